@@ -9,7 +9,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-BUILT = ("src/foveate/look/widget.js", "src/foveate/server/static/index.html")
+BUILT = ("src/foveate/draw/widget.js", "src/foveate/server/static/index.html")
 
 
 class BuildHook(BuildHookInterface):  # type: ignore[type-arg]

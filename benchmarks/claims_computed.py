@@ -14,20 +14,7 @@ from torch import Tensor
 from foveate.align.ibm import EMTraining, Model1
 from foveate.bench.machine import counting
 from foveate.decode.search import Hypothesis
-from foveate.look.inside import by_distance
-from foveate.look.views.demos.networks import (
-    NARROW,
-    SMALL,
-    attends,
-    bidirectional,
-    decoder,
-    encoder,
-    ids,
-    recurrent,
-    residual,
-    transformer,
-)
-from foveate.look.views.demos.text import LECTURE, search
+from foveate.inspect.flow import by_distance
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.mamba import MambaDecoder
@@ -45,6 +32,19 @@ from foveate.nn.scores import CosineScore, Dot, Hardmax, Location, ScaledDot, So
 from foveate.nn.state import State
 from foveate.spec import Tokens
 from foveate.train.optim import Noam
+from foveate.views.demos.networks import (
+    NARROW,
+    SMALL,
+    attends,
+    bidirectional,
+    decoder,
+    encoder,
+    ids,
+    recurrent,
+    residual,
+    transformer,
+)
+from foveate.views.demos.text import LECTURE, search
 
 HOLDS, FAILS = "holds", "does not hold here"
 Answer = tuple[str, str]  # the figure and the verdict

@@ -28,8 +28,8 @@ from typer import Option
 
 import harness
 from foveate.cli.doctor import find_browser
-from foveate.look import page
-from foveate.look.drawings import AttentionDrawing, Block, Numbers
+from foveate.draw import page
+from foveate.draw.drawings import AttentionDrawing, Block, Numbers
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import foveate
 import harness
-from foveate.look.views.exposure import place_errors
+from foveate.views.exposure import place_errors
 
 FAMILIES: dict[str, tuple[str, str, list[str]]] = {  # config, split, what is made smaller
     "language": (

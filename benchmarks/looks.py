@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 import harness
-from foveate.look.views import find
-from foveate.look.views.options import Question
+from foveate.views import find
+from foveate.views.options import Question
 from history.models import trained
 
 PICTURES = harness.ROOT / "docs" / "looking"

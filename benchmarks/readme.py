@@ -17,9 +17,9 @@ from PIL import Image
 
 import harness
 from drawn import chromium
-from foveate.look.views import find
-from foveate.look.views.options import Question
 from foveate.run import load
+from foveate.views import find
+from foveate.views.options import Question
 from screenshots import served
 
 SENTENCE = "The princesses choose a beautiful important message."

@@ -15,8 +15,8 @@ from foveate.data.text import TextData
 from foveate.export.ctranslate2 import first_misfit
 from foveate.export.huggingface import fitting
 from foveate.export.huggingface_rules import ExchangeError
-from foveate.look.records import capture
-from foveate.look.steps import capture_stages
+from foveate.inspect.records import capture
+from foveate.inspect.stages import capture_stages
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Memory, Model
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.config import ConfigError
-from foveate.look.drawings import SheetGrid, TableDrawing
-from foveate.look.views.demos import DEMOS, DemoEntry, find
+from foveate.draw.drawings import SheetGrid, TableDrawing
+from foveate.views.demos import DEMOS, DemoEntry, find
 
 SMALL = {"reach": {"length": 4}, "vanishing": {"length": 8}, "memory": {"length": 16}}
 SMALL |= {"paths": {"length": 16}}

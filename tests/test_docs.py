@@ -119,7 +119,7 @@ def test_looking_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_view_of_ones_own_draws(tmp_path: Path) -> None:
-    from foveate.look.views import _SPECS
+    from foveate.views import _SPECS
 
     names: dict[str, Any] = {}
     try:

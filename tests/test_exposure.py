@@ -11,12 +11,12 @@ import torch
 
 from copier import copier
 from foveate.config import ConfigError
-from foveate.look.views import find
-from foveate.look.views.exposure import place_errors
-from foveate.look.views.options import Question
 from foveate.run import Run
 from foveate.tasks.objectives import CrossEntropy, OwnOutput, tokens_of
 from foveate.train.journal import read
+from foveate.views import find
+from foveate.views.exposure import place_errors
+from foveate.views.options import Question
 from small_runs import made
 from tolerances import MODEL, near
 

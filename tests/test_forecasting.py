@@ -14,8 +14,6 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
-from foveate.look.views import find
-from foveate.look.views.options import Question
 from foveate.models.forecaster import Forecaster, LinearForecaster, Patch, Recurrent
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.embedding import SeriesPatches
@@ -23,6 +21,8 @@ from foveate.run import Run, RunConfig, load
 from foveate.tasks.forecasting import Forecasting, QuantileError, SquaredError
 from foveate.tasks.objectives import CrossEntropy
 from foveate.training import train
+from foveate.views import find
+from foveate.views.options import Question
 from tolerances import MODEL, close, near
 
 DAYS, LOOK_BACK, HORIZON = 120, 16, 5

@@ -18,10 +18,10 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Tokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
-from foveate.look.maps import attention
-from foveate.look.views.maps import block_in
+from foveate.draw.maps import attention
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run
+from foveate.views.maps import block_in
 from test_language import DECODERS, each_decoder, model_of, task, trained
 from tolerances import MODEL, close, near
 

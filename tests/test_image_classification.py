@@ -13,8 +13,8 @@ from PIL import Image
 from foveate.data.catalogue import DataError
 from foveate.data.image import IDX, Canvas, ImageFiles
 from foveate.data.text import TextData
-from foveate.look.drawings import PictureDrawing
-from foveate.look.maps import AttendedPicture
+from foveate.draw.drawings import PictureDrawing
+from foveate.draw.maps import AttendedPicture
 from foveate.models.classifier import Classifier, First
 from foveate.models.presets import vit
 from foveate.models.vision import Glimpse

@@ -18,7 +18,8 @@ LAYERS = [
     {"config", "spec", "native"},
     {"nn", "data"},
     {"models"},
-    {"decode", "look"},
+    {"decode", "inspect"},
+    {"draw"},
     {"align"},
     {"answers"},
     {"tasks"},
@@ -27,7 +28,7 @@ LAYERS = [
     {"run", "laws"},
     {"training", "watching"},
     {"documents"},
-    {"look.views"},
+    {"views"},
     {"export", "bench"},
     {"compare"},
     {"server"},
@@ -54,10 +55,10 @@ NAMED = {  # other packages, and the only places that may import them
     "typer": {"cli"},
     "rapidfuzz": {"tasks", "documents"},
     "rouge_score": {"tasks"},
-    "rich": {"cli", "data", "train", "look", "run"},
-    "matplotlib": {"look", "server"},
-    "anywidget": {"look"},
-    "traitlets": {"look"},
+    "rich": {"cli", "data", "train", "draw", "run"},
+    "matplotlib": {"draw", "server"},
+    "anywidget": {"draw"},
+    "traitlets": {"draw"},
     "tensorboard": {"train"},
     "selectolax": {"documents"},
     "polib": {"documents"},
@@ -83,9 +84,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 def part_of(path: Path) -> str:
-    """``nn`` for nn/scores.py, ``config`` for config.py, ``look.views`` for look/views/maps.py."""
-    parts = path.relative_to(SOURCE).with_suffix("").parts
-    return "look.views" if parts[:2] == ("look", "views") else parts[0]
+    """``nn`` for nn/scores.py, ``config`` for config.py."""
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
 
 
 def imports(path: Path) -> list[tuple[int, str]]:
@@ -106,7 +106,6 @@ def imports(path: Path) -> list[tuple[int, str]]:
 def wrong_direction(part: str, imported: str) -> str | None:
     """Why ``part`` may not import ``foveate.imported``, or nothing."""
     other = imported.split(".")[1] if "." in imported else "__init__"
-    other = "look.views" if imported.startswith("foveate.look.views") else other
     other = other if other in LEVEL else "__init__"
     if part == other or (part, other) in EXCEPTIONS or part in LAYERS[-1]:
         return None
@@ -116,7 +115,7 @@ def wrong_direction(part: str, imported: str) -> str | None:
         return f"{part} and {other} are siblings"
     if part == "train" and other == "tasks" and imported not in ("foveate.tasks.base",):
         return "train knows tasks.base only"
-    if part in ("decode", "look") and other == "models":
+    if part in ("decode", "inspect", "draw") and other == "models":
         return f"{part} never imports models"
     return None
 
@@ -148,7 +147,7 @@ def test_the_direction_test_can_fail() -> None:
     assert wrong_direction("nn", "foveate.models.encoder_decoder")
     assert wrong_direction("data", "foveate.nn.masks")
     assert wrong_direction("train", "foveate.tasks.translation")
-    assert wrong_direction("look", "foveate.models.encoder_decoder")
+    assert wrong_direction("inspect", "foveate.models.encoder_decoder")
     assert wrong_direction("models", "foveate.nn.masks") is None
     assert wrong_direction("train", "foveate.tasks.base") is None
 

@@ -19,9 +19,9 @@ from foveate.run import Run, RunConfig
 pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
 from fastapi.testclient import TestClient
 
-from foveate.look.views import VIEWS
 from foveate.server.lectures import FOLDER, LOOK, Lecture, LectureStep, lectures, look_line
 from foveate.server.studio_api import application
+from foveate.views import VIEWS
 from small_runs import made
 
 ROOT = Path(__file__).parent.parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foveate.look.records import capture
+from foveate.inspect.records import capture
 from foveate.models.encoder_decoder import Memory
 from foveate.models.recurrent import LocationDecoder
 from foveate.spec import Tokens

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-from foveate.look.drawings import (
+from foveate.draw.drawings import (
     BarsDrawing,
     Choice,
     Drawing,
@@ -17,7 +17,7 @@ from foveate.look.drawings import (
     WordsDrawing,
     bar_chart,
 )
-from foveate.look.render_matplotlib import LETTERS_A_LINE, fill_and_ink
+from foveate.draw.figures import LETTERS_A_LINE, fill_and_ink
 
 ENDINGS = ("png", "svg", "pdf", "html", "json", "npz", "txt")
 WORDS = WordsDrawing(

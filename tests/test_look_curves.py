@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.look.drawings import SheetGrid, line_chart, sheet
-from foveate.look.models import positions, schedule
+from foveate.draw.analyses import positions, schedule
+from foveate.draw.drawings import SheetGrid, line_chart, sheet
 from foveate.nn.positions import ALiBi, NoPosition, Rotary, Sinusoidal
 from foveate.train.optim import Noam
 from tolerances import ROW, close, rounding

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.look.drawings import (
+from foveate.draw.drawings import (
     Choice,
     Curve,
     Drawing,
@@ -19,7 +19,7 @@ from foveate.look.drawings import (
     SheetDrawing,
     Word,
 )
-from foveate.look.page import AnyDrawing
+from foveate.draw.page import AnyDrawing
 
 ANY = pydantic.TypeAdapter(AnyDrawing)
 TYPES = {"u16": np.dtype("<u2"), "f32": np.dtype("<f4")}

@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 
 from foveate.config import ConfigError
-from foveate.look.views import find
-from foveate.look.views.options import Question
-from foveate.look.views.training import film
 from foveate.run import Run, load
 from foveate.train import checkpoint
 from foveate.train.journal import MOST_SNAPSHOTS, SNAPSHOTS, Snapshots, interval, read
 from foveate.training import train
+from foveate.views import find
+from foveate.views.options import Question
+from foveate.views.training import film
 from small_runs import made
 from train_toy import final
 

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.maps import attention
-from foveate.look.records import AttentionRecord, capture, chosen, hook_points
+from foveate.draw.maps import attention
+from foveate.inspect.records import AttentionRecord, capture, chosen, hook_points
 from tolerances import ROW, close
 
 transformers = pytest.importorskip("transformers")

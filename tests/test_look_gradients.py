@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from foveate.look.inside import by_distance, capture_cells, gates, gradients, influence
+from foveate.draw.analyses import gates, gradients
+from foveate.inspect.cells import capture_cells
+from foveate.inspect.flow import by_distance, influence
 from foveate.models.classic import WindowDecoder
 from foveate.models.encoder_decoder import Decoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder

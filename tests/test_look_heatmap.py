@@ -16,10 +16,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from foveate.look import colors
-from foveate.look.maps import attention, heads
-from foveate.look.measure import KINDS
-from foveate.look.records import AttentionRecord
+from foveate.draw import colors
+from foveate.draw.maps import attention, heads
+from foveate.inspect.measure import KINDS
+from foveate.inspect.records import AttentionRecord
 from tolerances import ROW, close
 
 SOURCE, TARGET = ["the", "red", "car", "</s>"], ["la", "voiture", "rouge", "</s>"]

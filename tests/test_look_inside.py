@@ -12,23 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.drawings import Drawing
-from foveate.look.inside import (
-    backwards,
-    capture_cells,
-    importance,
-    importances,
-    lens,
-    principal,
-    states,
-)
-from foveate.look.measure import CROSS, breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
-from foveate.look.models import (
+from foveate.draw.analyses import importances, lens, permutation, states, surfaces
+from foveate.draw.drawings import Drawing
+from foveate.inspect.cells import backwards, capture_cells, principal
+from foveate.inspect.measure import CROSS, breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
+from foveate.inspect.perturbations import (
     direction,
-    permutation,
+    importance,
     shuffled,
     surface,
-    surfaces,
     without_positions,
     without_scaling,
 )

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 from matplotlib.text import Text
 
-from foveate.look import layout
-from foveate.look.drawings import Drawing, SheetGrid, bar_chart, line_chart, sheet
-from foveate.look.maps import attention, heads, links
-from foveate.look.records import AttentionRecord
+from foveate.draw import layout
+from foveate.draw.drawings import Drawing, SheetGrid, bar_chart, line_chart, sheet
+from foveate.draw.maps import attention, heads, links
+from foveate.inspect.records import AttentionRecord
 
 SENTENCE = ["▁", "日本", "の犬", "が", "走る", "。", "</s>"]
 LONG = "a caption that is far longer than the figure is wide " * 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foveate.look import measure
+from foveate.inspect import measure
 from tolerances import ROW, close
 
 COPY = np.eye(5, dtype=np.float32)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foveate.look.colors import EVEN, OVERLAYS, enlarged, tinted
-from foveate.look.maps import over_picture
-from foveate.look.records import AttentionRecord
+from foveate.draw.colors import EVEN, OVERLAYS, enlarged, tinted
+from foveate.draw.maps import over_picture
+from foveate.inspect.records import AttentionRecord
 from tolerances import ROW, close
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foveate.look import maps, page
-from foveate.look.drawings import STEPS
-from foveate.look.records import AttentionRecord
+from foveate.draw import maps, page
+from foveate.draw.drawings import STEPS
+from foveate.inspect.records import AttentionRecord
 from tolerances import close
 
 HOSTILE = [

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foveate.look.drawings import Drawing, PictureDrawing, picture_drawing
-from foveate.look.maps import over_picture
-from foveate.look.records import AttentionRecord
+from foveate.draw.drawings import Drawing, PictureDrawing, picture_drawing
+from foveate.draw.maps import over_picture
+from foveate.inspect.records import AttentionRecord
 from tolerances import ROW, close
 
 CELLS = [f"{row},{column}" for row in range(2) for column in range(3)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foveate.look.records import AttentionRecord, block_of
+from foveate.inspect.records import AttentionRecord, block_of
 
 MAPS = {
     "encoder.layers.0.self_attention": np.full((2, 3, 3), 1 / 3, np.float32),

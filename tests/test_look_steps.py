@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.look.steps_drawing import FRAMES, StepsDrawing
-from foveate.look.views import find
-from foveate.look.views.options import Question
+from foveate.draw.stages import FRAMES, StepsDrawing
 from foveate.run import Run
+from foveate.views import find
+from foveate.views.options import Question
 from small_runs import made
 
 

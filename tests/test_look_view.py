@@ -12,7 +12,7 @@ import pytest
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from foveate.look.drawings import (
+from foveate.draw.drawings import (
     AttentionDrawing,
     Drawing,
     LinesDrawing,
@@ -25,10 +25,10 @@ from foveate.look.drawings import (
     picture_drawing,
     sheet,
 )
-from foveate.look.maps import attention, heads, over_picture
-from foveate.look.page import AnyDrawing
-from foveate.look.records import AttentionRecord
-from foveate.look.render_matplotlib import picture_bytes
+from foveate.draw.figures import picture_bytes
+from foveate.draw.maps import attention, heads, over_picture
+from foveate.draw.page import AnyDrawing
+from foveate.inspect.records import AttentionRecord
 from tolerances import close
 
 PIXELS = np.arange(3 * 8 * 12, dtype=np.uint8).reshape(3, 8, 12)

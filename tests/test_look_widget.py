@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from foveate.look.drawings import Numbers, SheetDrawing
-from foveate.look.maps import attention
-from foveate.look.page import _live, widget
-from foveate.look.records import AttentionRecord
+from foveate.draw.drawings import Numbers, SheetDrawing
+from foveate.draw.maps import attention
+from foveate.draw.page import _live, widget
+from foveate.inspect.records import AttentionRecord
 from tolerances import close
 
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3)).astype(np.float32)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.look.words import Grouping, group_pieces, to_words, visible
+from foveate.inspect.words import Grouping, group_pieces, to_words, visible
 from tolerances import ROW, close, near
 
 

@@ -14,9 +14,9 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[stu
 from fastapi.testclient import TestClient
 
 from foveate.compare.report import Chapter, Comparison
-from foveate.look.drawings import Drawing, TableDrawing, line_chart, sheet
-from foveate.look.views.demos import DEMOS
+from foveate.draw.drawings import Drawing, TableDrawing, line_chart, sheet
 from foveate.server.studio_api import application
+from foveate.views.demos import DEMOS
 
 API = "/api/v1"
 Answer = dict[str, list[dict[str, str]]]

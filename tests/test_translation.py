@@ -27,7 +27,7 @@ from foveate.data.words import words
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
 from foveate.decode.search import NoOutputError, Search
-from foveate.look.records import capture
+from foveate.inspect.records import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder

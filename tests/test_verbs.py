@@ -20,8 +20,8 @@ from foveate.cli.options import CHUNK, Tally, chunks
 from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
 from foveate.data.text import Inflection
-from foveate.look.maps import attention
-from foveate.look.records import AttentionRecord
+from foveate.draw.maps import attention
+from foveate.inspect.records import AttentionRecord
 from foveate.tasks.base import Evaluation
 
 

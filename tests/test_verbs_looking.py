@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from foveate.cli import app, looking
 from foveate.config import ConfigError
-from foveate.look.views import find
-from foveate.look.views.options import Question
 from foveate.run import Run
 from foveate.training import train
+from foveate.views import find
+from foveate.views.options import Question
 
 ROOT = Path(__file__).parent.parent
 CONFIG = """

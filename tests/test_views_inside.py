@@ -1,4 +1,4 @@
-"""Views of what goes on inside a run are those of `foveate.look`, of the right example."""
+"""Views of what goes on inside a run are those of `foveate.inspect`, of the right example."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 
 from copier import copier
 from foveate.config import ConfigError
-from foveate.look.inside import importance, lens
-from foveate.look.models import relevance, rollout
-from foveate.look.views import find
-from foveate.look.views.options import Question
-from foveate.look.views.report import Known
+from foveate.draw.analyses import lens
+from foveate.inspect.flow import relevance, rollout
+from foveate.inspect.perturbations import importance
 from foveate.run import Run
+from foveate.views import find
+from foveate.views.options import Question
+from foveate.views.report import Known
 from small_runs import made as small
 from tolerances import differ
 

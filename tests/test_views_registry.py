@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import foveate.look.views as views
+import foveate.views as views
 from copier import copier
 from foveate.cli import app
 from foveate.cli.looking import verb
 from foveate.config import ConfigError
-from foveate.look.drawings import Drawing
-from foveate.look.views import VIEWS, ViewEntry, find
-from foveate.look.views.options import Question
-from foveate.look.views.report import report
+from foveate.draw.drawings import Drawing
 from foveate.run import Run
+from foveate.views import VIEWS, ViewEntry, find
+from foveate.views.options import Question
+from foveate.views.report import report
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 from copier import copier
 from foveate.cli import app
 from foveate.config import ConfigError
-from foveate.look.drawings import AttentionDrawing
-from foveate.look.views import find
-from foveate.look.views.options import Question
-from foveate.look.views.text import by_length, differences, grouped, in_order
-from foveate.look.views.training import panel, smoothed
+from foveate.draw.drawings import AttentionDrawing
 from foveate.run import Run
 from foveate.tasks.metrics import bleu, chrf, interval
 from foveate.train.journal import Line, read
+from foveate.views import find
+from foveate.views.options import Question
+from foveate.views.text import by_length, differences, grouped, in_order
+from foveate.views.training import panel, smoothed
 from tolerances import MODEL, ROW, close, near
 
 PAIR = {"text": "a b c", "target": "A B C"}

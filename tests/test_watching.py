@@ -8,10 +8,10 @@ import pytest
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.look.drawings import LanesDrawing
-from foveate.look.views import find
-from foveate.look.views.options import Question
+from foveate.draw.drawings import LanesDrawing
 from foveate.run import Run
+from foveate.views import find
+from foveate.views.options import Question
 from foveate.watching import Watched
 from small_runs import made
 

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 WEB = ROOT / "web"
-SCRIPT = ROOT / "src" / "foveate" / "look" / "embed.js"
+SCRIPT = ROOT / "src" / "foveate" / "draw" / "embed.js"
 MOST_PACKED = 40_000  # bytes
 
 

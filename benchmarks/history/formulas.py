@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
-from foveate.look.drawings import LinesDrawing, SheetGrid, sheet
-from foveate.look.models import schedule, sheets
-from foveate.look.views.demos import formulas
+from foveate.draw.analyses import schedule, sheets
+from foveate.draw.drawings import LinesDrawing, SheetGrid, sheet
 from foveate.nn.positions import ALiBi, T5Bias
 from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
 from foveate.train.optim import Cosine as CosineRate
 from foveate.train.optim import Schedule, WarmupStableDecay
+from foveate.views.demos import formulas
 from history.drawing import Draw
 
 # ------------------------------------------------------------------------------ positions

@@ -8,14 +8,14 @@ import torch
 from matplotlib.figure import Figure
 
 from foveate.data.tokenizer import EOS
-from foveate.look import colors
-from foveate.look.drawings import Drawing, SheetGrid
-from foveate.look.inside import capture_cells
-from foveate.look.inside import gates as draw_gates
-from foveate.look.maps import attention, heads
-from foveate.look.render_matplotlib import FONT_SIZE, paint, write_words
-from foveate.look.views.inside import reading
+from foveate.draw import colors
+from foveate.draw.analyses import gates as draw_gates
+from foveate.draw.drawings import Drawing, SheetGrid
+from foveate.draw.figures import FONT_SIZE, paint, write_words
+from foveate.draw.maps import attention, heads
+from foveate.inspect.cells import capture_cells
 from foveate.run import Run
+from foveate.views.inside import reading
 from history.drawing import Draw, OwnFigure, figure, narrow, note
 from history.models import trained
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from foveate.look import colors
-from foveate.look.drawings import LinesDrawing, PanelGrid, line_chart
-from foveate.look.render_matplotlib import DASHES, FONT_SIZE, paint
-from foveate.look.views.training import at
+from foveate.draw import colors
+from foveate.draw.drawings import LinesDrawing, PanelGrid, line_chart
+from foveate.draw.figures import DASHES, FONT_SIZE, paint
+from foveate.views.training import at
 from harness import RESULTS
 from history.drawing import Draw, OwnFigure, figure, plain
 

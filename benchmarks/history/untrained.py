@@ -9,12 +9,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from foveate.look import colors
-from foveate.look.drawings import LinesDrawing, SheetGrid, line_chart, sheet
-from foveate.look.records import capture
-from foveate.look.render_matplotlib import FONT_SIZE
-from foveate.look.views.demos import networks
-from foveate.look.views.demos.networks import ids, transformer
+from foveate.draw import colors
+from foveate.draw.drawings import LinesDrawing, SheetGrid, line_chart, sheet
+from foveate.draw.figures import FONT_SIZE
+from foveate.inspect.records import capture
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.efficient_attention import (
     BlockSparseAttention,
@@ -24,6 +22,8 @@ from foveate.nn.efficient_attention import (
     RandomFeatureAttention,
 )
 from foveate.nn.ssm import scan_sequential
+from foveate.views.demos import networks
+from foveate.views.demos.networks import ids, transformer
 from history.drawing import Draw, OwnFigure, figure, plain
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from foveate.align.aer import Links
 from foveate.decode.beam import Wording
 from foveate.decode.search import Hypothesis
-from foveate.look.drawings import Drawing, Word, WordsDrawing, bar_chart
-from foveate.look.maps import AttentionView, attention
-from foveate.look.records import AttentionRecord
-from foveate.look.words import Units
+from foveate.draw.drawings import Drawing, Word, WordsDrawing, bar_chart
+from foveate.draw.maps import AttentionView, attention
+from foveate.inspect.records import AttentionRecord
+from foveate.inspect.words import Units
 
 Picture = int | str | Path  # of the test data by its number, or a file
 

@@ -32,10 +32,10 @@ from foveate.data.text import TextData
 from foveate.decode.beam import Beam, Wording, another, with_beam
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
+from foveate.draw.drawings import Drawing
+from foveate.inspect.records import AttentionRecord, ForcedPass
+from foveate.inspect.words import Units
 from foveate.kinds import load_kinds
-from foveate.look.drawings import Drawing
-from foveate.look.records import AttentionRecord, ForcedPass
-from foveate.look.words import Units
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Aligns, AnyTask, Classifies, Evaluation, Reads, Scores, Task

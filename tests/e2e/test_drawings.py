@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.look import page as pages
-from foveate.look.drawings import (
+from foveate.draw import page as pages
+from foveate.draw.drawings import (
     AttentionDrawing,
     BarsDrawing,
     BarSeries,
@@ -32,7 +32,7 @@ from foveate.look.drawings import (
     Word,
     WordsDrawing,
 )
-from foveate.look.model_drawing import ModelBlock, ModelDrawing, ModelPart
+from foveate.draw.model import ModelBlock, ModelDrawing, ModelPart
 
 pytestmark = pytest.mark.browser
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.look import colors
-from foveate.look.page import save_html
-from foveate.look.records import AttentionRecord
+from foveate.draw import colors
+from foveate.draw.page import save_html
+from foveate.inspect.records import AttentionRecord
 
 pytestmark = pytest.mark.browser
 

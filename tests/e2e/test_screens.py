@@ -13,7 +13,7 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[stu
 from pages import require_page, served, until, visitor, wait
 
 from foveate.compare.report import Chapter, Comparison
-from foveate.look.drawings import TableDrawing, line_chart
+from foveate.draw.drawings import TableDrawing, line_chart
 from small_runs import made
 
 pytestmark = pytest.mark.slow

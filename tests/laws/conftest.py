@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from foveate.config import Config, kinds
+from foveate.inspect.records import capture
 from foveate.kinds import load_kinds
 from foveate.laws import layers, searches
 from foveate.laws.trial import LAWS, Trial
 from foveate.laws.trial import SIZES as CHECKED
-from foveate.look.records import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.look.inside import capture_cells
+from foveate.inspect.cells import capture_cells
 from foveate.models.encoder_decoder import EncoderDecoder, Memory, Model
 from foveate.models.presets import Cho2014, Sutskever2014
 from foveate.models.recurrent import Bridge, RecurrentDecoder, StatesBridge

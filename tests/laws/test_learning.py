@@ -13,7 +13,7 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
-from foveate.look.records import capture
+from foveate.inspect.records import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.spec import Tokens
 from foveate.tasks.base import Loss

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.look.steps import attention_stages, capture_stages, cell_stages, drawn
-from foveate.look.steps_drawing import StepsDrawing
+from foveate.draw.stages import StepsDrawing, drawn
+from foveate.inspect.stages import attention_stages, capture_stages, cell_stages
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.masks import Mask
 from foveate.nn.recurrent import Cell

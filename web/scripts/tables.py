@@ -12,9 +12,9 @@ from typing import Any
 
 import pydantic
 
-from foveate.look import colors
-from foveate.look.drawings import STEPS
-from foveate.look.page import AnyDrawing
+from foveate.draw import colors
+from foveate.draw.drawings import STEPS
+from foveate.draw.page import AnyDrawing
 
 
 def schema() -> dict[str, Any]:

@@ -28,10 +28,10 @@ from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
     from foveate.answers import Continuation, LabelAnswer
-    from foveate.look.views.examples import Picture
     from foveate.run import EvaluateOptions, Run
     from foveate.tasks.base import Evaluation
     from foveate.tasks.metrics import BleuTokenizer
+    from foveate.views.examples import Picture
 
 EMPTY = "empty, no label"
 RULE = "-" * 40  # between two texts, which may have many lines
@@ -169,7 +169,7 @@ def label_json(answer: LabelAnswer, picture: str | None = None) -> str:
 
 def pictures_of(names: Sequence[str]) -> list[Picture]:
     """Files, or numbers of pictures of the run's test data. Raises `ConfigError` for neither."""
-    from foveate.look.views.examples import picture_of
+    from foveate.views.examples import picture_of
 
     return [picture_of(name) for name in names]
 

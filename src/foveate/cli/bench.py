@@ -11,7 +11,7 @@ import typer
 from foveate.cli.options import Json, Overrides, Threads, VerbGroup, say, set_threads, to_json
 
 if TYPE_CHECKING:
-    from foveate.look.drawings import PanelGrid
+    from foveate.draw.drawings import PanelGrid
 
 Lengths = Mapping[str, Any]  # the JSON of `foveate.bench.growth.measure_length`
 MACHINE = "machine"  # the key of a result that describes the machine, on the last line
@@ -124,7 +124,7 @@ def growth_view(result: Lengths) -> PanelGrid:
     """
     import numpy as np
 
-    from foveate.look.drawings import PanelGrid, line_chart
+    from foveate.draw.drawings import PanelGrid, line_chart
 
     kinds = result["kinds"]
     panels = [

@@ -1,7 +1,7 @@
 """The verbs ``foveate look …`` and ``foveate demo …``: one for each view and each demo.
 
 The fields of a question become options, and so do the parameters of a demo; the views themselves
-are in `foveate.look.views`, the demos in `foveate.look.views.demos`.
+are in `foveate.views`, the demos in `foveate.views.demos`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import typer
 
 from foveate.cli.options import Checkpoint, VerbGroup, check_inputs
 from foveate.errors import ConfigError
-from foveate.look.views import VIEWS, ViewEntry
-from foveate.look.views.demos import DEMOS, DemoEntry, find
+from foveate.views import VIEWS, ViewEntry
+from foveate.views.demos import DEMOS, DemoEntry, find
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from typer._click import Command, Context, HelpFormatter
 
-    from foveate.look.drawings import Drawing
-    from foveate.look.views.options import Question
+    from foveate.draw.drawings import Drawing
     from foveate.run import Run
+    from foveate.views.options import Question
 
 Out = Annotated[
     list[Path] | None,
@@ -79,7 +79,7 @@ def positions(
         return
     import torch
 
-    from foveate.look.models import positions
+    from foveate.draw.analyses import positions
     from foveate.nn.positions import Position
 
     config = Position.Config.parse({"kind": kind})
@@ -100,7 +100,7 @@ def schedule(
 ) -> None:
     """Draw the learning rates of configs."""
     from foveate.config import read
-    from foveate.look.models import schedule
+    from foveate.draw.analyses import schedule
     from foveate.run import RunConfig
 
     rates, ends = {}, [steps or 0]
@@ -124,7 +124,7 @@ def report(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write one page with every view that fits a run."""
-    from foveate.look.views.report import report
+    from foveate.views.report import report
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
@@ -139,8 +139,8 @@ def _loaded(
     paths: Sequence[Path], fields: Mapping[str, Any], checkpoint: str
 ) -> tuple[list[Run], Question]:
     """The runs, and the question of the fields that are not None."""
-    from foveate.look.views.options import Question
     from foveate.run import load
+    from foveate.views.options import Question
 
     question = Question.parse({key: value for key, value in fields.items() if value is not None})
     runs = [load(path, checkpoint) for path in paths]
@@ -212,7 +212,7 @@ def _parameter(name: str, annotation: object, default: object) -> inspect.Parame
 
 def _option(name: str, by_place: bool) -> tuple[object, object]:
     """The annotation and default of a field of a question, an option or an argument."""
-    from foveate.look.views.options import Question
+    from foveate.views.options import Question
 
     field = Question.model_fields[name]
     if by_place:

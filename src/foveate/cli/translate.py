@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from foveate.cli.workers import RunSpec
     from foveate.documents.formats import DocumentOptions
     from foveate.documents.memory import Assistance
-    from foveate.look.records import AttentionRecord
+    from foveate.inspect.records import AttentionRecord
     from foveate.run import Run
 
 SHARE = 512  # lines that a process of several translates together
@@ -259,7 +259,7 @@ class Request:
             yield self.run.load()
         else:
             from foveate.documents.memory import AssistedRun
-            from foveate.look.edits import edit, silenced
+            from foveate.inspect.edits import edit, silenced
 
             assistance = self.resources.read(self.search["to"])
             assisted = AssistedRun(self.run.load(), assistance)
@@ -365,7 +365,7 @@ class LineFiles:
         if self.prefixes is not None:
             self.tally.remarks += self.prefixes.close()
         if self.outputs.attention is not None and self.records:
-            from foveate.look.page import save_html
+            from foveate.draw.page import save_html
 
             self.tally.remarks += save_html(self.records, self.outputs.attention).notes
 

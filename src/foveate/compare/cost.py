@@ -17,7 +17,7 @@ from foveate.bench.decoding import forced
 from foveate.bench.machine import MIB, counting
 from foveate.compare.budget import Contender, Say
 from foveate.data.tokenizer import SPECIALS
-from foveate.look.drawings import Cell, Drawing, LinesDrawing, TableDrawing, line_chart
+from foveate.draw.drawings import Cell, Drawing, LinesDrawing, TableDrawing, line_chart
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.native.kernels import without_kernels
 from foveate.nn.attention import BaseAttention

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from foveate.compare.budget import Contender, Say
 from foveate.data.text import Corpus
-from foveate.look.drawings import (
+from foveate.draw.drawings import (
     BarsDrawing,
     Cell,
     Drawing,
@@ -20,9 +20,6 @@ from foveate.look.drawings import (
     bar_chart,
     line_chart,
 )
-from foveate.look.views.examples import evaluated_split
-from foveate.look.views.text import by_length
-from foveate.look.views.training import at, common_places, smoothed
 from foveate.run import Run
 from foveate.tasks.base import Classifies
 from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
@@ -37,6 +34,9 @@ from foveate.tasks.metrics import (
 )
 from foveate.tasks.text import TextTask
 from foveate.tasks.text_to_text import TextToText
+from foveate.views.examples import evaluated_split
+from foveate.views.text import by_length
+from foveate.views.training import at, common_places, smoothed
 
 Floats = NDArray[np.float64]
 TESTED = ("bleu", "chrf")  # by sacreBLEU's paired tests

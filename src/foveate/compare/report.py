@@ -22,8 +22,7 @@ from foveate.compare.figures import (
 )
 from foveate.config import ConfigError
 from foveate.data.text import Corpus
-from foveate.files import replace_file
-from foveate.look.drawings import (
+from foveate.draw.drawings import (
     BarsDrawing,
     Cell,
     Drawing,
@@ -31,14 +30,15 @@ from foveate.look.drawings import (
     TableDrawing,
     bar_chart,
 )
-from foveate.look.maps import attention
-from foveate.look.page import chapters
-from foveate.look.views.examples import crosses
-from foveate.look.views.text import forced, token_name
-from foveate.look.words import visible
+from foveate.draw.maps import attention
+from foveate.draw.page import chapters
+from foveate.files import replace_file
+from foveate.inspect.words import visible
 from foveate.tasks.base import Classifies
 from foveate.tasks.language import Language
 from foveate.tasks.text_to_text import TextToText
+from foveate.views.examples import crosses
+from foveate.views.text import forced, token_name
 
 WORDS = (8, 14)  # of the sentence that all translate, where none is given
 TOP = 3  # tokens of each model that may come next

@@ -48,7 +48,7 @@ class Tokenizer(Configurable, ABC):
         """How text is split."""
 
     config: Config
-    # What attention views show of such a text by default (`foveate.look.words.Units`).
+    # What attention views show of such a text by default (`foveate.inspect.words.Units`).
     units: ClassVar[Literal["tokens", "words"]] = "words"
 
     def __init__(self, config: Config) -> None:

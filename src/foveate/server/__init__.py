@@ -1,6 +1,6 @@
 """The HTTP servers: the translation API, as LibreTranslate's, and the studio, runs in a browser.
 
 Both are routers over what `foveate.server.common` holds. The studio's page itself is in ``web/`` of
-the repository and is built into ``static``; drawings come from `foveate.look.views`. FastAPI and
+the repository and is built into ``static``; drawings come from `foveate.views`. FastAPI and
 uvicorn come with ``pip install 'foveate[serve]'`` or ``'foveate[studio]'``.
 """

@@ -27,7 +27,7 @@ from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.search import PartialHypothesis
-from foveate.look.drawings import (
+from foveate.draw.drawings import (
     Curve,
     DrawingPart,
     LinesDrawing,

@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-import foveate.look.views.examples as examples
+import foveate.views.examples as examples
 from foveate.config import Config, kinds
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
-from foveate.look.views import VIEWS, ViewEntry
-from foveate.look.views.demos import DEMOS
-from foveate.look.views.options import Question
 from foveate.run import Run, device, task_of
 from foveate.server.studio_schemas import (
     DemoInfo,
@@ -31,6 +28,9 @@ from foveate.tasks.base import Classifies
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.journal import Line
+from foveate.views import VIEWS, ViewEntry
+from foveate.views.demos import DEMOS
+from foveate.views.options import Question
 
 CAN = {  # what a page can do with a run, by what its task gives
     "text": ("stream", "beam", "sample", "force"),

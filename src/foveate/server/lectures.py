@@ -15,11 +15,11 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field, computed_field
 
-from foveate.look.drawings import DrawingPart
-from foveate.look.views import find
-from foveate.look.views.options import Question
+from foveate.draw.drawings import DrawingPart
 from foveate.server.common import RequestError
 from foveate.server.studio_schemas import StudioResponse
+from foveate.views import find
+from foveate.views.options import Question
 
 FOLDER = Path(__file__).parent.parent / "lectures"
 LOOK, DEMO = "foveate look ", "foveate demo "

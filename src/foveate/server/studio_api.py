@@ -26,17 +26,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import foveate.look.views.inside as views
+import foveate.views.inside as views
 from foveate import __version__
 from foveate.config import Config, ConfigError
+from foveate.draw.drawings import DrawingPart
+from foveate.draw.film import FilmDrawing
+from foveate.draw.model import ModelDrawing
 from foveate.errors import is_for_the_user, message_of
-from foveate.look.drawings import DrawingPart
-from foveate.look.film_drawing import FilmDrawing
-from foveate.look.model_drawing import ModelDrawing
-from foveate.look.views import VIEWS
-from foveate.look.views.demos import DEMOS
-from foveate.look.views.options import Question
-from foveate.look.views.training import film
 from foveate.server import comparisons, descriptions, lectures
 from foveate.server import trainings as logs
 from foveate.server.common import (
@@ -87,6 +83,10 @@ from foveate.server.studio_schemas import (
 )
 from foveate.server.studio_state import StudioState, not_found
 from foveate.train.journal import LOG
+from foveate.views import VIEWS
+from foveate.views.demos import DEMOS
+from foveate.views.options import Question
+from foveate.views.training import film
 
 STATIC = Path(__file__).parent / "static"
 BUILT = "index.html"

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from foveate.look.drawings import DrawingPart, Node
-from foveate.look.page import AnyDrawing
-from foveate.look.views.options import Question
+from foveate.draw.drawings import DrawingPart, Node
+from foveate.draw.page import AnyDrawing
+from foveate.views.options import Question
 
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "forecast", "words"]

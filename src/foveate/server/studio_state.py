@@ -18,11 +18,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from foveate.config import ConfigError
-from foveate.look.drawings import Drawing, DrawingPart, Numbers, P, changed
-from foveate.look.edits import edit, silence
-from foveate.look.records import block_of, suffixes
-from foveate.look.views import ViewEntry, demos, find
-from foveate.look.views.options import Question
+from foveate.draw.drawings import Drawing, DrawingPart, Numbers, P, changed
+from foveate.inspect.edits import edit, silence
+from foveate.inspect.records import block_of, suffixes
 from foveate.nn.attention import BaseAttention
 from foveate.run import Run, RunConfig, load, read_run
 from foveate.server import answers
@@ -42,6 +40,8 @@ from foveate.server.studio_schemas import (
 )
 from foveate.train import journal
 from foveate.train.checkpoint import steps
+from foveate.views import ViewEntry, demos, find
+from foveate.views.options import Question
 
 T = TypeVar("T")
 CONFIG = "config.toml"

@@ -13,7 +13,7 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.look.drawings import listed
+from foveate.draw.drawings import listed
 from foveate.server.studio_schemas import (
     CurveOf,
     SampleAt,

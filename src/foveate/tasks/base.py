@@ -29,8 +29,8 @@ from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.beam import Greedy, another
 from foveate.decode.search import Hypothesis, Search
-from foveate.look.records import AttentionRecord, ForcedPass
-from foveate.look.words import Units
+from foveate.inspect.records import AttentionRecord, ForcedPass
+from foveate.inspect.words import Units
 from foveate.models.encoder_decoder import Memory
 
 Input = TypeVar("Input")  # of one example: a line, a picture, a date

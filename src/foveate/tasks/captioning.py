@@ -21,7 +21,7 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, WordTokenizer
 from foveate.decode.constraints import byte_table
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
-from foveate.look.records import ForcedPass
+from foveate.inspect.records import ForcedPass
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices

@@ -24,7 +24,7 @@ from foveate.data.text import Corpus, Pair, Reading, at, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.files import replace_file
-from foveate.look.records import ForcedPass
+from foveate.inspect.records import ForcedPass
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens

@@ -41,10 +41,10 @@ from foveate.data.series import (
 )
 from foveate.data.text import TextData
 from foveate.decode.search import Search
+from foveate.draw.drawings import Drawing, line_chart
 from foveate.files import replace_file
-from foveate.look.drawings import Drawing, line_chart
-from foveate.look.records import AttentionRecord, ForcedPass, Maps
-from foveate.look.words import Units
+from foveate.inspect.records import AttentionRecord, ForcedPass, Maps
+from foveate.inspect.words import Units
 from foveate.models.forecaster import After, Forecaster, Outlook
 from foveate.spec import Series
 from foveate.tasks.base import (

@@ -20,11 +20,11 @@ from foveate.data.catalogue import DataError
 from foveate.data.image import Album, Augmentation, PictureData, Unchanged
 from foveate.data.text import TextData
 from foveate.decode.search import Search
+from foveate.draw.drawings import Drawing, PictureDrawing, picture_drawing
+from foveate.draw.maps import over_picture
 from foveate.files import replace_file
-from foveate.look.drawings import Drawing, PictureDrawing, picture_drawing
-from foveate.look.maps import over_picture
-from foveate.look.records import AttentionRecord, ForcedPass, Maps
-from foveate.look.words import Units
+from foveate.inspect.records import AttentionRecord, ForcedPass, Maps
+from foveate.inspect.words import Units
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.models.vision import Glimpse

@@ -34,8 +34,8 @@ from foveate.decode.beam import another
 from foveate.decode.constraints import byte_table
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
-from foveate.look.records import AttentionRecord, ForcedPass, Maps
-from foveate.look.words import Units, to_words
+from foveate.inspect.records import AttentionRecord, ForcedPass, Maps
+from foveate.inspect.words import Units, to_words
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.state import State

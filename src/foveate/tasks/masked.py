@@ -24,8 +24,8 @@ from foveate.data.batches import sorted_batches
 from foveate.data.text import Corpus
 from foveate.data.tokenizer import SPECIALS, UNK, Encoded
 from foveate.decode.search import Search, token_log_probabilities
-from foveate.look.drawings import Word
-from foveate.look.records import ForcedPass
+from foveate.draw.drawings import Word
+from foveate.inspect.records import ForcedPass
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.spec import Tokens

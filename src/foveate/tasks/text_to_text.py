@@ -29,8 +29,8 @@ from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.constraints import Steps, byte_table
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, log_mean_p
-from foveate.look.records import capture
-from foveate.look.words import group_pieces, to_words
+from foveate.inspect.records import capture
+from foveate.inspect.words import group_pieces, to_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.tasks.base import (

@@ -24,7 +24,7 @@ from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.data.words import CUTS, split_words
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
-from foveate.look.records import ForcedPass
+from foveate.inspect.records import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.models.native import NativeSteps, decoder_steps, native_memory

@@ -21,8 +21,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from torch import Tensor, nn
 
 from foveate.config import Config, ConfigError
-from foveate.look.maps import shorten
-from foveate.look.records import capture, hook_points
+from foveate.draw.maps import shorten
+from foveate.inspect.records import capture, hook_points
 from foveate.tasks.base import AnyTask, Loss, Measures, Task
 from foveate.train.checkpoint import Record, TrainError, write_atomically
 
@@ -337,7 +337,7 @@ class Snapshots:
     """Writes ``snapshots.jsonl``: a line with every map of one example, read by teacher forcing.
 
     The model reads it in eval mode, so that no random number is drawn. A line is a `Snapshot` of
-    `foveate.look.drawings` with ``event`` and ``title``.
+    `foveate.draw.drawings` with ``event`` and ``title``.
     """
 
     class Config(Config):

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look; do not edit. Of e18a324822a59c1a.
+// Written by `npm run types` from src/foveate/draw; do not edit. Of e18a324822a59c1a.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing

@@ -3,7 +3,7 @@ import type { AnyDrawing } from "../core";
 import { pageText } from "../embed/text";
 
 export async function pageOf(drawing: AnyDrawing): Promise<string> {
-  const { default: script } = await import("../../../src/foveate/look/embed.js?raw");
+  const { default: script } = await import("../../../src/foveate/draw/embed.js?raw");
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(script)));
   const hash = btoa(String.fromCharCode(...digest));
   const policy = `default-src 'none'; script-src 'sha256-${hash}'; img-src data:; base-uri 'none'; form-action 'none'`;

@@ -1,0 +1,18 @@
+"""Drawings: what can be drawn, and how it becomes a figure, a text or a page.
+
+Names are imported when they are first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foveate.draw.maps import AttentionView, attention, heads, links, over_picture
+
+__all__ = ["AttentionView", "attention", "heads", "links", "over_picture"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"foveate.draw has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module("foveate.draw.maps"), name)

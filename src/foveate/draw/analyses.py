@@ -1,0 +1,318 @@
+"""Pictures of analyses: gates, states, gradients, lens, heads, loss surface, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from foveate.config import ConfigError
+from foveate.draw.drawings import (
+    Curve,
+    LensDrawing,
+    LinesDrawing,
+    Numbers,
+    SheetDrawing,
+    SheetGrid,
+    StatesDrawing,
+    line_chart,
+    sheet,
+)
+from foveate.inspect.cells import Gates, principal
+from foveate.inspect.flow import by_distance
+from foveate.inspect.perturbations import layers_of, shuffled, side_of, without_positions
+from foveate.inspect.records import ForcedPass, block_of, calls_of, spaced
+from foveate.inspect.words import visible
+from foveate.nn.positions import Position
+
+Figures = NDArray[np.float64]
+Floats = NDArray[np.floating]
+UNITS_SHOWN = 24
+
+
+def gates(
+    opened: Gates, words: Sequence[str], units: int = UNITS_SHOWN, title: str = ""
+) -> SheetGrid:
+    """The picture of one layer's gates (1, T, H) over the words that were read, a row a unit.
+
+    The ``units`` that change most over the text (the standard deviation of their gates, summed),
+    the same ones in every sheet. Raises ``ValueError`` where a cell has no gates, or where there is
+    not one word for each step.
+    """
+    if not opened:
+        raise ValueError("this cell has no gates to draw; an LSTM and a GRU have")
+    over: dict[str, NDArray[np.float32]] = {n: g[0].T.cpu().numpy() for n, g in opened.items()}
+    steps = next(iter(over.values())).shape[1]
+    if steps != len(words):
+        raise ValueError(f"{len(words)} words for {steps} steps; give one for each step")
+    lively = sum(gate.std(axis=1) for gate in over.values())
+    shown = np.sort(np.argsort(-np.asarray(lively), kind="stable")[:units])
+    drawn = [
+        sheet(
+            f"{name} gate", gate[shown], columns=words, down="unit", least=0.0, most=1.0,
+            scale_label="0 shut … 1 open", rows=[str(unit) for unit in shown], aspect=0.35,
+        )
+        for name, gate in over.items()
+    ]  # fmt: skip
+    caption = f"{len(shown)} units of {len(lively)}, those that change most over the text"
+    return SheetGrid(sheets=drawn, title=title, across=1, caption=caption)
+
+
+SHOWN = 3  # components
+
+
+def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawing:
+    """The drawing of states (T, H) over the words that were read; a large dot is the first.
+
+    Raises ``ValueError`` where there is not one word for each of at least two steps.
+    """
+    if len(hidden) != len(words) or len(words) < 2:
+        raise ValueError(f"{len(words)} words for {len(hidden)} steps; give one for each, and two")
+    path, shares = principal(hidden)
+    percent = ", ".join(f"{share:.0%}" for share in shares[:SHOWN])
+    count = min(SHOWN, path.shape[1])
+    return StatesDrawing(
+        title=title, x=np.arange(len(path), dtype=float), across="read", up="coordinate",
+        curves=[Curve(name=f"component {k + 1}", y=path[:, k]) for k in range(count)],
+        labels=list(words), path=path, shares=shares,
+        caption=f"principal components of the hidden state; shares of the variance: {percent}",
+    )  # fmt: skip
+
+
+def gradients(norms: Mapping[str, Figures]) -> LinesDrawing:
+    """The picture of some models together: a line for each, g_k / g_0 over k, g logarithmic.
+
+    ``norms`` are those of `influence`. What is 0 is left out of the lines.
+    """
+    curves = {name: by_distance(matrix) for name, matrix in norms.items()}
+    longest = max(map(len, curves.values()))
+    drawn = {
+        name: np.pad(
+            np.where(curve > 0, curve, np.nan) / curve[0],
+            (0, longest - len(curve)),
+            constant_values=np.nan,
+        )
+        for name, curve in curves.items()
+    }
+    return line_chart(
+        np.arange(longest, dtype=float), drawn, "distance k in tokens",
+        "gradient norm / that at k = 0", "The gradient against distance in time", "y",
+    )  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------- lens
+# The logit lens: the output of a model if its layers ended here (nostalgebraist, 2020).
+#
+# The output of layer l replaces that of the last one and passes through the model's own last norm
+# and output layer. Early layers were never trained to be read so: their tokens are a hint.
+
+CELL_ASPECT = 0.3 / 0.62  # height by width of a cell
+CAPTION = "most probable token if the layers ended here; colour: its p (nostalgebraist, 2020)"
+
+
+@torch.inference_mode()
+def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
+    """The top token of each layer at each place that produces something; the last is the model's.
+
+    One pass for each layer. Raises ``ConfigError`` for a model whose output is no tokens, or
+    without a stack of layers, one after the other, of vectors of one size.
+    """
+    layers, names = layers_of(forced.model), forced.token
+    output = dict(forced.model.named_children()).get("output")
+    if names is None or layers is None or output is None:
+        raise ConfigError(
+            "a logit lens reads tokens (or labels) from a stack of layers, as Transformers have; "
+            "this model has none"
+        )
+    with calls_of(*layers) as calls:
+        forced.run()
+    streams = [calls[0].args[0], *(call.output for call in calls)]
+    tokens, p, target_p = [], [], []
+    for stream in streams:
+        replacing = layers[-1].register_forward_hook(partial(lambda stream, *call: stream, stream))
+        with replacing, calls_of(output) as calls:
+            scores = forced.run()
+        logits = calls[-1].output[forced.row]
+        rows = logits.reshape(-1, logits.shape[-1])
+        rows = rows[forced.first : forced.first + len(forced.produced)].float().softmax(dim=-1)
+        best = rows.max(dim=-1)
+        tokens.append([names(i) for i in best.indices.tolist()])
+        p.append(best.values.double().cpu().numpy())
+        target_p.append(scores.exp().double().cpu().numpy())
+    layer_names = ["input", *(f"after layer {n}" for n in range(len(p) - 1))]
+    return LensDrawing(
+        title=title, caption=CAPTION, values=Numbers.exact(np.stack(p)), rows=layer_names,
+        columns=list(forced.produced), across="produced", least=0.0, most=1.0,
+        scale_label="p: 0 … 1", aspect=CELL_ASPECT,
+        cells=[[visible(token) for token in row] for row in tokens], tokens=tokens,
+        target_p=np.stack(target_p),
+    )  # fmt: skip
+
+
+def importances(
+    lost: Mapping[str, Figures], passes: Sequence[ForcedPass], title: str = ""
+) -> SheetGrid:
+    """The picture of `importance`: for each block a sheet, layers down and heads across."""
+    blocks: dict[str, list[Figures]] = {}
+    for name, figures in lost.items():
+        blocks.setdefault(block_of(name), []).append(figures)
+    most = max((float(np.abs(figures).max()) for figures in lost.values()), default=0.0)
+    sheets = []
+    for block, layers in blocks.items():
+        values = np.full((len(layers), max(map(len, layers))), np.nan)
+        for row, figures in zip(values, layers, strict=True):
+            row[: len(figures)] = figures
+        sheets.append(
+            sheet(
+                spaced(block), values, down="layer", across="head",
+                rows=[str(n) for n in range(len(layers))],
+                columns=[str(n) for n in range(values.shape[1])],
+                least=-most, most=most, aspect=0.6,
+            )
+        )  # fmt: skip
+    count = sum(len(forced.produced) for forced in passes)
+    caption = f"how far the forecast moves without the head, mean of {count} steps"
+    if passes[0].score_name == "log p":
+        caption = f"log p lost without the head, mean of {count} (+: the model is worse without it)"
+    return SheetGrid(sheets=sheets, title=title, caption=caption)
+
+
+def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "") -> SheetGrid:
+    """The picture of some models side by side; one scale of colours, the logarithm of the loss.
+
+    ``losses`` are those of `surface`, by the names of the models.
+    """
+    known = np.concatenate([grid[np.isfinite(grid)] for grid in losses.values()])
+    least, most = max(float(known.min()), 1e-12), float(known.max())
+    sheets = []
+    for name, grid in losses.items():
+        places = [f"{place:.2g}" for place in np.linspace(-reach, reach, len(grid))]
+        above = np.log10(np.where(np.isfinite(grid), grid, np.nan) / least)
+        middle = len(grid) // 2
+        label = f"log₁₀ (loss / {least:.3g}); loss {least:.3g} … {most:.3g}, "
+        label += f"middle {grid[middle, middle]:.3g}"
+        ends = 0.0, float(np.log10(most / least))
+        sheets.append(sheet(name, above, places, places, "β", "α", *ends, scale_label=label))
+    count = sum(grid.size for grid in losses.values())
+    caption = f"filter-normalised directions, {count} runs (Li et al., 2018)"
+    return SheetGrid(sheets=sheets, title=title, caption=caption)
+
+
+# --------------------------------------------------------------------------------------- positions
+# Position encodings as heat maps: the encoding of each position, and the bias of each pair.
+#
+# An encoding of any kind is drawn by the methods that it overrides (`foveate.nn.positions`).
+
+HEADS_SHOWN = 4
+
+
+def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[SheetDrawing]:
+    """The sheets of an encoding; empty where it distinguishes no places.
+
+    ``embed``: the vector of each place, (T, D), and the products of the vectors of two places,
+    (T, S), divided by the largest, which the title says. ``rotate``: the same of a vector of ones
+    that is turned. ``bias``: what each head adds to the score of a pair, (T, S); some
+    heads from first to last.
+    """
+    at = torch.arange(length)
+    drawn: list[SheetDrawing] = []
+    with torch.no_grad():
+        nothing = torch.zeros(1, length, position.config.token_size(hidden_size))
+        embedded = position.embed(nothing, at)[0]
+        if not torch.equal(embedded, embedded[:1].expand_as(embedded)):
+            drawn += _vectors("added to place t", embedded)
+        ones = torch.ones(1, 1, length, hidden_size // num_heads)
+        turned = position.rotate(ones, at)[0, 0]
+        if not torch.equal(turned, ones[0, 0]):
+            drawn += _vectors("ones, turned at place t", turned)
+        bias = position.bias(at, at)
+    if bias is None:
+        return drawn
+    picked = torch.linspace(0, len(bias) - 1, min(len(bias), HEADS_SHOWN)).round().long()
+    return drawn + [_pairs(f"head {head} adds to score", bias[head]) for head in picked.tolist()]
+
+
+def positions(
+    position: Position, length: int = 64, hidden_size: int = 64, num_heads: int = 4
+) -> SheetGrid:
+    """The picture of an encoding over ``length`` places, of vectors of ``hidden_size`` numbers.
+
+    Raises ``ValueError`` for one that distinguishes no places, or whose table is shorter than
+    ``length``.
+    """
+    drawn = sheets(position, length, hidden_size, num_heads)
+    if not drawn:
+        raise ValueError(
+            f'position = "{position.config.kind}" tells no two places apart: nothing to draw'
+        )
+    return SheetGrid(sheets=drawn, title=f"Positions: {position.config.kind}")
+
+
+def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
+    """The vectors themselves, (T, D), and their products, (T, S)."""
+    products = vectors @ vectors.mT
+    most, (length, size) = float(products.abs().max()), vectors.shape
+    return [
+        sheet(title, vectors.numpy(), down="place t", across="dimension", aspect=size / length),
+        _pairs(f"product of two places / the largest ({most:.3g})", products / most),
+    ]
+
+
+def _pairs(title: str, values: Tensor) -> SheetDrawing:
+    return sheet(title, values.numpy(), down="place t", across="place s")
+
+
+def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDrawing:
+    """The picture: how much each position changes when the input is shuffled.
+
+    With the position encodings of the model, and without them where it has any; 0 everywhere means
+    that order does not matter. The model was not trained without them: only the shape counts.
+    """
+    results = {"as it is": shuffled(forced, seed)}
+    with without_positions(forced.model) as count:
+        if count:
+            results["without positions"] = shuffled(forced, seed)
+    curves: dict[str, Figures] = {}
+    for name, result in results.items():
+        curves[f"outputs, {name}"] = result.outputs
+        if result.attention is not None:
+            curves[f"attention, {name}"] = result.attention
+    moved = "lost" if forced.score_name == "log p" else "moved by"
+    lost = [
+        f"{name} {forced.score_name} {moved} {result.lost:.2f}" for name, result in results.items()
+    ]
+    places = len(next(iter(curves.values())))
+    labels = list(forced.read.get(side_of(forced.model), ()))
+    return line_chart(
+        np.arange(places, dtype=float), curves, "place", "change when shuffled",
+        title or "Does order matter?", labels=labels if len(labels) == places else (),
+        caption="shuffled input: " + "; ".join(lost),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------- schedule
+# Learning-rate curves of the schedules (`foveate.train.optim`).
+
+POINTS = 400  # places at which a curve is drawn
+
+
+def schedule(
+    rates: Mapping[str, Callable[[int], float]],
+    steps: int,
+    up: str = "learning rate",
+    title: str = "",
+) -> LinesDrawing:
+    """The picture of some schedules from step 1 to ``steps``, a line for each name.
+
+    Any function of the step can be drawn: ``up`` names its values. Raises
+    ``ValueError`` for less than one step.
+    """
+    if steps < 1:
+        raise ValueError(f"{steps} steps: a curve begins with step 1")
+    places = np.unique(np.linspace(1, steps, min(steps, POINTS)).round()).astype(int)
+    curves = {name: np.array([rate(int(step)) for step in places]) for name, rate in rates.items()}
+    return line_chart(places.astype(float), curves, "step", up, title)

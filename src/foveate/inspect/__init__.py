@@ -1,0 +1,40 @@
+"""Looking inside: record what a model computes, change it, and measure it.
+
+Names are imported when they are first used, and torch with them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foveate.inspect.edits import (
+        capture_outputs,
+        diagonal,
+        edit,
+        force,
+        patch,
+        patch_output,
+        silence,
+        uniform,
+    )
+    from foveate.inspect.records import AttentionRecord, capture
+
+__all__ = [
+    "AttentionRecord",
+    "capture",
+    "capture_outputs",
+    "diagonal",
+    "edit",
+    "force",
+    "patch",
+    "patch_output",
+    "silence",
+    "uniform",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"foveate.inspect has no {name!r}; it has {', '.join(__all__)}")
+    home = "records" if name in ("AttentionRecord", "capture") else "edits"
+    return getattr(importlib.import_module(f"foveate.inspect.{home}"), name)

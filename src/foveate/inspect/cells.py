@@ -1,0 +1,87 @@
+"""Recurrent cells: their hidden states, their gates, and the plane in which the states move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveate.nn.probe import probed
+from foveate.nn.recurrent import Cell
+
+Figures = NDArray[np.float64]
+
+
+# ------------------------------------------------------------------------------------------ states
+# Hidden states of recurrent cells over time: a path through the plane in which they move most.
+
+Floats = NDArray[np.floating]
+Gates = dict[str, Tensor]  # by name, each (B, T, H), from 0 (shut) to 1 (open)
+
+
+@dataclass
+class CellSteps:
+    """The hidden states h (B, T, H) of a recurrent cell, and its gates (B, T, H) by name.
+
+    Steps are in the order of computation: those of a layer that reads backwards begin with the last
+    word. An Elman network has no gates.
+    """
+
+    states: Tensor
+    gates: Gates
+
+
+@contextmanager
+def capture_cells(model: nn.Module) -> Iterator[dict[str, CellSteps]]:
+    """Collect the states and the gates of every recurrent cell, by its dotted name.
+
+    They are there after the context. Meanwhile cells run step by step, as their equations; outputs
+    differ from those of a kernel by rounding.
+    """
+    captured: dict[str, CellSteps] = {}
+    stages: dict[str, dict[str, list[Tensor]]] = {}
+
+    def record(cell: str, stage: str, values: Tensor, frame: FrameType) -> None:
+        if stage == "state" or stage.endswith(" gate"):
+            steps = stages.setdefault(cell, {}).setdefault(stage.removesuffix(" gate"), [])
+            steps.append(values.detach().float())
+
+    with ExitStack() as stack:
+        for name, part in model.named_modules():
+            if isinstance(part, Cell):
+                stack.enter_context(probed(part, partial(record, name)))
+        yield captured
+    for name, steps in stages.items():
+        joined = {stage: torch.stack(values, dim=1) for stage, values in steps.items()}
+        captured[name] = CellSteps(joined.pop("state"), joined)
+
+
+def backwards(name: str) -> bool:
+    """Whether a cell of this name reads from the end: the second direction of a layer."""
+    return name.endswith(".1.cell")
+
+
+def called(name: str) -> str:
+    """A cell in words: ``decoder cell 0``, ``encoder cell 1, backwards``."""
+    number = next(filter(str.isdecimal, name.split(".")), "")
+    return f"{name.split('.')[0]} cell {number}".strip() + ", backwards" * backwards(name)
+
+
+def principal(states: Floats) -> tuple[Figures, Figures]:
+    """Principal components of states (T, H): coordinates (T, min(T, H)), shares of the variance.
+
+    The largest coordinate of each component is positive, so that pictures are the same.
+    """
+    centred = states - states.mean(axis=0, dtype=np.float64)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    path = left * sizes
+    signs = np.sign(path[np.abs(path).argmax(axis=0), np.arange(path.shape[1])])
+    squares = sizes**2
+    return path * np.where(signs == 0, 1, signs), squares / max(squares.sum(), 1e-12)

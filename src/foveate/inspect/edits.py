@@ -1,0 +1,232 @@
+"""Changing what attention does, and running the model again: what would it say without this head?
+
+with edit(model, {"decoder.layers.1.cross_attention": silence(3)}):
+    run.translate(["A man sleeps ."])
+
+Changes use the hook points of `capture`; a capture meanwhile records the changed weights.
+They hold for forced passes and for searches alike, step by step and with beams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from foveate.config import ConfigError
+from foveate.inspect.records import HookPoint, OwnHookPoint, chosen, tapped
+
+LOST = 1e-6  # weight that may be cut off with keys that are not there
+
+PositionOf = Callable[[Tensor], int]  # of the first query of a tensor (B, h, T, …)
+Replacement = Mapping[str, Tensor] | Tensor  # by the name of the attention, or the same for all
+
+
+@dataclass(frozen=True)
+class Change:
+    """Other weights (B, h, T, S), or other outputs A_h V_h (B, h, T, V), of some heads.
+
+    ``replace`` returns them, given the name of the attention, those that the model has computed,
+    and the function that tells the position of their first query. No ``heads`` are all heads.
+    """
+
+    heads: Sequence[int]
+    replace: Callable[[str, Tensor, PositionOf], Tensor]
+    outputs: bool = False
+
+    @contextmanager
+    def applied(self, name: str, point: HookPoint) -> Iterator[None]:
+        """Change one attention of a model. Raises ``ConfigError`` for a head too many."""
+        if point.num_heads is not None:
+            _check_heads(name, self.heads, point.num_heads)
+        with point.timed() as at:
+            tap = partial(self.changed, name, at)
+            if not self.outputs:
+                with tapped({name: tap}, {name: point}, first=True):
+                    yield
+                return
+            module, count = _output_of(name, point)
+
+            def hook(output: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
+                mixed = args[0].unflatten(-1, (count, -1)).transpose(1, 2)  # (B, H, T, V)
+                return (tap(mixed).transpose(1, 2).flatten(2),)
+
+            with module.register_forward_pre_hook(hook):
+                yield
+
+    def changed(self, name: str, at: PositionOf, values: Tensor) -> Tensor:
+        """Weights or outputs (B, H, T, …) of all heads, of which some are replaced."""
+        _check_heads(name, self.heads, values.shape[1])
+        heads = list(self.heads) or list(range(values.shape[1]))
+        changed = values.clone()
+        changed[:, heads] = self.replace(name, values[:, heads], at).to(values)
+        return changed
+
+
+def _check_heads(name: str, heads: Sequence[int], count: int) -> None:
+    """Raise ``ConfigError`` where a head is not one of ``count``."""
+    for head in heads:
+        if not 0 <= head < count:
+            raise ConfigError(f"{name} has no head {head}: there are {count}, from 0")
+
+
+@contextmanager
+def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
+    """Change the attentions that fit each name (see `foveate.inspect.records.chosen`).
+
+    Several changes of one attention are made in their order. Raises ``ConfigError`` naming the
+    attentions or heads that exist.
+    """
+    with ExitStack() as stack:
+        for where, change in reversed(list(changes.items())):
+            for name, point in chosen(model, where).items():
+                stack.enter_context(change.applied(name, point))
+        yield
+
+
+@contextmanager
+def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]:
+    """Collect what each head of some attentions of ours gives, (B, T, H, V), for `patch_output`."""
+    outputs: dict[str, Tensor] = {}
+
+    def record(name: str, count: int, output: nn.Module, args: tuple[Tensor]) -> None:
+        seen = args[0].detach().unflatten(-1, (count, -1))
+        outputs[name] = torch.cat((outputs[name], seen), dim=1) if name in outputs else seen
+
+    with ExitStack() as stack:
+        for name, point in chosen(model, where).items():
+            module, count = _output_of(name, point)
+            hook = partial(record, name, count)
+            stack.enter_context(module.register_forward_pre_hook(hook))
+        yield outputs
+
+
+def _output_of(name: str, point: HookPoint) -> tuple[nn.Module, int]:
+    """The module that reads what all heads give, side by side, and how many heads there are."""
+    if not isinstance(point, OwnHookPoint):
+        raise ConfigError(f"{name} is no attention of foveate: outputs of its heads are not known")
+    return point.module.output, point.module.num_heads
+
+
+def _replacement_of(replacement: Replacement, name: str) -> Tensor:
+    """The tensor for one attention, without a batch of 1.
+
+    Raises ``ConfigError`` where it is not among the captured ones.
+    """
+    if isinstance(replacement, Mapping):
+        if name not in replacement:
+            known = ", ".join(replacement) or "none"
+            raise ConfigError(f"{name} is not among the maps given: {known}")
+        replacement = replacement[name]
+    return replacement[0] if replacement.dim() == 4 and len(replacement) == 1 else replacement
+
+
+# --------------------------------------------------------------------------------------- changes
+
+
+def silence(*heads: int) -> Change:
+    """Heads that add nothing; all of the layer where none is named (Michel et al., 2019)."""
+    return Change(heads, lambda name, weights, at: torch.zeros_like(weights))
+
+
+def uniform(*heads: int) -> Change:
+    """Heads that attend to every key that has any weight alike."""
+
+    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
+        seen = (weights > 0).to(weights)
+        return seen / seen.sum(dim=-1, keepdim=True).clamp(min=1)
+
+    return Change(heads, replace)
+
+
+def diagonal(*heads: int, offset: int = 0) -> Change:
+    """Heads whose query t attends to key t + offset, or to the last key that it may attend to."""
+
+    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
+        queries, keys = weights.shape[2:]
+        first = at(weights)
+        last = keys - 1 - (weights > 0).flip(-1).int().argmax(dim=-1)  # (B, h, T)
+        targets = torch.arange(first, first + queries, device=weights.device) + offset
+        return F.one_hot(torch.minimum(targets.clamp(min=0), last), keys)
+
+    return Change(heads, replace)
+
+
+def force(weights: Any, *heads: int) -> Change:
+    """Heads with given weights, (T, S) or (H, T, S), in place of their own; later queries keep."""
+    return _forced(torch.as_tensor(weights), heads)
+
+
+def patch(maps: Mapping[str, Tensor], *heads: int) -> Change:
+    """Heads with the weights that they had in another run, as `capture` has recorded them."""
+    return _forced(dict(maps), heads)
+
+
+def _forced(replacement: Replacement, heads: Sequence[int]) -> Change:
+    """Given weights; queries past them keep their own."""
+
+    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
+        first, keys, forced = at(weights), weights.shape[3], weights.clone()
+        rows = _rows(replacement, name, heads, weights.shape[1])
+        rows = rows[:, first : first + weights.shape[2]]
+        if float(rows[..., keys:].sum()) > LOST:
+            raise ConfigError(f"{name}: weights are given to key {keys}, but there are {keys} keys")
+        fitted = F.pad(rows[..., :keys], (0, max(0, keys - rows.shape[-1])))
+        forced[:, :, : rows.shape[1]] = fitted.to(weights)
+        return forced
+
+    return Change(heads, replace)
+
+
+def _rows(replacement: Replacement, name: str, heads: Sequence[int], count: int) -> Tensor:
+    """The given weights of ``count`` heads, (h or 1, T, S)."""
+    weights = whole = _replacement_of(replacement, name)
+    if weights.dim() == 2:
+        return weights[None]
+    if weights.dim() == 3:
+        _check_heads(f"what {name} is given", heads, len(weights))
+        weights = weights[list(heads)] if heads else weights
+    if weights.dim() != 3 or len(weights) != count:
+        raise ConfigError(
+            f"{name}: weights of shape {tuple(whole.shape)} for "
+            f"{count} heads; give (T, S), or (H, T, S) with all heads of the layer"
+        )
+    return weights
+
+
+def patch_output(outputs: Mapping[str, Tensor], *heads: int) -> Change:
+    """Heads that give what they gave in another run, as `capture_outputs` has recorded it."""
+    outputs = dict(outputs)
+
+    def replace(name: str, values: Tensor, at: PositionOf) -> Tensor:
+        first, patched = at(values), values.clone()  # (B, h, T, V)
+        rows = _replacement_of(outputs, name)[first : first + values.shape[2]].transpose(0, 1)
+        patched[:, :, : rows.shape[1]] = (rows[list(heads)] if heads else rows).to(values)
+        return patched
+
+    return Change(heads, replace, outputs=True)
+
+
+def silenced(places: Sequence[str]) -> dict[str, Change]:
+    """Changes for places in words: ``decoder.layers.1.cross_attention:3,5``, heads after a colon.
+
+    Raises ``ConfigError`` where heads are no numbers.
+    """
+    heads: dict[str, list[list[int]]] = {}
+    for place in places:
+        name, colon, numbers = place.partition(":")
+        try:
+            lists = [int(number) for number in numbers.split(",")] if colon else []
+        except ValueError:
+            raise ConfigError(f"{place!r}: write PLACE:HEAD,HEAD, heads from 0") from None
+        heads.setdefault(name, []).append(lists)
+    return {
+        name: silence(*([] if [] in lists else [head for each in lists for head in each]))
+        for name, lists in heads.items()
+    }

@@ -1,0 +1,183 @@
+"""Every view by its name: the table that the command line, the report and the studio read.
+
+A view is a function of a run (or of runs) that returns a drawing, decorated with `view`. Its
+parameters, of the types of `foveate.views.options`, become the options of ``foveate look`` and
+the form of the studio. Nothing heavy is imported before a view is looked up in detail.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+
+from foveate.errors import ConfigError, innermost, placed
+
+if TYPE_CHECKING:
+    from foveate.draw.drawings import Drawing
+    from foveate.run import Run
+    from foveate.views.options import Question
+
+Need = Callable[["Run"], "str | None"]  # a reason why a run does not fit, or None
+Draw = TypeVar("Draw", bound=Callable[..., "Drawing"])
+Spec = TypeVar("Spec")
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class ViewSpec:
+    """What `view` knows of a function.
+
+    Its ``needs``; the ``fewest`` runs that it takes; whether it draws ``several`` together; the
+    ``fields`` of a question that it takes as parameters, and which of them comes ``by_place``. With
+    ``silence`` the heads that a question names are silent while it draws.
+    """
+
+    function: Callable[..., Drawing]
+    needs: tuple[Need, ...]
+    fewest: int
+    silence: bool
+    by_place: str
+    several: bool
+    fields: tuple[str, ...]
+
+
+_SPECS: dict[str, ViewSpec] = {}
+
+
+def view(
+    *needs: Need, fewest: int = 1, silence: bool = False, by_place: str = ""
+) -> Callable[[Draw], Draw]:
+    """Register a function as the view of its name, for runs that meet the ``needs``."""
+
+    def register(function: Draw) -> Draw:
+        first, *fields = inspect.signature(function).parameters
+        _SPECS[function.__name__] = ViewSpec(
+            function, needs, fewest, silence, by_place, first == "runs", tuple(fields)
+        )
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Spec]):
+    """A line of a table: a name, what it shows, and the module that registers it."""
+
+    name: str
+    summary: str
+    module: str
+    package: ClassVar[str] = __name__
+    registered: ClassVar[Mapping[str, object]]
+
+    @property
+    def spec(self) -> Spec:
+        """What is registered under the name; its module is imported."""
+        importlib.import_module(f"{self.package}.{self.module}")
+        return cast(Spec, self.registered[self.name])
+
+
+class ViewEntry(Entry[ViewSpec]):
+    """A view in the table: its name, what it shows in a line, and the module of its function."""
+
+    registered = _SPECS
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The fields of a `Question` that the view reads."""
+        return (*self.spec.fields, *(("silence",) if self.spec.silence else ()))
+
+    @property
+    def runs(self) -> tuple[int, float]:
+        """The least and the most runs that the view takes."""
+        return self.spec.fewest, float("inf") if self.spec.several else 1
+
+    def unfit(self, run: Run) -> str | None:
+        """Why the view does not fit a run; None where it does."""
+        return next((reason for need in self.spec.needs if (reason := need(run))), None)
+
+    def draw(self, runs: Sequence[Run], question: Question) -> Drawing:
+        """The drawing of some runs.
+
+        Raises `ConfigError` where the view takes more runs or fewer, does not fit one of them, or
+        where the question names what does not exist.
+        """
+        least, most = self.runs
+        if not least <= len(runs) <= most:
+            count = f"{least}" if most == least else f"at least {least}"
+            raise ConfigError(f"the view {self.name} takes {count} runs, not {len(runs)}")
+        for run in runs:
+            if reason := self.unfit(run):
+                raise ConfigError(f"{run.path}: no view {self.name!r} of it: {reason}")
+        fields = {name: getattr(question, name) for name in self.spec.fields}
+        try:
+            with ExitStack() as stack:
+                if question.silence:
+                    from foveate.inspect.edits import edit, silenced
+
+                    for run in runs:
+                        stack.enter_context(edit(run.model, silenced(question.silence)))
+                return self.spec.function(runs if self.spec.several else runs[0], **fields)
+        except LookupError as error:
+            raise ConfigError(str(error.args[0])) from None
+        except (AttributeError, NameError) as error:
+            if innermost(error).filename == self.spec.function.__code__.co_filename:
+                raise ConfigError(placed(error)) from error
+            raise
+
+
+VIEWS = {
+    name: ViewEntry(name, summary, module)
+    for name, module, summary in (
+        ("attention", "maps", "Which source words each target word attends to."),
+        ("links", "maps", "What each word looks at, as lines between words."),
+        ("coverage", "maps", "How much of all looks fell on each source word."),
+        ("heads", "maps", "All layers and heads of a block side by side."),
+        ("beam", "text", "What a beam search kept and dropped, step by step."),
+        ("picture", "maps", "Where the model looked, over the picture."),
+        ("probabilities", "text", "How sure each token was, and what else might stand there."),
+        ("nbest", "text", "The n best outputs, and how they differ from the best."),
+        ("lengths", "text", "BLEU and chrF by the length of the source, with intervals."),
+        ("growing", "text", "One source word by word: what each run makes of its beginnings."),
+        ("importance", "maps", "Which heads align, are sure, or look broadly."),
+        ("masks", "maps", "Which keys each query may see: causal, window, padding."),
+        ("rollout", "maps", "What each place has of each input, through all layers."),
+        ("relevance", "maps", "What mattered for each word or label, by gradients."),
+        ("ablation", "inside", "What the model loses without each head."),
+        ("lens", "inside", "What the model would say if it ended after each layer."),
+        ("permutation", "inside", "Whether the order of the input matters."),
+        ("without", "maps", "Answer and map without word order, positions or scaling."),
+        ("states", "inside", "The path of hidden states over time."),
+        ("surface", "inside", "The loss around the weights, over two directions."),
+        ("gates", "inside", "The gates of a recurrent network over time."),
+        ("steps", "inside", "One step of attention, or of a cell, with its numbers."),
+        ("gradients", "inside", "How far back language models can learn."),
+        ("model", "inside", "The model's blocks to scale: shapes, parameters, equations."),
+        ("exposure", "exposure", "How a model errs by place: after the truth, and its own output."),
+        ("horizon", "series", "How a forecast errs at each step ahead."),
+        ("forecast", "series", "One forecast with its quantiles and what was looked at."),
+        ("curves", "training", "How trainings went: loss, rate, scores, speed."),
+        ("learning", "training", "How attention to one example changed in training: a film."),
+        ("health", "training", "Gradients and updates of each module over training."),
+        ("positions", "training", "What a run's position encoding tells of each place."),
+        ("schedule", "training", "The learning rates of runs."),
+    )
+}
+
+
+def nearest(what: str, name: str, table: Mapping[str, E]) -> E:
+    """The entry of a name. Raises `ConfigError` naming the nearest one, or all."""
+    if name not in table:
+        near = difflib.get_close_matches(name, table, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(table)}"
+        raise ConfigError(f"no {what} {name!r}; {hint}")
+    return table[name]
+
+
+def find(name: str) -> ViewEntry:
+    """The view of a name. Raises `ConfigError` naming the nearest one, or all."""
+    return nearest("view", name, VIEWS)

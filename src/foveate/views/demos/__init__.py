@@ -1,0 +1,102 @@
+"""Demos by name: drawings of equations and of untrained models, which need no run and no data.
+
+A demo is a function decorated with `demo` that returns a drawing. Its parameters, annotated with a
+type and a ``Field``, become the options of ``foveate demo``. Nothing heavy is imported before a
+demo is looked up in detail.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+import typing
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from foveate.views import Entry, nearest
+
+if TYPE_CHECKING:
+    from foveate.config import Config
+    from foveate.draw.drawings import Drawing
+
+P = ParamSpec("P")
+D = TypeVar("D", bound="Drawing")
+LETTERS = 68  # of a line of a caption: as wide as a figure, and less than a terminal
+_FUNCTIONS: dict[str, Callable[..., Drawing]] = {}
+
+
+def demo(function: Callable[P, D]) -> Callable[P, D]:
+    """Register a function as the demo of its name; the caption of its drawing is cut into lines."""
+
+    @wraps(function)
+    def draw(*args: P.args, **kwargs: P.kwargs) -> D:
+        drawing = function(*args, **kwargs)
+        return drawing.model_copy(update={"caption": textwrap.fill(drawing.caption, LETTERS)})
+
+    _FUNCTIONS[function.__name__] = draw
+    return draw
+
+
+class DemoEntry(Entry["Callable[..., Drawing]"]):
+    """A demo in the table: its name, what it shows in a line, and the module of its function."""
+
+    package = __name__
+    registered = _FUNCTIONS
+
+    @property
+    def options(self) -> type[Config]:
+        """A config with a field for each parameter of the function."""
+        from pydantic import create_model
+
+        from foveate.config import Config
+
+        types = typing.get_type_hints(self.spec, include_extras=True)
+        parameters = inspect.signature(self.spec).parameters.values()
+        fields: dict[str, typing.Any] = {p.name: (types[p.name], p.default) for p in parameters}
+        return create_model(self.name, __base__=Config, **fields)
+
+    def draw(self, values: Mapping[str, object] | None = None) -> Drawing:
+        """The drawing with some options; the others have their defaults.
+
+        Raises `ConfigError` for an option that does not exist or a value out of its range.
+        """
+        config = self.options.parse(values or {})
+        return self.spec(**dict(config))
+
+
+DEMOS = {
+    name: DemoEntry(name, summary, module)
+    for name, module, summary in (
+        ("beam", "text", "Greedy and beam search in a model that is a small table."),
+        ("lookup", "attention", "Attention as a lookup: a query, keys, and a mix of values."),
+        ("step", "attention", "One attention step with numbers that are typed: a small table."),
+        ("scaling", "attention", "Why scores are divided by √K: the gradient of softmax."),
+        ("reach", "networks", "Which inputs each output depends on, in nine families."),
+        ("vanishing", "networks", "The gradient against distance, by cell and forget gate."),
+        ("scores", "formulas", "The score of a key anywhere in the plane, for six scores."),
+        ("normalizers", "formulas", "The weights that five normalizers make of the same scores."),
+        ("sinusoids", "formulas", "Sinusoidal positions: the vectors and their products."),
+        ("rotary", "formulas", "Rotary positions: the angle of each pair, and the products."),
+        ("noam", "formulas", "Learning rates with warm-up of several sizes D:steps."),
+        ("em", "text", "IBM Model 1 learns t(f|e) by expectation maximization."),
+        ("bpe", "text", "The merges of byte pair encoding, one after the other."),
+        ("masks", "attention", "Masks of encoder, decoder and encoder-decoder, one sentence."),
+        ("paths", "formulas", "Longest path, serial steps and operations against length."),
+        ("parallel", "attention", "Training in one pass, generation row by row with a cache."),
+        ("chain", "text", "The probability of a sentence, word by word."),
+        ("bag", "text", "Texts as counts of words, and what is left of their order."),
+        ("memory", "networks", "How many numbers a model stores against the length read."),
+        ("residual", "networks", "The gradient of each layer with residuals and without."),
+        ("rnn", "networks", "A recurrent network unrolled, every step with its numbers."),
+        ("weights", "attention", "Fixed weights against weights that the input makes."),
+        ("permutation", "attention", "Shuffled inputs: attention gives shuffled outputs."),
+        ("linear", "attention", "Self-attention is linear in its values, layers with ReLU not."),
+        ("leak", "attention", "Without a mask the first step reads what comes later."),
+    )
+}
+
+
+def find(name: str) -> DemoEntry:
+    """The demo of a name. Raises `ConfigError` naming the nearest one, or all."""
+    return nearest("demo", name, DEMOS)

@@ -1,0 +1,342 @@
+"""Demos of attention: a lookup, masks, weights that depend on the input, and what they permit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import Config, read
+from foveate.draw.drawings import (
+    LinesDrawing,
+    SheetDrawing,
+    SheetGrid,
+    TableDrawing,
+    line_chart,
+    sheet,
+)
+from foveate.draw.stages import StepsDrawing, drawn
+from foveate.inspect.stages import attention_stages, capture_stages
+from foveate.nn.attention import Attention
+from foveate.nn.feed_forward import ReLU
+from foveate.nn.masks import Mask
+from foveate.nn.scores import Dot, Hardmax, ScaledDot, Softmax
+from foveate.nn.state import State
+from foveate.views.demos import demo
+from foveate.views.demos.networks import attends, bidirectional, ids, transformer
+
+Words = Annotated[str, Field(description="words with spaces between them")]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text. Raises ``ValueError`` where it has none."""
+    if not text.split():
+        raise ValueError(f"{text!r} has no word: write some, with spaces between them")
+    return text.split()
+
+
+@demo
+@torch.no_grad()
+def lookup(
+    values: Annotated[tuple[float, ...], Field(min_length=2, description="one a key; repeat")]
+    = (10.0, 20.0, 30.0, 40.0),
+    key: Annotated[int, Field(ge=1, description="the key that the query asks for, from 1")] = 2,
+    blend: Annotated[float, Field(ge=0, le=1, description="how far it leans to the next key")]
+    = 0.3,
+    temperature: Annotated[tuple[float, ...], Field(description="of softmax; repeat")] = (1.0, 0.1),
+) -> SheetGrid:  # fmt: skip
+    """One query against one-hot keys: out = Σ_i w_i v_i, w = softmax(qᵀk / τ), or hardmax.
+
+    Raises ``ValueError`` for a key that does not exist.
+    """
+    count = len(values)
+    if key > count:
+        raise ValueError(f"key {key} of {count}: name one that exists, or give more --values")
+    keys, mixed = torch.eye(count), torch.tensor(values)
+    query = (1 - blend) * keys[key - 1] + blend * keys[key % count]
+    scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
+    rows = {"score qᵀk": scores.flatten()}
+    for tau in temperature:
+        weights = Softmax.Config.parse({"temperature": tau}).build()(scores).flatten()
+        rows[f"τ = {tau:g}: out = {float(weights @ mixed):.1f}"] = weights
+    weights = Hardmax.Config().build()(scores).flatten()
+    rows[f"hardmax: out = {float(weights @ mixed):.1f}"] = weights
+    table = sheet(
+        "", torch.stack([*rows.values()]).numpy(), list(rows),
+        [f"key {k} → {value:g}" for k, value in enumerate(values, start=1)],
+        least=0.0, most=1.0, aspect=0.5, scale_label=" ", written=True,
+    )  # fmt: skip
+    return SheetGrid(
+        sheets=[table], across=1, title=f"A lookup: the query asks for key {key}",
+        caption="Softmax mixes the values of all keys, the nearest the most; the smaller τ, the "
+        "nearer it is to hardmax, which picks one.",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ one step
+
+
+class StepTable(Config):
+    """The table of `step`: a query, keys and values of as many rows, and words that name them."""
+
+    query: tuple[float, ...]
+    keys: tuple[list[float], ...]
+    values: tuple[list[float], ...]
+    words: tuple[str, ...] = ()
+
+
+TABLE = StepTable(
+    query=(2.0, 0.0), keys=([1.0, 0.0], [0.0, 1.0], [1.0, 1.0]),
+    values=([10.0, 0.0], [0.0, 10.0], [5.0, 5.0]),
+)  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def step(
+    file: Annotated[Path | None, Field(description="TOML with query, keys and values")] = None,
+    hard: Annotated[bool, Field(description="the highest score takes all")] = False,
+    temperature: Annotated[float, Field(gt=0, description="of softmax")] = 1.0,
+    scaled: Annotated[bool, Field(description="divide by √K")] = True,
+) -> StepsDrawing:
+    """Σ_i α_i v_i, α = softmax(q · k_i / √K), of numbers that are typed, stage by stage.
+
+    Raises ``ValueError`` where keys and values do not fit together.
+    """
+    table = TABLE if file is None else read(StepTable, file)
+    keys, values = table.keys, table.values
+    sizes = {len(row) for row in keys}, {len(row) for row in values}
+    if len(keys) != len(values) or sizes[0] != {len(table.query)} or len(sizes[1]) != 1:
+        raise ValueError("give as many keys as values, keys as long as the query, values alike")
+    size, value_size = len(table.query), len(values[0])
+    normalizer = Hardmax.Config() if hard else Softmax.Config(temperature=temperature)
+    parts = {
+        "score": ScaledDot.Config() if scaled else Dot.Config(), "normalizer": normalizer,
+        "project": ["key", "value"], "bias": False, "head_size": size, "value_size": value_size,
+    }  # fmt: skip
+    attention: Attention = Attention.Config.parse(parts).build(size, size + value_size).eval()
+    both = torch.eye(size + value_size)  # a row of the memory is a key and its value
+    for part, rows in ((attention.key, both[:size]), (attention.value, both[size:])):
+        assert isinstance(part, nn.Linear)
+        part.weight.copy_(rows)
+    memory = torch.tensor([[[*key, *value] for key, value in zip(keys, values, strict=True)]])
+    with capture_stages(attention) as calls:
+        attention(torch.tensor([[table.query]]), memory)
+    made = {"query": "q, typed", "key": "k_i, typed", "value": "v_i, typed"}
+    stages = [
+        replace(stage, equation=made.get(stage.name, stage.equation))
+        for stage in attention_stages(attention, calls, 0)
+        if stage.name != "output"
+    ]
+    words = table.words or [f"row {k}" for k in range(1, len(keys) + 1)]
+    return drawn(stages, ["the query"], words, 0, "One attention step")
+
+
+@demo
+def scaling(
+    num_keys: Annotated[int, Field(ge=2, le=256, description="from which a query chooses")] = 16,
+) -> LinesDrawing:
+    """Mean ‖∂α/∂e‖ of softmax over random scores q · k, with and without the division by √K."""
+    random, sizes = torch.Generator().manual_seed(0), 2 ** np.arange(0, 11)
+    curves: dict[str, list[float]] = {"q · k": [], "q · k / √K": []}
+    for size in sizes.tolist():
+        query = torch.randn(200, 1, size, generator=random)
+        scores = (query @ torch.randn(200, size, num_keys, generator=random)).squeeze(1)
+        for name, factor in (("q · k", 1.0), ("q · k / √K", size**-0.5)):
+            weights = (scores * factor).softmax(dim=-1)
+            jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None]
+            curves[name].append(float(jacobian.norm(dim=(1, 2)).mean()))
+    return line_chart(
+        sizes.astype(float), {name: np.array(y) for name, y in curves.items()},
+        "K, numbers of a key", "mean norm of ∂α/∂e", "Why scores are divided by √K", log="x",
+        caption="Products of K random numbers spread like √K: softmax then picks one key and "
+        "passes no gradient. Divided by √K they spread like one product.",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ masks
+
+
+@demo
+def masks(
+    source: Words = "the sun rises",
+    target: Words = "le soleil se lève",
+) -> SheetGrid:
+    """Which place may attend to which, in the three families, of one sentence."""
+    read, written = words_of(source), words_of(target)
+    both, s, t = [*read, *written], len(read), len(written)
+
+    def allowed(rows: int, columns: int, causal: bool) -> Tensor:
+        visible = Mask(causal=causal).dense(range(rows), range(columns))
+        return torch.ones(rows, columns) if visible is None else visible[0, 0].float()
+
+    def seen(title: str, weights: Tensor, words: list[str]) -> SheetDrawing:
+        filled = weights.masked_fill(weights == 0, torch.nan).numpy()
+        return sheet(title, filled, words, words, least=0.0, most=1.0, scale_label=" ")
+
+    upper = torch.cat((allowed(s, s, False), torch.zeros(s, t)), dim=1)
+    lower = torch.cat((allowed(t, s, False), allowed(t, t, True)), dim=1)
+    return SheetGrid(
+        sheets=[
+            seen("encoder-only (BERT)", allowed(s, s, False), read),
+            seen("decoder-only (GPT)", allowed(s, s, True), read),
+            seen("encoder–decoder (T5)", torch.cat((upper, lower)), both),
+        ],
+        across=2, title="Which words (across) a word (down) may attend to",
+        caption="Empty is masked: score −∞, weight 0. A decoder reads the words before it, and all "
+        "of the source where there is one.",
+    )  # fmt: skip
+
+
+@demo
+def leak(text: Words = "[START] The chef who") -> SheetGrid:
+    """Which inputs each step depends on, without a causal mask and with one."""
+    words = words_of(text)
+    read, gpt, bert = ids(len(words)), transformer(), bidirectional()
+    norms = {
+        "without a mask": attends(bert, lambda: bert(read).values),
+        "with a causal mask": attends(gpt, lambda: gpt(read, None)),
+    }
+    drawn = [
+        sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), words, words, least=0.0,
+              most=1.0, scale_label=" ")
+        for name, norm in norms.items()
+    ]  # fmt: skip
+    return SheetGrid(
+        sheets=drawn, title="Which inputs (across) the output of a step (down) depends on",
+        caption="Without a mask the first step reads the words that it should predict; in use they "
+        "do not exist yet. With the mask the future is empty.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 8) -> SheetGrid:
+    """The pass in which each pair of places is computed; both ways give the same outputs."""
+    model, text, state = transformer(), ids(length), State()
+    whole = model(text, None)
+    rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
+    difference = float((whole - rows).abs().max())
+    seen = np.tril(np.ones((length, length)))
+    seen[seen == 0] = np.nan
+    passes = {
+        "training: 1 pass": seen,
+        f"generation: {length} passes": seen * np.arange(1, length + 1)[:, None],
+    }
+    places = [str(t) for t in range(1, length + 1)]
+    drawn = [
+        sheet(name, values, places, places, "query t", "key s", 0.0, float(length),
+              scale_label="number: the pass")
+        for name, values in passes.items()
+    ]  # fmt: skip
+    cells = [[["" if np.isnan(v) else f"{v:.0f}" for v in r] for r in s] for s in passes.values()]
+    if length <= 12:  # more are too narrow for numbers
+        drawn = [s.model_copy(update={"cells": c}) for s, c in zip(drawn, cells, strict=True)]
+    return SheetGrid(
+        sheets=drawn, title="In which pass the weight of a query and a key is computed",
+        caption="Training knows all tokens and computes all rows at once; generation computes row "
+        "by row, and keys and values of earlier rows come from a cache. The outputs are the same "
+        f"(largest difference {difference:.0e}).",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ what weights do
+
+
+@demo
+@torch.no_grad()
+def weights(
+    length: Annotated[int, Field(ge=2, le=24, description="places")] = 6,
+    seed: Annotated[int, Field(ge=0, description="of the inputs and matrices")] = 0,
+) -> SheetGrid:
+    """Z = W X, the same W for every input, against Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
+    random = torch.Generator().manual_seed(seed)
+    fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
+    drawn = []
+    for name in ("input 1", "input 2"):
+        x = 1.5 * torch.randn(length, 4, generator=random)
+        own = Softmax.Config().build()(x @ x.mT / 2)
+        for kind, used in (("fixed", fixed), ("attention", own)):
+            drawn.append(sheet(f"{kind}, {name}", used.numpy(), least=0.0, most=1.0))
+    return SheetGrid(
+        sheets=drawn, title="The weights with which places are mixed, for two inputs",
+        caption="Left: a layer with weights of its own mixes every input alike. Right: attention "
+        "makes its weights of the input.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def permutation(
+    inputs: Annotated[tuple[float, ...], Field(min_length=2, description="numbers; repeat")]
+    = (1.0, 2.0, 3.0, 4.0),
+    value: Annotated[float, Field(description="weight of the values")] = 2.0,
+    query: Annotated[float, Field(description="weight of the queries; 0: equal weights")] = 0.0,
+) -> TableDrawing:  # fmt: skip
+    """X + A(X) of numbers and of their reversal: A(P X) = P A(X) (Lee et al., 2019)."""
+    attention = Attention.Config.parse({"bias": False}).build(1)
+    for name, weight in {"query": query, "key": 1.0, "value": value, "output": 1.0}.items():
+        attention.get_submodule(name).get_parameter("weight").fill_(weight)
+
+    def outputs(x: Tensor, mask: Mask | None = None) -> Tensor:
+        read = x.view(1, -1, 1)
+        return (read + attention(read, mask=mask)).flatten()
+
+    def text(x: Tensor) -> str:
+        return " ".join(f"{number + 0.0:.4g}" for number in x.tolist())
+
+    x, places = torch.tensor(inputs), torch.arange(len(inputs))
+    networks: dict[str, Callable[[Tensor], Tensor]] = {
+        "attention": outputs,
+        "with positions added": lambda x: outputs(x + places),
+        "with a causal mask": lambda x: outputs(x, Mask(causal=True)),
+    }
+    rows: list[list[str | float | None]] = []
+    for name, give in networks.items():
+        forth, back = give(x), give(x.flip(0))
+        same = "the same" if torch.allclose(forth.flip(0), back, atol=1e-5) else "another"
+        rows.append([name, text(x), text(forth), text(x.flip(0)), text(back), same])
+    return TableDrawing(
+        title=f"Does order matter? x + {value:g} Σ α x",
+        columns=["", "input", "output", "reversed", "its output", "reversed back"], rows=rows,
+        caption="Attention alone reverses its output with its input: it does not know the order. "
+        "Positions or a mask change that.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def linear(
+    layers: Annotated[int, Field(ge=1, le=12, description="of each network")] = 2,
+    size: Annotated[int, Field(ge=2, le=256, description="numbers of a vector, D")] = 16,
+) -> LinesDrawing:
+    """Outputs for the values v₁ + x v₂: a straight line where the network is linear in them."""
+    torch.manual_seed(0)
+    length, x = 6, torch.arange(-20, 21).double() / 10
+    first, second = torch.randn(2, length, size).double()
+    mixing = torch.randn(layers, length, length).double().softmax(dim=-1)  # does not depend on x
+    matrices = torch.randn(layers, size, size).double() / size**0.5
+    feed_forward = ReLU.Config().build(size, 4 * size).double()
+    for weight in (feed_forward.inner.weight, feed_forward.outer.weight):
+        nn.init.kaiming_normal_(weight)
+    networks = {
+        "self-attention alone": nn.Identity(), "with feed-forward layers (ReLU)": feed_forward,
+    }  # fmt: skip
+    curves = {}
+    for name, layer in networks.items():
+        values = first + x[:, None, None] * second  # (41, T, D)
+        for mix, matrix in zip(mixing, matrices, strict=True):
+            values = layer(mix @ values @ matrix)
+        curves[name] = values[:, 0, 0].numpy()
+    return line_chart(
+        x.numpy(), curves, "x in the values v₁ + x v₂", "first number of the output",
+        f"{layers} layers, the attention weights fixed",
+        caption="Attention only averages its values: its line is straight. A feed-forward layer "
+        "between bends it.",
+    )  # fmt: skip

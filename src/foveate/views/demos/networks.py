@@ -1,0 +1,227 @@
+"""Demos of untrained networks: what their structure alone does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from foveate.draw.analyses import gradients
+from foveate.draw.drawings import LinesDrawing, SheetGrid, TableDrawing, line_chart, sheet
+from foveate.inspect.flow import influence
+from foveate.models.classic import BagEncoder, WindowDecoder
+from foveate.models.encoder_decoder import Decoder, Encoder
+from foveate.models.mamba import MambaDecoder
+from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.efficient_attention import LocalAttention
+from foveate.nn.feed_forward import ReLU
+from foveate.nn.recurrent import ElmanCell, LSTMCell
+from foveate.nn.state import State
+from foveate.spec import Tokens
+from foveate.views.demos import demo
+
+SMALL = {"hidden_size": 64, "dropout": 0.0}
+NARROW = {"embedding_size": 64, "dropout": 0.0}
+Forget = Annotated[float, Field(description="added to the LSTM's forget gate, before the sigmoid")]
+
+
+def decoder(config: Decoder.Config) -> Decoder:
+    """A decoder that is a language model of 100 tokens, with the same weights at every call."""
+    torch.manual_seed(1)
+    return config.build(Tokens(100), None).eval()
+
+
+def encoder(config: Encoder.Config) -> Encoder:
+    """An encoder of 100 tokens, with the same weights at every call."""
+    torch.manual_seed(1)
+    return config.build(Tokens(100)).eval()
+
+
+def ids(length: int) -> Tensor:
+    """Random tokens (1, T)."""
+    return torch.randint(5, 100, (1, length), generator=torch.Generator().manual_seed(2))
+
+
+def recurrent(cell: str, forget: float = 0.0) -> Decoder:
+    """One layer of a cell; ``forget`` is added to the LSTM's forget gate before its sigmoid."""
+    fields = {"cell": cell, "readout": "state", **SMALL, **NARROW}
+    built = decoder(RecurrentDecoder.Config.parse(fields))
+    inner = built.get_submodule("cells.0")
+    if isinstance(inner, LSTMCell):
+        with torch.no_grad():
+            inner.bias_ih[inner.hidden_size : 2 * inner.hidden_size] += forget
+    return built
+
+
+def transformer(**values: object) -> Decoder:
+    """A small Transformer language model."""
+    shape = {"num_layers": 2, "num_heads": 4, **SMALL, **values}
+    return decoder(TransformerDecoder.Config.parse(shape))
+
+
+def bidirectional() -> Encoder:
+    """A small Transformer encoder, without a mask."""
+    return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
+
+
+def attends(model: Encoder | Decoder, run: Callable[[], Tensor]) -> NDArray[np.float64]:
+    """How strongly each output depends on each input, (T, S): the norm of a gradient."""
+    return influence(run, model.get_submodule("stem"))
+
+
+# ------------------------------------------------------------------------------ gradients
+
+
+@demo
+def reach(
+    length: Annotated[int, Field(ge=2, le=64, description="places")] = 16, forget: Forget = 3.0
+) -> SheetGrid:
+    """How strongly each output depends on each input, in families of untrained models."""
+    text = ids(length)
+    bag = encoder(BagEncoder.Config.parse(NARROW))
+    both = {"bidirectional": True, "cell": "gru", **SMALL, **NARROW}
+    birnn, bert = encoder(RecurrentEncoder.Config.parse(both)), bidirectional()
+    causal = {
+        "window of 4 words": decoder(WindowDecoder.Config.parse({**SMALL, **NARROW})),
+        "Elman's network": recurrent("rnn"),
+        "LSTM, gates open": recurrent("lstm", forget),
+        "GPT": transformer(),
+        "local attention": transformer(attention=LocalAttention.Config(window=3)),
+        "Mamba": decoder(MambaDecoder.Config.parse({"num_layers": 2, **SMALL})),
+    }
+    norms = {"bag of words": attends(bag, lambda: bag(text).mean()[:, None].expand(-1, length, -1))}
+    norms |= {name: attends(model, partial(model, text, None)) for name, model in causal.items()}
+    norms["bidirectional GRU"] = attends(birnn, lambda: birnn(text).values)
+    norms["BERT"] = attends(bert, lambda: bert(text).values)
+    with np.errstate(divide="ignore"):
+        strengths = {name: np.log10(norm / norm.max()) for name, norm in norms.items()}
+    drawn = [
+        sheet(name, np.where(np.isfinite(s), s, np.nan), least=-5.0, most=0.0, scale_label=" ")
+        for name, s in strengths.items()
+    ]
+    return SheetGrid(
+        sheets=drawn, across=3, title="Which inputs (across) an output (down) depends on",
+        caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "
+        "with distance, attention reads every place that its mask permits.",
+    )  # fmt: skip
+
+
+@demo
+def vanishing(
+    length: Annotated[int, Field(ge=4, le=256, description="places")] = 40,
+    forget: Annotated[tuple[float, ...], Field(description="biases of forget gates; repeat")]
+    = (0.0, 3.0),
+) -> LinesDrawing:  # fmt: skip
+    """The gradient's norm against distance, for each cell."""
+    text, models = ids(length), {"Elman": recurrent("rnn"), "GRU": recurrent("gru")}
+    for bias in forget:
+        models[f"LSTM, forget gate {torch.tensor(bias).sigmoid():.2f}"] = recurrent("lstm", bias)
+    models["Transformer"] = transformer()
+    drawn = gradients(
+        {n: attends(model, partial(model, text, None)) for n, model in models.items()}
+    )
+    last = max(3, length * 3 // 4)  # means over few places are left out
+    curves = [curve.model_copy(update={"y": curve.y[:last]}) for curve in drawn.curves]
+    caption = (
+        "Elman's gradient falls by a constant factor a step, an open forget gate keeps it, and "
+        "attention is one step from every place."
+    )
+    return drawn.model_copy(update={"x": drawn.x[:last], "curves": curves, "caption": caption})
+
+
+@demo
+def residual(
+    layers: Annotated[int, Field(ge=2, le=100, description="feed-forward layers")] = 20,
+    size: Annotated[int, Field(ge=2, le=512, description="numbers of a vector, D")] = 64,
+) -> LinesDrawing:
+    """‖∂L / ∂x_l‖ of the input of each layer, for x + f(x) (He et al., 2016) and for f(x)."""
+    curves = {}
+    for name, carried in (("residual, x + f(x)", 1.0), ("plain, f(x)", 0.0)):
+        torch.manual_seed(1)
+        states = [torch.randn(32, size, requires_grad=True)]
+        for _ in range(layers):
+            states.append(carried * states[-1] + ReLU.Config().build(size, size)(states[-1]))
+        gradients = torch.autograd.grad(states[-1].square().sum(), states)
+        norms = torch.stack([gradient.norm() for gradient in gradients[:-1]])
+        curves[name] = (norms / norms[-1]).double().numpy()
+    return line_chart(
+        np.arange(1.0, layers + 1), curves, "layer, from the first to the last",
+        "gradient norm of its input / that of the last", "Deep networks before training", log="y",
+        caption="x + f(x) carries the gradient past each layer; without the sum the first layers "
+        "receive almost none.",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ memory
+
+
+@demo
+@torch.no_grad()
+def memory(
+    hidden_size: Annotated[int, Field(ge=4, le=1024, multiple_of=4, description="D")] = 128,
+    layers: Annotated[int, Field(ge=1, le=24, description="of each model")] = 4,
+    length: Annotated[int, Field(ge=1, le=4096, description="the longest")] = 1024,
+) -> LinesDrawing:
+    """How many numbers are stored after each length of text, counted in the state."""
+    shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
+    heads = {"num_heads": 4, **shape}
+    cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
+    models = {
+        "Transformer": TransformerDecoder.Config.parse(heads),
+        "Transformer, 1 key head of 4": TransformerDecoder.Config.parse(
+            {"attention": {"key_heads": 1}, **heads}
+        ),
+        "Mamba": MambaDecoder.Config.parse(shape),
+        "LSTM": RecurrentDecoder.Config.parse(cell),
+    }
+    lengths = sorted({*(4**k for k in range(7) if 4**k < length), length})
+    curves = {name: np.zeros(len(lengths)) for name in models}
+    for name, config in models.items():
+        model = decoder(config)
+        for row, count in enumerate(lengths):
+            state = State()
+            model(ids(count), None, state)
+            curves[name][row] = state.numbers
+    return line_chart(
+        np.array(lengths, dtype=float), curves, "tokens read", "numbers stored",
+        f"Memory of the state; {layers} layers, D = {hidden_size}", "xy",
+        caption="Keys and values grow with every token; the state of a recurrent network and of "
+        "Mamba has one size.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def rnn(
+    inputs: Annotated[tuple[float, ...], Field(min_length=1, description="x; repeat")]
+    = (1.0, 0.0, 0.0, -1.0, 0.0),
+    w: Annotated[float, Field(description="weight of the input")] = 1.5,
+    u: Annotated[float, Field(description="weight of the state before")] = 0.8,
+    b: Annotated[float, Field(description="bias")] = 0.0,
+    v: Annotated[float, Field(description="weight of the output")] = 2.0,
+) -> TableDrawing:  # fmt: skip
+    """h_t = tanh(W x_t + U h_{t−1} + b), o_t = V h_t, with one unit (Elman, 1990)."""
+    cell = ElmanCell(ElmanCell.Config(), 1, 1)
+    weights = (cell.weight_ih, w), (cell.weight_hh, u), (cell.bias_ih, b), (cell.bias_hh, 0.0)
+    for parameter, value in weights:
+        parameter.fill_(value)
+    rows: list[list[str | float | None]] = []
+    hidden = cell.start(torch.zeros(1, 1))
+    for step, x in enumerate(inputs, start=1):
+        before, hidden = hidden[0].item(), cell(cell.project(torch.tensor([[x]])), hidden)
+        after = hidden[0].item()
+        total = w * x + u * before + b
+        rows.append([step, x, w * x, u * before, b, total, round(after, 4), round(v * after, 4)])
+    return TableDrawing(
+        title="A recurrent network with one unit, unrolled: the same weights at every step",
+        columns=["t", "x", "W x", "U h(t−1)", "b", "sum", "h = tanh(sum)", "o = V h"], rows=rows,
+        caption="A state depends on all inputs so far: each reaches the later steps through "
+        "U h(t−1), and counts less every time.",
+    )  # fmt: skip

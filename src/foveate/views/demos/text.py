@@ -1,0 +1,297 @@
+"""Demos of words: searches in a table, word alignment, merges, chains of probabilities, counts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from math import log, prod
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from foveate.align.ibm import EMTraining, Model1
+from foveate.config import Config, ConfigError, load_tree, parse_tree
+from foveate.data.tokenizer import BPE, SPECIALS
+from foveate.data.words import document_terms
+from foveate.decode.beam import Beam
+from foveate.decode.search import Hypothesis, PartialHypothesis, Watch
+from foveate.draw.drawings import (
+    Choice,
+    LanesDrawing,
+    Node,
+    SheetDrawing,
+    SheetGrid,
+    TableDrawing,
+    Word,
+    WordsDrawing,
+    lanes,
+    sheet,
+)
+from foveate.models.classic import BagEncoder
+from foveate.models.encoder_decoder import Encoder
+from foveate.models.recurrent import RecurrentEncoder
+from foveate.spec import Tokens
+from foveate.views.demos import demo
+from foveate.views.demos.networks import NARROW, SMALL
+
+WRITTEN = 9  # columns of a sheet whose numbers are written
+File = Annotated[Path | None, Field(description="lines of one's own; - is standard input")]
+Counts = Annotated[int, Field(ge=1, le=50, description="how many")]
+
+
+def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
+    """The lines of a file that are not empty, of standard input for ``-``; else the default.
+
+    Raises `ConfigError` where there are none.
+    """
+    if file is None:
+        return list(default)
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise ConfigError(f"{file}: no line of text; give one text a line")
+    return lines
+
+
+# ------------------------------------------------------------------------------ searching
+
+
+class ToyModel(Config):
+    """A language model that is a table: p of each token at each step; the last token is the end.
+
+    The last of the ``steps`` is for all later ones. ``after`` has the rows that differ, by the
+    tokens before them with spaces between.
+    """
+
+    tokens: tuple[str, ...] = Field(min_length=2)
+    steps: tuple[list[float], ...] = Field(min_length=1)
+    after: dict[str, list[float]] = Field(default_factory=dict)
+
+    def next(self, prefix: Sequence[int]) -> list[float]:
+        """p(next token | prefix)."""
+        row = self.steps[min(len(prefix), len(self.steps) - 1)]
+        return self.after.get(" ".join(self.tokens[i] for i in prefix), row)
+
+    @classmethod
+    def load(cls, file: Path) -> ToyModel:
+        """The table of a TOML file. Raises `ConfigError` for a row that is no distribution."""
+        model = parse_tree(cls, load_tree(file), file)
+        for row in (*model.steps, *model.after.values()):
+            if len(row) != len(model.tokens) or min(row) < 0 or abs(sum(row) - 1) > 1e-6:
+                tokens = ", ".join(model.tokens)
+                raise ConfigError(f"{file}: {row} needs a p for each of {tokens}, 1 in sum")
+        return model
+
+
+LECTURE = ToyModel(
+    tokens=("A", "B", "C", "end"),
+    steps=([0.5, 0.2, 0.2, 0.1], [0.1, 0.4, 0.3, 0.2], [0.2, 0.2, 0.4, 0.2], [0, 0.2, 0.2, 0.6]),
+    after={"A C": [0.1, 0.6, 0.2, 0.1], "A C B": [0.1, 0.2, 0.1, 0.6]},
+)
+
+
+class _TableSteps:
+    """A table as the steps of a search."""
+
+    device, enters = torch.device("cpu"), False
+
+    def __init__(self, model: ToyModel) -> None:
+        self.model = model
+        self.prefixes: list[tuple[int, ...]] = []
+
+    def step(self, ids: Tensor) -> Tensor:
+        pairs = zip(self.prefixes, ids.tolist(), strict=True)
+        self.prefixes = [(*prefix, i) for prefix, i in pairs] if self.prefixes else [()]
+        return torch.tensor([self.model.next(prefix) for prefix in self.prefixes]).log()
+
+    def reorder(self, rows: Tensor) -> None:
+        self.prefixes = [self.prefixes[row] for row in rows.tolist()]
+
+    def select(self, sources: Tensor) -> None:
+        """There is one source."""
+
+
+def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watch, Hypothesis]:
+    """What a beam search of a table does at each step, and its best output."""
+    end, watch = len(model.tokens) - 1, Watch()
+    most = 2 * len(model.steps)
+    fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
+    beam = Beam.Config.parse({**fields, "max_extra": most}).build().watched(watch)
+    ((best, *_),) = beam(_TableSteps(model), [1], end, end)
+    return watch, best
+
+
+@demo
+def beam(
+    file: Annotated[Path | None, Field(description="a table of one's own, .toml")] = None,
+    beam_size: Annotated[int, Field(ge=1, le=20, description="hypotheses at each step")] = 2,
+    length_penalty: Annotated[float, Field(ge=0, description="exponent of the length")] = 0.0,
+) -> LanesDrawing:
+    """The partial hypotheses of a beam search in a small table, beside the greedy output."""
+    model = LECTURE if file is None else ToyModel.load(file)
+    end = len(model.tokens) - 1
+    (_, greedy), (watch, best) = search(model, 1, 0.0), search(model, beam_size, length_penalty)
+
+    def name(output: Hypothesis) -> str:
+        ids = [*output.ids, end] if output.ended else output.ids
+        p = prod(model.next(ids[:t])[token] for t, token in enumerate(ids))
+        return f"{' '.join(model.tokens[i] for i in ids)}, p = {p:.3g}"
+
+    def node(partial: PartialHypothesis) -> Node:
+        token, p = model.tokens[partial.token], f"{np.exp(partial.token_log_p):.2g}".lstrip("0")
+        return Node(
+            id=partial.id, parent=partial.parent, text=f"{token} {p} =", log_p=partial.log_p,
+            score=float(np.exp(partial.log_p)), state=partial.state,
+        )  # fmt: skip
+
+    path = [partial.id for partial in watch.find(best.ids, end)]
+    steps = [[node(partial) for partial in step] for step in watch.steps]
+    title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
+    caption = (
+        "Each entry is a token, its p = the product so far. Greedy takes the best token at each "
+        "step; a beam also follows the second best, which may end in a better output. ■ has "
+        "ended, dashed was dropped."
+    )
+    return lanes(steps, path, title).model_copy(update={"caption": caption})
+
+
+SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"
+ALTERNATIVES = {
+    "I": {"The": 0.03, "When": 0.025, "They": 0.02, "Banana": 0.001},
+    "went": {"think": 0.11, "was": 0.05},
+    "park": {"bathroom": 0.03},
+    ".": {"and": 0.14},
+}
+
+
+@demo
+def chain(
+    words: Annotated[tuple[str, ...], Field(min_length=1, description="WORD=p; repeat")]
+    = SENTENCE,
+) -> WordsDrawing:  # fmt: skip
+    """Log p(w_1 … w_n) = Σ_i log p(w_i | w_1 … w_{i−1})."""
+    alternatives = ALTERNATIVES if words == SENTENCE else {}
+    drawn, product = [], 1.0
+    for part in words:
+        word, _, number = part.rpartition("=")
+        try:
+            p = float(number)
+        except ValueError:
+            p = -1.0
+        if not (word and 0 < p <= 1):
+            raise ConfigError(
+                f"{part!r} is no WORD=p with 0 < p ≤ 1, such as went=0.02", ("words",)
+            )
+        product *= p
+        note = f"{p:.3g}".lstrip("0") + f" → {product:.2g}"
+        others = alternatives.get(word, {}).items()
+        choices = [Choice(text=name, p=chance) for name, chance in others]
+        drawn.append(Word(text=word, value=p, note=note, alternatives=choices))
+    surprise = -log(product) / len(drawn)
+    return WordsDrawing(
+        words=drawn, most=0.4, title=f"p of the sentence: {product:.2g}",
+        legend="p of each word → the product so far; what else might stand there",
+        caption="Every step is a classification over the vocabulary; cross-entropy "
+        f"{surprise:.2f} nats a word, perplexity {np.exp(surprise):.0f}.",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ counting
+
+
+@demo
+def em(
+    file: Annotated[Path | None, Field(description="pairs, SOURCE ||| TARGET a line")] = None,
+    iterations: Annotated[int, Field(ge=1, le=1000, description="of EM")] = 20,
+) -> SheetGrid:
+    """t(f|e) of all pairs of words after some iterations of IBM Model 1 (Brown et al., 1993)."""
+    default = ("the house ||| das Haus", "the book ||| das Buch", "a book ||| ein Buch")
+    lines = [line.partition("|||") for line in lines_of(file, default)]
+    if wrong := next((source for source, bars, _ in lines if not bars), None):
+        raise ConfigError(f"{file}: {wrong!r} is no pair; write SOURCE ||| TARGET")
+    corpus = EMTraining([(source.split(), target.split()) for source, _, target in lines])
+    model = Model1(Model1.Config())
+    model.start(corpus)
+    numbers = corpus.numbers
+    shown, drawn = sorted({0, 1, min(5, iterations), iterations}), []
+    for iteration in range(iterations + 1):
+        if iteration in shown:
+            table = np.full((len(numbers.source) + 1, len(numbers.target)), np.nan)
+            keys = corpus.lexicon.keys
+            table[keys // numbers.width, keys % numbers.width] = corpus.lexicon.probability[:-1]
+            drawn.append(
+                sheet(f"iteration {iteration}", table, ["NULL", *numbers.source],
+                      [*numbers.target], least=0.0, most=1.0, scale_label=" ",
+                      written=len(numbers.target) <= WRITTEN)
+            )  # fmt: skip
+        corpus.step(model)
+    return SheetGrid(
+        sheets=drawn, title="t(f|e): rows e, columns f; each row sums to 1",
+        caption="At first all words of a pair fit each other; words that occur together in several "
+        "pairs explain them, and the rest follows. NULL may stand for any word.",
+    )  # fmt: skip
+
+
+@demo
+def bpe(
+    file: File = None, merges: Counts = 10,
+) -> TableDrawing:  # fmt: skip
+    """The most frequent pair of pieces becomes one, again and again (Sennrich et al., 2016)."""
+    default = ("low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3,)
+    lines = lines_of(file, default)
+    words = list(dict.fromkeys(" ".join(lines).split()))[:6]
+    rows: list[list[str | float | None]] = []
+    for count in range(merges + 1):
+        size = len(SPECIALS) + 256 + count
+        learnt = BPE(BPE.Config(vocab_size=size, min_frequency=1))
+        learnt.train(lines)
+        if learnt.vocab_size < size:
+            break
+        new = learnt.name(size - 1) if count else ""
+        split = ["·".join(learnt.name(i) for i in learnt.encode(word).ids) for word in words]
+        rows.append([count, new, " ".join(split)])
+    return TableDrawing(
+        title="Byte pair encoding", columns=["merge", "new piece", "words"], rows=rows,
+        caption="Frequent endings and words become pieces first; a rare word stays in parts.",
+    )  # fmt: skip
+
+
+@demo
+def bag(file: File = None) -> SheetGrid:
+    """How often each word stands in each text, and what two encoders make of a shuffled text."""
+    default = ("yes , we have no bananas", "say yes for bananas", "no bananas , we say")
+    documents = [line.split() for line in lines_of(file, default)]
+    counts = document_terms(documents)
+    names = [f"text {n}" for n in range(1, len(documents) + 1)]
+    table = sheet("counts", counts.table.astype(float), counts.terms, names, aspect=0.16)
+    cells = [[str(count) for count in row] for row in counts.table.tolist() if len(row) <= WRITTEN]
+    order = [counts.terms.index(word) for word in documents[0]]
+    configs = {
+        "bag of words": BagEncoder.Config.parse(NARROW),
+        "recurrent network": RecurrentEncoder.Config.parse({**SMALL, **NARROW}),
+    }
+    strips = [strip(name, config, order, len(counts.terms)) for name, config in configs.items()]
+    return SheetGrid(
+        sheets=[table.model_copy(update={"cells": cells}), *strips], across=1,
+        title=f"Words of {len(names)} texts; text 1: {' '.join(documents[0])}",
+        caption="A text is a column of counts, whatever the order of its words; a recurrent "
+        "network gives another vector for text 1 backwards.",
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def strip(name: str, config: Encoder.Config, order: list[int], size: int) -> SheetDrawing:
+    """The vectors of a text and of its reversal, (2, D)."""
+    torch.manual_seed(1)
+    encoder = config.build(Tokens(size)).eval()
+    made = encoder(torch.tensor([order, order[::-1]])).summary().numpy()
+    apart = float(np.abs(made[0] - made[1]).max())
+    title = f"{name}: {'identical' if apart == 0 else f'up to {apart:.2f} apart'}"
+    return sheet(title, made, ["text 1", "backwards"], scale_label=" ", aspect=3.0)

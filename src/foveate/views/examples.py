@@ -1,0 +1,173 @@
+"""The example that a view draws, and what a view needs of a run: each a reason why not, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from foveate.config import ConfigError
+from foveate.data.catalogue import MissingData
+from foveate.inspect.perturbations import encodings, layers_of, side_of
+from foveate.inspect.records import ForcedPass
+from foveate.inspect.words import Units
+from foveate.models.encoder_decoder import Decoder, EncoderDecoder
+from foveate.models.language_model import LanguageModel
+from foveate.nn.attention import BaseAttention
+from foveate.nn.recurrent import Cell
+from foveate.run import Run
+from foveate.tasks.base import Aligns, AnyTask, Generates, Scores, Task
+from foveate.tasks.forecasting import Forecasting
+from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.language import Language
+from foveate.train.journal import SNAPSHOTS, last_samples, read
+
+Picture = int | Path
+
+
+def example_of(run: Run, text: str | None = None, image: str | None = None) -> Picture | str | None:
+    """What the task of a run explains: a line of text, a picture, or the date of a forecast."""
+    if isinstance(run.task, PictureTask):
+        return picture_of(image or "0")
+    return text if isinstance(run.task, Forecasting) else text_of(run, text)
+
+
+def text_of(run: Run, text: str | None = None) -> str:
+    """The text, else the first source of the last validation that logged samples.
+
+    Raises `ConfigError` where there is neither.
+    """
+    if text is not None:
+        return text
+    sources = [sample["source"].splitlines()[0] for sample in last_samples(run.path)]
+    if not sources:
+        raise ConfigError(f"{run.path} has kept no example: give --text")
+    return str(sources[0])
+
+
+def picture_of(name: str) -> Picture:
+    """A file, or the number of a picture of the test data. Raises `ConfigError` for neither."""
+    if Path(name).is_file():
+        return Path(name)
+    if name.isascii() and name.isdecimal():
+        return int(name)
+    raise ConfigError(f"{name}: no such file; give a JPEG or PNG, or the number of a test picture")
+
+
+def ready(
+    run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
+) -> ForcedPass:
+    """The forced pass over the example that is named, or over the run's own."""
+    return run.forced(example_of(run, text, image), target, units)
+
+
+def evaluated_split(task: AnyTask) -> str:
+    """The test split, or valid where there is none."""
+    try:
+        return "test" if len(task.examples("test")) else "valid"
+    except (MissingData, ConfigError):  # no file of it, or a series that is too short
+        return "valid"
+
+
+# ------------------------------------------------------------------------------------------- needs
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a view needs of a run: called with a run it gives the reason why not, or None.
+
+    ``{task}`` in a ``reason`` is the kind of the run's task.
+    """
+
+    met: Callable[[Run], bool]
+    reason: str
+
+    def __call__(self, run: Run) -> str | None:
+        return None if self.met(run) else self.reason.format(task=run.config.task.kind)
+
+
+def has_part(kind: type[nn.Module], reason: str, suffix: str = "") -> Condition:
+    """A model with a module of a class, whose name ends so."""
+    return Condition(
+        lambda run: any(
+            isinstance(part, kind) and name.endswith(suffix)
+            for name, part in run.model.named_modules()
+        ),
+        reason,
+    )
+
+
+def task_is(kind: type, reason: str) -> Condition:
+    """A task of a class."""
+    return Condition(lambda run: isinstance(run.task, kind), f"the task {{task}} {reason}")
+
+
+def logs(event: str, reason: str) -> Condition:
+    """A log with a line of an event."""
+    return Condition(lambda run: any(line.get("event") == event for line in read(run.path)), reason)
+
+
+def decoder_of(model: nn.Module) -> Decoder | None:
+    """The decoder of a model that writes tokens."""
+    return model.decoder if isinstance(model, EncoderDecoder | LanguageModel) else None
+
+
+def gives_probabilities(run: Run) -> str | None:
+    """A model that gives a probability, of an example that can be forced."""
+    forecast = isinstance(run.task, Forecasting)
+    return "a forecast has no probability" if forecast else explains(run)
+
+
+attends = has_part(BaseAttention, "its model has no attention")
+crosses = has_part(BaseAttention, "its model has no attention to a source", "cross_attention")
+steps_through = Condition(
+    lambda run: any(isinstance(part, BaseAttention | Cell) for part in run.model.modules()),
+    "its model has neither attention nor recurrent cells",
+)
+recurs = has_part(Cell, "its model has no recurrent cells")
+models_language = task_is(Language, "models no plain text")
+translates = task_is(Scores, "makes no text of a text")
+writes = task_is(Generates, "writes no text")
+aligns = task_is(Aligns, "has no maps between words")
+reads_pictures = task_is(PictureTask, "is not about pictures")
+forecasts = task_is(Forecasting, "is not about series")
+trained = logs("train", "its log has no line of training")
+watched = logs("health", "its log has no norms of modules: train with train.health_every")
+filmed = Condition(
+    lambda run: (run.path / SNAPSHOTS).is_file(),
+    "its training kept no snapshots of attention: train with train.snapshots.every",
+)
+explains = Condition(
+    lambda run: isinstance(run.task, Task) and type(run.task).forced_pass is not Task.forced_pass,
+    "the task {task} has nothing to explain",
+)
+exposed = Condition(
+    lambda run: (
+        run.model.feeds_back
+        if isinstance(run.task, Forecasting)
+        else isinstance(run.task, Generates)
+        and type(run.task).decoder_batch is not Generates.decoder_batch
+    ),
+    "its model reads no output of its own",
+)
+reads_words = Condition(
+    lambda run: isinstance(run.task, Task) and not isinstance(run.task, PictureTask | Forecasting),
+    "it reads no words",
+)
+forced_to_text = Condition(
+    lambda run: decoder_of(run.model) is not None, "its model writes no text"
+)
+embeds = Condition(
+    lambda run: "stem" in dict((decoder_of(run.model) or nn.Module()).named_children()),
+    "its model has no embeddings that a gradient could be asked of",
+)
+layered = Condition(
+    lambda run: layers_of(run.model) is not None and "output" in dict(run.model.named_children()),
+    "its model has no stack of layers that an output is read from",
+)
+stemmed = Condition(
+    lambda run: bool(side_of(run.model)), "its model reads no places that could be shuffled"
+)
+places = Condition(lambda run: bool(encodings(run.model)), "its model has no position encoding")

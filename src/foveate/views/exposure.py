@@ -1,0 +1,112 @@
+"""The view of exposure bias: error by place, after the truth and after a model's own output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from foveate.decode.search import token_log_probabilities
+from foveate.draw.drawings import LinesDrawing, PanelGrid, line_chart
+from foveate.run import Run
+from foveate.tasks.base import Generates, spread
+from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.tasks.objectives import decode, step_by_step, tokens_of
+from foveate.views import view
+from foveate.views.examples import evaluated_split, exposed
+from foveate.views.options import Split
+
+EXAMPLES = 512  # of a split, evenly from all over it
+TOGETHER = 64  # examples read at once
+FEWEST = 20  # examples that a place needs to be drawn
+Errors = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PlaceErrors:
+    """Errors (P,) at each place after the prompt, each the mean of ``counts`` examples.
+
+    ``forced`` are by name those where all places before held the truth, ``free`` those where the
+    model had written them; ``nll`` is −log p(y_k | what was read), ``accuracy`` how often the most
+    probable token was the true one, and ``mse`` that of a forecast.
+    """
+
+    counts: Errors
+    forced: dict[str, Errors]
+    free: dict[str, Errors]
+
+
+@torch.inference_mode()
+def place_errors(run: Run, split: str = "test") -> PlaceErrors:
+    """Exposure bias: how much worse a model is after its own output than after the truth
+    (Bengio et al., 2015; Ranzato et al., 2016).
+
+    The true token at place k is compared with what the model says after the true tokens, and
+    after those that it chose itself, greedily. A text that has once left the true one may go on
+    well and still differ: the gap bounds exposure bias from above.
+    """
+    task = run.task
+    if isinstance(task, Forecasting):
+        evaluation = run.evaluate(split=split)
+        assert isinstance(evaluation, ForecastEvaluation)
+        forced, free = (np.array(evaluation.curves[n]) for n in ("teacher_forced", "forecast"))
+        counts = np.full(len(free), float(len(task.windows(split))))
+        return PlaceErrors(counts, {"mse": forced}, {"mse": free})
+    writer, model = run.need(Generates, "write text"), run.model
+    collected: list[NDArray[np.float64]] = []
+    chosen = spread(len(task.lengths(split)), EXAMPLES)
+    for first in range(0, len(chosen), TOGETHER):
+        batch = writer.decoder_batch(model, task.batch(split, chosen[first : first + TOGETHER]))
+        own = tokens_of(model, batch.memory, batch.prompt)
+        free_ids = step_by_step(own, batch.gold, own.fixed(batch.gold), "greedy")
+        numbers = torch.arange(batch.gold.shape[1], device=batch.gold.device)
+        parts = [(numbers + 1 - batch.prompt).expand(batch.gold.shape)]
+        for read in (batch.gold, free_ids):
+            logits = model.logits(decode(model, read, batch.memory))
+            parts += [-token_log_probabilities(logits, batch.target)]
+            parts += [logits.argmax(dim=-1) == batch.target]
+        columns = torch.stack([part.flatten().double() for part in parts])
+        collected.append((columns if batch.real is None else columns[:, batch.real]).cpu().numpy())
+    places, *errors = np.concatenate(collected, axis=1)
+    at = places.astype(int)
+    counts = np.bincount(at).astype(float)
+    means = [np.bincount(at, error) / np.maximum(counts, 1) for error in errors]
+    names = ("nll", "accuracy")
+    return PlaceErrors(
+        counts,
+        dict(zip(names, means[:2], strict=True)),
+        dict(zip(names, means[2:], strict=True)),
+    )
+
+
+@view(exposed)
+def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
+    """Error against place: after the true tokens or rows, and after the model's own.
+
+    Text: the NLL and accuracy of the true token; forecasts: the squared error. A place is counted
+    from the first that the model predicts; those of fewer than 20 examples are left out.
+    """
+    if split == "test" and any(evaluated_split(run.task) == "valid" for run in runs):
+        split = "valid"
+    by_run = {run.path.name: place_errors(run, split) for run in runs}
+    panels: dict[str, dict[str, Errors]] = {}
+    for name, errors in by_run.items():
+        enough = errors.counts >= min(FEWEST, errors.counts.max())
+        for mode, figures in (("forced", errors.forced), ("free", errors.free)):
+            label = f"{name}, {mode}" if len(by_run) > 1 else mode
+            for figure, values in figures.items():
+                panels.setdefault(figure, {})[label] = np.where(enough, values, np.nan)
+    return PanelGrid(
+        panels=[chart(figure, lines) for figure, lines in panels.items()],
+        title=f"Exposure bias, {split}",
+    )
+
+
+def chart(figure: str, lines: dict[str, Errors]) -> LinesDrawing:
+    """The lines of a figure over the places, the shorter ones ending earlier."""
+    longest = max(map(len, lines.values()))
+    padded = {n: np.pad(y, (0, longest - len(y)), constant_values=np.nan) for n, y in lines.items()}
+    return line_chart(np.arange(1.0, 1 + longest), padded, "place", figure)

@@ -1,0 +1,197 @@
+"""Views between input and answer: heads silenced, layers, states and gates, gradients, the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import foveate.draw.analyses as analyses
+import foveate.draw.stages as stages
+import foveate.inspect.cells as cells
+import foveate.inspect.perturbations as perturbations
+from foveate.config import ConfigError
+from foveate.data.tokenizer import EOS
+from foveate.draw.drawings import (
+    LensDrawing,
+    LinesDrawing,
+    SheetGrid,
+    StatesDrawing,
+)
+from foveate.draw.model import ModelDrawing, picture
+from foveate.draw.stages import StepsDrawing
+from foveate.errors import is_for_the_user
+from foveate.inspect.flow import influence
+from foveate.inspect.records import ForcedPass, block_of, everywhere, suffixes
+from foveate.nn.attention import BaseAttention
+from foveate.nn.recurrent import Cell
+from foveate.run import Run
+from foveate.tasks.language import END_OF_LINE, Language
+from foveate.views import view
+from foveate.views.examples import (
+    attends,
+    embeds,
+    explains,
+    gives_probabilities,
+    layered,
+    models_language,
+    ready,
+    recurs,
+    stemmed,
+    steps_through,
+    text_of,
+)
+from foveate.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text
+
+
+@view(attends, explains)
+def ablation(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
+) -> SheetGrid:
+    """Each head silenced in turn; of a block, or of all."""
+    passes = [ready(run, text, target, image)]
+    lost = perturbations.importance(passes, block or everywhere)
+    return analyses.importances(lost, passes, run.path.name)
+
+
+@view(gives_probabilities, layered, silence=True)
+def lens(run: Run, text: Text = None, target: Target = None, image: Image = None) -> LensDrawing:
+    """The top token after each layer."""
+    return analyses.lens(ready(run, text, target, image), run.path.name)
+
+
+@view(explains, stemmed)
+def permutation(
+    run: Run, text: Text = None, target: Target = None, image: Image = None
+) -> LinesDrawing:
+    """The input shuffled, with positions and without."""
+    title = f"Does order matter to {run.path.name}?"
+    return analyses.permutation(ready(run, text, target, image), title)
+
+
+@view(explains, recurs)
+def states(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
+) -> StatesDrawing:
+    """Of the cell that is named, in the order of the text."""
+    name, steps, words = _cell(run, ready(run, text, target, image), layer)
+    return analyses.states(steps.states[0].numpy(), words, f"{cells.called(name)}: {run.path.name}")
+
+
+@view(explains, recurs)
+def gates(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
+) -> SheetGrid:
+    """Of the cell that is named, in the order of the text."""
+    name, steps, words = _cell(run, ready(run, text, target, image), layer)
+    try:
+        title = f"{cells.called(name)}: {run.path.name}"
+        return analyses.gates(steps.gates, words, title=title)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+@torch.inference_mode()
+def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, cells.CellSteps, Sequence[str]]:
+    """A recurrent cell by its number: its name, its steps (1, T, H), and what it reads at each.
+
+    Steps are in the order of the text; they are numbered where words and steps differ in number.
+    Raises ``ConfigError`` where there are fewer cells.
+    """
+    with cells.capture_cells(run.model) as captured:
+        forced.run()
+    names = list(captured)
+    if not -len(names) <= layer < len(names):
+        raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counted from 0")
+    name = names[layer]
+    steps = captured[name]
+
+    def of_example(values: Tensor) -> Tensor:
+        row = values[[min(forced.row, len(values) - 1)]].cpu()
+        return row.flip(1) if cells.backwards(name) else row
+
+    states = of_example(steps.states)
+    gates = {gate: of_example(values) for gate, values in steps.gates.items()}
+    words, count = forced.read.get(name.split(".")[0], ()), states.shape[1]
+    labels = words if len(words) == count else [str(t) for t in range(count)]
+    return name, cells.CellSteps(states, gates), labels
+
+
+@view(explains, steps_through)
+def steps(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
+    layer: Layer = -1, head: Head = None, query: Query = None,
+) -> StepsDrawing:  # fmt: skip
+    """One query of one head from query, keys and values to the output; or one step of a cell.
+
+    A ``block`` may name cells where a model has both.
+    """
+    parts = {
+        name: block_of(name)
+        for name, part in run.model.named_modules()
+        if isinstance(part, BaseAttention | Cell)
+    }
+    blocks = list(dict.fromkeys(parts.values()))
+    first = next((each for each in blocks if each.endswith("cross_attention")), blocks[0])
+    names = [name for name, each in parts.items() if (block or first) in suffixes(each)]
+    if not names:
+        raise ConfigError(f"--block {block}: {run.path} has {', '.join(blocks)}")
+    if not -len(names) <= layer < len(names):
+        raise ConfigError(f"--layer {layer}: {block or first} has {len(names)}, counted from 0")
+    forced = ready(run, text, target, image)
+    return stages.steps(forced, names[layer], query, head or 0)
+
+
+@view()
+def model(run: Run, text: Text = None, target: Target = None, image: Image = None) -> ModelDrawing:
+    """Every block of the model, in the order of one forward pass."""
+    title = f"{run.path.name}: {run.config.model.kind}, "
+    try:
+        return picture(run.model, ready(run, text, target, image), title)
+    except Exception as error:
+        if not is_for_the_user(error):
+            raise
+        made = picture(run.model, None, title)
+        return made.model_copy(update={"notes": [f"no shapes: {error}"]})
+
+
+@view(gives_probabilities)
+def surface(
+    runs: Sequence[Run], text: Text = None, target: Target = None, image: Image = None,
+    steps: Steps = 7,
+) -> SheetGrid:  # fmt: skip
+    """Mean −log p of the example, over the same two directions' lengths for each run."""
+    losses = {}
+    for run in runs:
+        loss = partial(_loss, ready(run, text, target, image))
+        losses[run.path.name] = perturbations.surface(run.model, loss, steps)
+    return analyses.surfaces(losses, title="Loss around the weights")
+
+
+def _loss(forced: ForcedPass) -> float:
+    return -float(np.mean(forced.scores()))
+
+
+@view(models_language, embeds)
+def gradients(runs: Sequence[Run], text: Text = None) -> LinesDrawing:
+    """The gradient's norm against distance, for language models that read a text."""
+    text, norms = text_of(runs[0], text), {}
+    for run in runs:
+        ids, _ = reading(run, text)
+        decoder = run.model.decoder
+        norms[run.path.name] = influence(partial(decoder, ids, None), decoder.stem)
+    return analyses.gradients(norms)
+
+
+def reading(run: Run, text: str) -> tuple[Tensor, list[str]]:
+    """What a language model reads of a text, (1, T), the end of a line before it; and its labels.
+
+    Raises `ConfigError` for a run of another task.
+    """
+    task = run.need(Language, "read a text as a language model does")
+    ids: list[int] = [EOS, *task.ids_of(text)]
+    labels = [END_OF_LINE if i == EOS else task.tokenizer.decode([i]) for i in ids]
+    return torch.tensor([ids], device=run.model.output.weight.device), labels

@@ -1,0 +1,303 @@
+"""Views of attention: a map, all heads, weights over a picture, masks, flow through the layers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import foveate.draw.maps as drawn_maps
+import foveate.inspect.flow as flow
+from foveate.align.aer import rank_heads, read_gold, read_links
+from foveate.config import ConfigError
+from foveate.data.tokenizer import PAD, Tokenizer
+from foveate.draw.drawings import BarsDrawing, Drawing, SheetDrawing, SheetGrid, bar_chart, sheet
+from foveate.draw.maps import AttentionView, HeadsView, LinksView, over_picture
+from foveate.inspect.measure import Judge, confidence, diagonality, entropy
+from foveate.inspect.perturbations import without_positions, without_scaling
+from foveate.inspect.records import AttentionRecord, block_of, capture, spaced
+from foveate.inspect.words import visible
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.run import Run
+from foveate.tasks.base import Aligns, Scores, WordMaps
+from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.text import collate
+from foveate.views import view
+from foveate.views.examples import (
+    aligns,
+    attends,
+    crosses,
+    explains,
+    gives_probabilities,
+    picture_of,
+    reads_pictures,
+    reads_words,
+    ready,
+    text_of,
+    translates,
+)
+from foveate.views.options import (
+    AxisUnits,
+    Block,
+    Drop,
+    GoldFile,
+    Head,
+    Image,
+    Layer,
+    Scale,
+    Split,
+    Target,
+    Text,
+)
+from foveate.views.text import token_name
+
+MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
+PAIRS = 100  # of the split, where no text is given
+
+
+def block_in(record: AttentionRecord, block: str | None) -> str:
+    """The block that is named, else cross_attention where there is one, else the model's first."""
+    crosses = record.names("cross_attention")
+    return block or ("cross_attention" if crosses else next(iter(record.blocks()), ""))
+
+
+@view(attends, explains, silence=True)
+def attention(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
+    layer: Layer = -1, head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
+) -> AttentionView:  # fmt: skip
+    """One layer of a block: one head, or the mean of all."""
+    record = ready(run, text, target, image, units).record()
+    return drawn_maps.attention(record, block_in(record, block), layer, head, scale)
+
+
+@view(attends, explains, reads_words, silence=True)
+def links(
+    run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
+    head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
+) -> LinksView:  # fmt: skip
+    """The same as lines between words."""
+    return drawn_maps.links(attention(run, text, target, None, block, layer, head, scale, units))
+
+
+@view(crosses, translates)
+def coverage(
+    run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
+    head: Head = None, units: AxisUnits = "auto",
+) -> BarsDrawing:  # fmt: skip
+    """How much of all attention fell on each source word: the sums of the columns of a map.
+
+    c_s = Σ_t a_ts, beside a line at 1, the weight that one row gives: near 0 a word was skipped,
+    far above 1 it was attended to again and again (Tu et al., 2016).
+    """
+    shown = attention(run, text, target, None, block, layer, head, None, units)
+    return bar_chart(
+        shown.columns, {"coverage": shown.array.sum(axis=0)}, "sum of the weights of all rows",
+        shown.record.title, f"{shown.caption} · dashed: 1, the weight of one row", at=1.0,
+    )  # fmt: skip
+
+
+@view(attends, explains, silence=True)
+def heads(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
+    scale: Scale = None, units: AxisUnits = "auto",
+) -> HeadsView:  # fmt: skip
+    """All layers and heads of a block."""
+    record = ready(run, text, target, image, units).record()
+    return drawn_maps.heads(record, block_in(record, block), scale)
+
+
+@view(reads_pictures, by_place="image")
+def picture(
+    run: Run, image: Image = None, target: Target = None, block: Block = None, layer: Layer = -1,
+    head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
+) -> Drawing:  # fmt: skip
+    """Where a model attends to in a picture: weights over its cells, or the path of glimpses."""
+    part = {"block": block, "layer": layer, "head": head, "scale": scale, "units": units}
+    return run.view(picture_of(image or "0"), target, **part)
+
+
+@view(attends, explains, silence=True)
+def rollout(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
+    layer: Layer = -1, units: AxisUnits = "auto",
+) -> Drawing:  # fmt: skip
+    """The layers multiplied, up to the one that is named."""
+    record = flow.rollout(ready(run, text, target, image, units))
+    return _of_record(run, record, image, block, layer)
+
+
+@view(attends, gives_probabilities, silence=True)
+def relevance(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
+    units: AxisUnits = "auto",
+) -> Drawing:  # fmt: skip
+    """Of what was read for what was produced."""
+    record = flow.relevance(ready(run, text, target, image, units))
+    return _of_record(run, record, image, block, -1)
+
+
+def _of_record(
+    run: Run, record: AttentionRecord, image: str | None, block: str | None, layer: int
+) -> Drawing:
+    """A map of a record; of a picture over the picture."""
+    block = block_in(record, block)
+    if not isinstance(run.task, PictureTask):
+        return drawn_maps.attention(record, block, layer)
+    pixels = run.task.shown(picture_of(image or "0"))[0]
+    return over_picture(record, pixels, block, layer)
+
+
+@view(attends, explains, reads_words)
+def without(
+    run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
+    head: Head = None, units: AxisUnits = "auto", drop: Drop = ("order",),
+) -> SheetGrid:  # fmt: skip
+    """The answer and a map of the run as it is, and without what is dropped, side by side.
+
+    ``order`` shuffles the words of the text; without ``positions`` the model has no position
+    encodings; without ``scaling`` q · k is not divided by √K. The weights stay as trained.
+    """
+    text, notes = text_of(run, text), list[str]()
+
+    def answered(name: str, text: str) -> SheetDrawing:
+        record = Run.forced(run, text, target, units).record()  # `Known` knows the unchanged model
+        drawn = drawn_maps.attention(record, block_in(record, block), layer, head)
+        title = f"{name}: {record.title}"
+        return sheet(title, drawn.array, drawn.rows, drawn.columns, least=0.0, most=1.0)
+
+    before = answered("as it is", text)
+    parts = {"positions": without_positions, "scaling": without_scaling}
+    with ExitStack() as changes:
+        for name in drop:
+            if name in parts and not changes.enter_context(parts[name](run.model)):
+                notes.append(f"{run.path.name} has no {name}")
+        words = text.split()
+        shuffled = " ".join(random.Random(0).sample(words, len(words)))
+        title = f"without {', '.join(drop) or 'nothing'}"
+        changed = answered(title, shuffled if "order" in drop else text)
+    caption = f"the weights were trained with {', '.join(drop) or 'all'}"
+    return SheetGrid(
+        sheets=[before, changed], title=run.path.name, caption="; ".join([caption, *notes])
+    )
+
+
+# ------------------------------------------------------------------------------------------- masks
+
+
+@view(attends, explains)
+def masks(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
+) -> SheetGrid:
+    """A sheet for each block: filled where a query sees a key in any layer and head.
+
+    What a weight of exactly 0 hides shows the most common faults at once: a decoder that sees the
+    future, attention to padding. A translator reads the text beside a longer one, so that it is
+    padded.
+    """
+    if isinstance(run.model, EncoderDecoder) and isinstance(run.task, Scores):
+        record = padded(run, text, target)
+    else:
+        record = ready(run, text, target, image, "tokens").record()
+    sheets = []
+    for name in [block] if block else record.blocks():
+        names = record.layers(name)
+        seen = np.stack([(record.drawn(each) > 0).any(axis=0) for each in names]).any(axis=0)
+        rows, columns = record.axes(names[0])
+        sheets.append(
+            sheet(
+                spaced(block_of(names[0])),
+                np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
+                [visible(word) for word in columns],
+                f"queries ({record.row_means(names[0])})", "keys", 0.0, 1.0, scale_label=" ",
+            )
+        )  # fmt: skip
+    return SheetGrid(
+        sheets=sheets, title=f"Who may see whom: {run.path.name}", caption=MASKS_CAPTION, across=1
+    )
+
+
+@torch.inference_mode()
+def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
+    """The maps of a pair in a batch with another one of twice its length, padding labelled."""
+    task, text = run.need(Scores, "score pairs"), text_of(run, text)
+    answer = run.translate([text])[0].hypotheses[0] if target is None else target
+    ids = task.source_tokenizer.encode_ids([text])[0]
+    output_ids = task.target_tokenizer.encode_ids([answer])[0]
+    batch = collate([ids, ids * 2], [output_ids, output_ids * 2]).to(run.model.output.weight.device)
+    with capture(run.model) as weights:
+        run.model.decode(batch.read, run.model.encode(batch.source, batch.keys))
+    read = [_name_or_pad(task.source_tokenizer, i) for i in batch.source[0].tolist()]
+    before = [_name_or_pad(task.target_tokenizer, i) for i in batch.read[0].tolist()]
+    produced = [_name_or_pad(task.target_tokenizer, i) for i in batch.target[0].tolist()]
+    rows = {n: read if n.startswith("encoder") else produced for n in weights}
+    own = {n: n.startswith("decoder") and n.endswith("self_attention") for n in weights}
+    columns = {n: before if own[n] else read for n in weights}
+    return AttentionRecord({n: w[0].cpu().numpy() for n, w in weights.items()}, rows, columns, text)
+
+
+def _name_or_pad(tokenizer: Tokenizer, i: int) -> str:
+    return "<pad>" if i == PAD else token_name(tokenizer, i)
+
+
+# -------------------------------------------------------------------------------------- importance
+
+
+@view(crosses, aligns)
+def importance(
+    run: Run, text: Text = None, target: Target = None, split: Split = "test",
+    gold: GoldFile = None,
+) -> SheetGrid:  # fmt: skip
+    """Layers down, heads across: entropy, confidence, diagonality and, against gold, the AER.
+
+    Of the cross-attention between words (`foveate.inspect.measure`, `foveate.align.aer`), over the
+    pair that is named, else over the first of the split; with gold over as many as it has. Raises
+    `ConfigError` where gold links and pairs differ in number.
+    """
+    if gold is None and text is not None:
+        pairs = [(text, target or run.translate([text])[0].hypotheses[0])]
+    else:
+        both = zip(*run.pairs(split), strict=True)
+        pairs = list(islice(both, None if gold else PAIRS))
+    maps = [pair for pair in run.need(Aligns, "align").word_maps(run.model, pairs) if pair]
+    names = list(maps[0])
+    figures = {
+        "entropy, bits": head_means(maps, entropy),
+        "confidence": head_means(maps, confidence),
+        "diagonality": head_means(maps, diagonality),
+    }
+    if gold is not None:
+        links = read_gold(gold)
+        if len(links) != len(maps):
+            raise ConfigError(
+                f"{gold}: gold links of {len(links)} sentences for {len(maps)} pairs of the "
+                f"split {split}; give as many"
+            )
+        errors = np.full((len(names), len(maps[0][names[0]])), np.nan)
+        for name, head, agreement in rank_heads(maps, links, read_links):
+            errors[names.index(name), head] = agreement.aer
+        figures["alignment error rate"] = errors
+    sheets = [
+        sheet(
+            title, values, [f"layer {n}" for n in range(len(names))],
+            [f"head {n}" for n in range(values.shape[1])], least=0.0,
+            most=1.0 if title != "entropy, bits" else None, aspect=0.6, written=True,
+        )
+        for title, values in figures.items()
+    ]  # fmt: skip
+    many = "1 pair" if len(maps) == 1 else f"{len(maps)} pairs"
+    caption = "rows are words of the target, without its end: heads has one sentence and its end"
+    title = f"Heads of the cross-attention, mean over {many}"
+    return SheetGrid(sheets=sheets, title=title, caption=caption)
+
+
+def head_means(maps: Sequence[WordMaps], figure: Judge) -> NDArray[np.float64]:
+    """The mean over pairs of a figure of each layer and head, (L, H)."""
+    of_pairs = [np.stack([figure(heads) for heads in pair.values()]) for pair in maps]
+    means: NDArray[np.float64] = np.mean(of_pairs, axis=0)
+    return means

@@ -1,0 +1,93 @@
+"""All views that fit a run, on one page that needs no network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from foveate.answers import Picture
+from foveate.config import ConfigError
+from foveate.draw.drawings import Drawing
+from foveate.draw.page import drawn
+from foveate.files import replace_file
+from foveate.inspect.records import ForcedPass, Maps, Where, everywhere
+from foveate.inspect.words import Units
+from foveate.run import Run
+from foveate.views import VIEWS, ViewEntry
+from foveate.views.options import Question
+
+
+@dataclass(frozen=True)
+class Report:
+    """The views of a run in the order of the table, and why others are not among them."""
+
+    title: str
+    views: list[tuple[ViewEntry, Drawing]]
+    left_out: dict[str, str]
+
+    def html(self) -> str:
+        """The page: a drawing below the other, each under the name of its view."""
+        drawings = [each for entry, view in self.views for each in _named(entry, view)]
+        return drawn(drawings, self.title, [f"no {n}: {why}" for n, why in self.left_out.items()])
+
+    def save(self, path: Path) -> None:
+        """Write the page, whole or not at all."""
+        replace_file(path, self.html().encode())
+
+
+def report(run: Run, question: Question) -> Report:
+    """Draw every view that fits; the others are left out with the reason."""
+    views, left_out, known = [], {}, Known(run)
+    for entry in VIEWS.values():
+        if reason := entry.unfit(run):
+            left_out[entry.name] = reason
+            continue
+        try:
+            view = entry.draw([known], question)
+            views.append((entry, view))
+        except (ConfigError, OSError, ValueError) as error:
+            left_out[entry.name] = str(error)
+    name, step = f"{run.path.resolve().parent.name}/{run.path.name}", Path(run.checkpoint).name
+    title = f"{name}: {run.config.task.kind}, {run.config.model.kind}, {step}"
+    return Report(title.replace("_", " "), views, left_out)
+
+
+class Known(Run):
+    """A run that answers and records an example once, however many views look at it.
+
+    The model must not change meanwhile.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
+        self._passes: dict[tuple[object, object, Units], Recorded] = {}
+
+    def forced(
+        self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
+    ) -> Recorded:
+        key = source, target, units
+        if key not in self._passes:
+            self._passes[key] = Recorded(**vars(super().forced(*key)))
+        return self._passes[key]
+
+
+class Recorded(ForcedPass):
+    """A forced pass that keeps the maps of the whole model."""
+
+    def maps(self, where: Where = everywhere) -> Maps:
+        return self._recorded if where is everywhere else super().maps(where)
+
+    @cached_property
+    def _recorded(self) -> Maps:
+        return super().maps()
+
+
+def _named(entry: ViewEntry, view: Drawing) -> list[Drawing]:
+    """The drawings of a view under its name, the first with what the view shows."""
+    named = []
+    for number, drawing in enumerate(view.drawings()):
+        title = " · ".join(part for part in (entry.name, drawing.title) if part)
+        caption = " ".join(part for part in (entry.summary * (not number), drawing.caption) if part)
+        named.append(drawing.model_copy(update={"title": title, "caption": caption}))
+    return named

@@ -1,0 +1,93 @@
+"""Views of forecasts: error against horizon, and one forecast with the attention to its past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from foveate.data.series import Windows, labels
+from foveate.draw.drawings import ForecastDrawing, LinesDrawing, SheetDrawing, line_chart, sheet
+from foveate.run import Run
+from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.views import view
+from foveate.views.examples import attends, forecasts
+from foveate.views.options import Head, Layer, Split, Target, Text
+
+
+@view(forecasts)
+def horizon(runs: Sequence[Run], split: Split = "test") -> LinesDrawing:
+    """Mean squared error of each step ahead on a split of the runs' data.
+
+    With several runs each line names its run; naive forecasts are those of the first.
+    """
+    curves: dict[str, list[float]] = {}
+    for run in runs:
+        evaluation = cast(ForecastEvaluation, run.evaluate(split=split))
+        for name, curve in evaluation.curves.items():
+            naive = name in ("last_value", "seasonal_naive")
+            label = name.replace("_", " ")
+            if not naive and len(runs) > 1:
+                label = f"{run.path.name}, {label}"
+            curves.setdefault(label, curve)
+    ahead = np.arange(1.0, 1 + max(map(len, curves.values())))
+    lines = {name: np.full(len(ahead), np.nan) for name in curves}
+    for name, curve in curves.items():
+        lines[name][: len(curve)] = curve
+    return line_chart(
+        ahead, lines, "steps ahead", "mean squared error, scaled",
+        f"Error against horizon, {split}",
+    )  # fmt: skip
+
+
+@view(forecasts)
+def forecast(
+    run: Run, text: Text = None, target: Target = None, layer: Layer = -1, head: Head = None
+) -> ForecastDrawing:
+    """The past, the forecast and the truth at one date of one channel, and where attention lay.
+
+    The strip is the mean over heads and queries of the last layer, shared among the rows of each
+    patch. Quantiles, where a model has learnt them, are a band between the outermost.
+    """
+    task = run.need(Forecasting, "forecast")
+    windows, channel = task.at(text), task.channel(target)
+    first, read = int(windows.starts[0]), windows.look_back
+    rows = slice(first, first + read + windows.horizon)
+    dates = labels(windows.table.dates[rows], windows.table.dates)
+    quantiles = task.predict(run.model, windows)[0]  # (H, C, Q)
+    ahead = task.scaling.leave(quantiles.swapaxes(1, 2)).swapaxes(1, 2)[:, channel]
+    truth, past = windows.table.values[rows, channel], np.full(read, np.nan)
+    lines = {
+        "read": np.append(truth[:read], np.full(windows.horizon, np.nan)),
+        "what came": np.append(past, truth[read:]),
+        "forecast": np.append(past, ahead[:, ahead.shape[1] // 2]),
+    }
+    bands = {}
+    if ahead.shape[1] > 1:
+        low, high = np.sort(ahead, axis=1)[:, [0, -1]].T
+        bands["forecast"] = np.append(past, low), np.append(past, high)
+    levels = task.config.quantiles
+    chart = line_chart(
+        np.arange(float(len(dates))), lines, "date", task.names[channel],
+        f"{task.names[channel]} from {dates[read]}", bands=bands, labels=dates,
+        marks={"forecast": read - 0.5},
+        caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if bands else "",
+    )  # fmt: skip
+    strip = None if attends(run) else attention_strip(run, windows, text, target, layer, head)
+    return ForecastDrawing(title=chart.title, lines=chart, strip=strip)
+
+
+def attention_strip(
+    run: Run, windows: Windows, text: str | None, target: str | None, layer: int, head: int | None
+) -> SheetDrawing:
+    """The share of attention of each row that was read, (1, L + H)."""
+    record = run.explain(text, target)
+    weights = record.select(next(iter(record.blocks())), layer, head)
+    begins, read = list(run.model.starts()), windows.look_back
+    ends = [*begins[1:], read]
+    shares = np.zeros(read + windows.horizon)
+    shares[read:] = np.nan
+    for begin, end, share in zip(begins, ends, weights.mean(axis=0), strict=True):
+        shares[begin:end] = share / max(1, end - begin)
+    return sheet("share of the look", shares[None], least=0.0)

@@ -1,0 +1,349 @@
+"""Views of what a model writes: probabilities, the n best, the beam, scores by length."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foveate.config import ConfigError
+from foveate.data.tokenizer import EOS, Tokenizer
+from foveate.decode.constraints import Next
+from foveate.decode.search import Search, alternatives
+from foveate.draw.drawings import (
+    Cell,
+    Choice,
+    LanesDrawing,
+    PanelGrid,
+    SheetGrid,
+    TableDrawing,
+    Word,
+    WordsDrawing,
+    line_chart,
+    sheet,
+)
+from foveate.inspect.records import calls_of
+from foveate.inspect.words import visible
+from foveate.run import Run
+from foveate.tasks.base import Generates
+from foveate.tasks.language import Language
+from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
+from foveate.tasks.text_to_text import TextToText
+from foveate.views import view
+from foveate.views.examples import (
+    decoder_of,
+    example_of,
+    explains,
+    forced_to_text,
+    ready,
+    text_of,
+    translates,
+    writes,
+)
+from foveate.views.options import (
+    BeamSize,
+    Image,
+    Num,
+    Outputs,
+    ReferenceFile,
+    Sources,
+    Split,
+    Target,
+    Text,
+    Top,
+)
+from foveate.watching import Watched
+
+MOST_ADDED = 40  # tokens that a language model adds in a drawing
+WIDTH = 4  # beams of a drawing, where neither run nor question gives a number
+Texts = Sequence[str]
+ENDS = (10, 20, 30, 40, 50)  # words; the last group has all that are longer
+MOST_ROWS = 24  # beginnings of a growing source
+FEWEST = 5  # sentences of a group; fewer are too few for a figure
+
+
+@view(writes, silence=True)
+def beam(
+    run: Run, text: Text = None, image: Image = None, beam_size: BeamSize = None
+) -> LanesDrawing:
+    """The partial hypotheses of every step of a beam search.
+
+    Raises `ConfigError` where the search gives no output.
+    """
+    width = beam_size or run.config.decode.tree().get("beam_size", WIDTH)
+    limits = {"max_extra": MOST_ADDED} if isinstance(run.task, Language) else {}
+    watched, example = Watched(run), example_of(run, text, image)
+    search: Search = watched.search("beam", beam_size=width, **limits).build()
+    outputs = watched.write(example, search)
+    if not outputs:
+        raise ConfigError(f"{run.path} has no answer to {example!r}")
+    return watched.lanes(outputs[0], outputs[0].text)
+
+
+@view(translates, silence=True)
+def nbest(run: Run, text: Text = None, num: Num = 5, beam_size: BeamSize = None) -> TableDrawing:
+    """The n best outputs for a text, with their scores, lengths and differences to the first."""
+    text, width = text_of(run, text), max(num, beam_size or 0)
+    answer = run.translate([text], beam_size=width, num_hypotheses=num)[0]
+    best = answer.hypotheses[0].split()
+    rows: list[list[Cell]] = [
+        [
+            rank,
+            hypothesis.score,
+            hypothesis.log_probability,
+            len(hypothesis.ids),
+            output,
+            ", ".join(differences(best, output.split())),
+        ]
+        for rank, (output, hypothesis) in enumerate(
+            zip(answer.hypotheses, answer.outputs, strict=True), start=1
+        )
+    ]
+    names = ["rank", "score", "log p", "tokens", "output", "against the first"]
+    caption = f"beam of {width}; a score is log p over the length's part"
+    return TableDrawing(title=text, caption=caption, columns=names, rows=rows)
+
+
+def differences(before: Texts, after: Texts) -> Iterator[str]:
+    """What must be done to make ``after`` of ``before``: ``a → b``, ``−a``, ``+b``, in order."""
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
+        old, new = " ".join(before[a:b]), " ".join(after[c:d])
+        if kind != "equal":
+            yield f"{old} → {new}" if old and new else f"−{old}" if old else f"+{new}"
+
+
+# ----------------------------------------------------------------------------------- probabilities
+# p(y_t = k | y_<t, x) for every k and t; the entropy H_t = −Σ_k p log₂ p tells how open it was.
+
+
+@dataclass(frozen=True)
+class ForcedText:
+    """A text as its ``ids`` (T), its end among them, and log p (T, V) of all that might follow."""
+
+    ids: list[int]
+    log_p: Tensor
+    tokenizer: Tokenizer
+
+    def texts(self) -> list[tuple[str, bool]]:
+        """Each token as it stands in the text, and whether a space stands before it."""
+        text, spans = self.tokenizer.decode(self.ids), self.tokenizer.spans(self.ids)
+        texts = []
+        for i, (start, end) in zip(self.ids, spans, strict=True):
+            piece = text[start:end]
+            before = text[max(0, start - 1) : start]
+            spaced = not piece or piece.startswith(" ") or before in ("", " ")
+            label = visible(piece.strip(" ") or piece or token_name(self.tokenizer, i))
+            texts.append((label, spaced))
+        return texts
+
+
+def token_name(tokenizer: Tokenizer, i: int) -> str:
+    """A token by itself: its text, or its name where it has none, such as ``</s>``."""
+    return tokenizer.decode([i]) or tokenizer.pieces[i].replace("Ġ", " ")
+
+
+def forced(
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None
+) -> ForcedText:
+    """The forced pass over the source and the target, or over the answer without a target.
+
+    Of a language model the target is part of the text that is read.
+    """
+    prepared, decoder = ready(run, text, target, image), decoder_of(run.model)
+    assert decoder is not None
+    with calls_of(decoder) as calls:
+        prepared.scores()
+    read, hidden = calls[-1].args[0], calls[-1].output
+    with torch.inference_mode():
+        log_p = run.model.logits(hidden[0]).float().log_softmax(dim=-1).cpu()
+    tokenizer = run.need(Generates, "write text").output_tokenizer
+    return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
+
+
+@view(explains, forced_to_text, silence=True)
+def probabilities(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
+) -> WordsDrawing:
+    """P of each token, with the most probable ones that might have stood in its place."""
+    passed = forced(run, text, target, image)
+    log_p = [float(passed.log_p[t, i]) for t, i in enumerate(passed.ids)]
+    others_at = alternatives(Next(passed.log_p, torch.zeros(len(log_p), 1)), top)
+    words = [
+        Word(
+            text=label,
+            value=math.exp(chance),
+            space=space,
+            note=f"{others.entropy / math.log(2):.1f} bits",
+            alternatives=[
+                Choice(text=visible(token_name(passed.tokenizer, k)), p=math.exp(other))
+                for k, other in zip(others.tokens, others.log_p, strict=True)
+            ],
+        )
+        for chance, (label, space), others in zip(log_p, passed.texts(), others_at, strict=True)
+    ]
+    return WordsDrawing(
+        title=passed.tokenizer.decode(passed.ids), words=words,
+        legend="p of each token, entropy, and the most probable ones",
+        caption=f"log p of the whole: {sum(log_p):.2f}",
+    )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------- lengths
+
+
+@view(translates, fewest=0)
+def lengths(
+    runs: Sequence[Run], split: Split = "test", beam_size: BeamSize = None,
+    source: Sources = None, reference: ReferenceFile = None, hypotheses: Outputs = (),
+) -> PanelGrid:  # fmt: skip
+    """BLEU and chrF by the words of the source, a line for each run or file of outputs."""
+    systems: dict[str, tuple[Texts, Texts, References]] = {}
+    tokenizers: dict[str, BleuTokenizer | None] = {}
+    if hypotheses:
+        if source is None or reference is None:
+            raise ConfigError("--hypotheses needs --source and --reference: the same lines")
+        sources, references = lines_of(source), lines_of(reference)
+        systems |= {path.name: (sources, lines_of(path), references) for path in hypotheses}
+    for run in runs:
+        task = run.need(TextToText, "give pairs of texts")
+        corpus = task.corpus(split)
+        answers = run.translate(corpus.sources, beam_size=beam_size)
+        outputs = [answer.hypotheses[0] for answer in answers]
+        systems[run.path.name] = corpus.sources, outputs, corpus.references
+        tokenizers[run.path.name] = task.config.bleu_tokenizer
+    if not systems:
+        raise ConfigError(
+            "nothing to score: give a RUN, or --hypotheses with --source, --reference"
+        )
+    return by_length(systems, tokenizers)
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file. Raises ``OSError`` naming a file that cannot be read."""
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def by_length(
+    systems: Mapping[str, tuple[Texts, Texts, References]],
+    tokenizers: Mapping[str, BleuTokenizer | None] | None = None,
+) -> PanelGrid:
+    """The figures of some systems, each (sources, outputs, references), by groups of lengths.
+
+    ``tokenizers`` of BLEU are by system; where there is none, all its references decide. The bands
+    are of a bootstrap. Raises `ConfigError` where texts of a system differ in number.
+    """
+    starts = [1, *(end + 1 for end in ENDS)]
+    names = [*(f"{a}–{b}" for a, b in zip(starts, ENDS, strict=False)), f"over {ENDS[-1]}"]
+    counts, panels = np.zeros(len(ENDS) + 1, int), []
+    for title, metric in (("BLEU", "bleu"), ("chrF", "chrf")):
+        lines, bands = {}, {}
+        for system, (sources, outputs, references) in systems.items():
+            if not len(sources) == len(outputs) == len(references):
+                sizes = f"{len(sources)} sources, {len(outputs)} outputs"
+                raise ConfigError(f"{system}: {sizes}, {len(references)} references; give as many")
+            groups = grouped(sources)
+            counts = np.maximum(counts, [len(group) for group in groups])
+            cut = (tokenizers or {}).get(system) or tokenizer_for(references)
+            scores = np.array([scored(metric, outputs, references, group, cut) for group in groups])
+            lines[system], bands[system] = scores[:, 0], (scores[:, 1], scores[:, 2])
+        some = counts > 0
+        labels = [f"{n} (n={c})" for n, c, s in zip(names, counts, some, strict=True) if s]
+        panels.append(
+            line_chart(
+                np.arange(1.0, 1 + len(labels)), {n: line[some] for n, line in lines.items()},
+                "words of the source", title, labels=labels,
+                bands={n: (low[some], high[some]) for n, (low, high) in bands.items()},
+                joined=len(labels) > 2,
+                caption="bands: 95 % of draws of the sentences (bootstrap)",
+            )
+        )  # fmt: skip
+    return PanelGrid(panels=panels, title="Scores by the length of the source")
+
+
+# ----------------------------------------------------------------------------------------- growing
+
+
+@view(translates)
+def growing(
+    runs: Sequence[Run], text: Text = None, target: Target = None, split: Split = "test"
+) -> SheetGrid:
+    """Outputs for ever longer beginnings of one source: a row for each, a cell for each word.
+
+    A word counts 1 where it stands in the reference of the whole source, in the order of the
+    reference, else 0. The reference is ``target``, or that of the text in the split; without a
+    text it is the longest source of at most 24 words. Raises `ConfigError` for a text without one.
+    """
+    source, reference = referenced(runs[0], text, target, split)
+    words, expected, sheets = source.split(), reference.split(), []
+    ends = np.unique(np.linspace(1, len(words), min(MOST_ROWS, len(words))).round().astype(int))
+    beginnings = [" ".join(words[:end]) for end in ends]
+    outputs = [[str(a).split() for a in run.translate(beginnings)] for run in runs]
+    longest = max(len(output) for rows in outputs for output in rows)
+    width = max(1, min(longest, 2 * len(expected)))  # what goes on longer is cut off
+    for run, rows in zip(runs, outputs, strict=True):
+        values, cells = np.full((len(ends), width), np.nan), []
+        for row, output in zip(values, rows, strict=True):
+            shown = output[:width]
+            row[: len(shown)] = in_order(output, expected)[:width]
+            cells.append([*map(visible, shown), *[""] * (width - len(shown))])
+        right = sum(in_order(rows[-1], expected))
+        drawn = sheet(
+            f"{run.path.name}: {right:.0f} of {len(expected)} words of the reference", values,
+            [words[end - 1] for end in ends], down="source, up to", across="words of the output",
+            least=0.0, most=1.0, aspect=0.5, scale_label="1: in the reference, in order; 0: not",
+        )  # fmt: skip
+        sheets.append(drawn.model_copy(update={"cells": cells}))
+    caption = f"source: {source}; reference: {reference}"
+    return SheetGrid(sheets=sheets, title="A growing source", caption=caption, across=1)
+
+
+def referenced(run: Run, text: str | None, target: str | None, split: str) -> tuple[str, str]:
+    """A source and its reference, see `growing`."""
+    if text is not None and target is not None:
+        return text, target
+    corpus = run.need(TextToText, "give pairs of texts").corpus(split)
+    pairs = dict(zip(corpus.sources, corpus.targets, strict=True))
+    if text is None:
+        text = max((s for s in pairs if len(s.split()) <= MOST_ROWS), key=len, default=None)
+    if text is None or text not in pairs:
+        missing = "source of few words" if text is None else f"source {text!r}"
+        raise ConfigError(f"{split} has no {missing}: give --text and its translation as --target")
+    return text, pairs[text]
+
+
+def in_order(output: Texts, reference: Texts) -> list[float]:
+    """1 for each word of an output that matches a word of the reference, in its order, else 0."""
+    right = [0.0] * len(output)
+    matcher = difflib.SequenceMatcher(None, output, reference, False)
+    for start, _, length in matcher.get_matching_blocks():
+        right[start : start + length] = [1.0] * length
+    return right
+
+
+# ------------------------------------------------------------------------------ figures by length
+
+
+def grouped(sources: Texts) -> list[list[int]]:
+    """The sentences of each group, by the words between blanks."""
+    number = np.searchsorted(ENDS, [len(source.split()) for source in sources])
+    return [np.flatnonzero(number == group).tolist() for group in range(len(ENDS) + 1)]
+
+
+def scored(
+    metric: str,
+    outputs: Texts,
+    references: References,
+    group: Sequence[int],
+    bleu_tokenizer: BleuTokenizer | None = None,
+) -> tuple[float, float, float]:
+    """The figure of some sentences and the ends of its interval; NaN for too few."""
+    if len(group) < FEWEST:
+        return np.nan, np.nan, np.nan
+    some = [outputs[i] for i in group], [references[i] for i in group]
+    return interval(metric, *some, bleu_tokenizer=bleu_tokenizer)

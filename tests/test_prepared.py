@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import json
 import os
@@ -24,7 +25,7 @@ from foveate.data.corpus import Meter, learn_tokenizer, prepare_ids, prepare_tex
 from foveate.data.report import traits_of
 from foveate.data.synthetic import write
 from foveate.data.text import Reading, TextData, read_split
-from foveate.data.tokenizer import BPE, Byte, Tokenizer, Unigram
+from foveate.data.tokenizer import BPE, Byte, Tokenizer, Unigram, WordTokenizer
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
 WHOLE = (TextData(), TextData(drop_duplicates=True, drop_identical=True), TextData(holdout=0.3))
@@ -126,6 +127,21 @@ def test_what_is_there_is_not_made_again_and_a_changed_file_is(
     assert list(changed.targets) == file.read_text("utf-8").splitlines()
 
 
+def test_stored_bytes_belong_to_their_format(cache: Path, files: Path) -> None:
+    """Where this fails, raise ``FORMAT`` in foveate.data.corpus, and put the new hash here."""
+    stored = hashlib.sha256()
+    for config in WHOLE[:2]:
+        corpus = prepare_texts([reading(files, config)])
+        stored.update(corpus_module.content_of(corpus.folder).encode())
+    texts = (files / "train.en").read_text("utf-8").splitlines()
+    for kind in (Byte.Config(), WordTokenizer.Config(), BPE.Config(vocab_size=300)):
+        tokenizer = learn_tokenizer(kind, lambda: texts)
+        for ids in prepare_ids(corpus.folder, {"source": tokenizer}, [3]):
+            stored.update(ids.flat.tobytes() + ids.offsets.tobytes())
+    found = (corpus_module.FORMAT, stored.hexdigest()[:16])
+    assert found == (1, "ca13c289567b5f87")
+
+
 def test_a_damaged_folder_is_made_again(cache: Path, files: Path) -> None:
     first = prepare_texts([reading(files)])
     whole = list(first.sources)
@@ -195,7 +211,9 @@ def test_a_worker_leaves_when_nobody_speaks_to_it(cache: Path, files: Path) -> N
 
 def test_an_error_in_another_process_is_raised_here(cache: Path) -> None:
     values = {"texts": "nowhere", "tokenizers": {"source": "none.json"}, "modules": [], "end": []}
-    with pytest.raises(RuntimeError, match=r"another process: FileNotFoundError: .*none\.json"):
+    with pytest.raises(
+        corpus_module.WorkerError, match=r"another process: FileNotFoundError: .*none\.json"
+    ):
         list(corpus_module.in_order(corpus_module.encoder, values, [(0, 1), (1, 2)], processes=2))
 
 

@@ -9,6 +9,7 @@ import pytest
 from foveate.cli.doctor import description
 from foveate.config import ConfigError, Tree, parse_tree
 from foveate.data.catalogue import DataError
+from foveate.errors import UserError
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig, load
 from foveate.train import checkpoint, journal
@@ -95,6 +96,30 @@ def small(tmp_path: Path) -> Tree:
 
 def changed(small: Tree, **train: object) -> RunConfig:
     return parse_tree(RunConfig, small | {"train": small["train"] | train})
+
+
+def test_changed_data_or_tokenizers_are_refused(
+    tmp_path: Path, small: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, data = tmp_path / "run", tmp_path / "train.tsv"
+    lines = [f"a dog runs {word}\tun chien {word}\n" for word in "abcdef"]
+    data.write_text("".join(lines), encoding="utf-8")
+    train(changed(small), folder=run)
+    data.write_text("".join([*lines[1:], lines[0]]), encoding="utf-8")  # of the same lengths
+    longer = changed(small, max_steps=6)
+    with pytest.raises(UserError, match=r"the data changed: .*--changed-data"):
+        train(longer, folder=run)
+    train(longer, folder=run, changed_data=True)
+    assert "the data changed: the new ones begin with epoch" in capsys.readouterr().err
+    train(changed(small, max_steps=7), folder=run)
+
+    vocabulary = run / "target.tokenizer.json"
+    text = vocabulary.read_text(encoding="utf-8")
+    swapped = text.replace('"un"', '"?"').replace('"chien"', '"un"').replace('"?"', '"chien"')
+    vocabulary.write_text(swapped, encoding="utf-8")
+    for use in (lambda: load(run), lambda: train(changed(small, max_steps=8), folder=run)):
+        with pytest.raises(UserError, match=r"target\.tokenizer\.json is not the file that"):
+            use()
 
 
 def test_each_continuation_is_recorded(

@@ -31,12 +31,16 @@ from foveate.train.trainer import Job
 
 
 def train(
-    config: str | Path | RunConfig, overrides: Sequence[str] = (), folder: str | Path | None = None
+    config: str | Path | RunConfig,
+    overrides: Sequence[str] = (),
+    folder: str | Path | None = None,
+    changed_data: bool = False,
 ) -> Run:
     """Train a config to its end, or go on where it stopped; the folder is ``runs/NAME`` by default.
 
-    Raises ``ConfigError`` where the folder holds a run of another config, and `BusyError` where
-    another process trains in it.
+    A run whose training examples have changed goes on with ``changed_data`` only. Raises
+    ``ConfigError`` where the folder holds a run of another config, and `BusyError` where another
+    process trains in it.
     """
     if isinstance(config, RunConfig):
         if folder is None:
@@ -49,13 +53,13 @@ def train(
     resolved.train.check()  # before minutes go into preparing the data
     with ranks_of(resolved.train) as ranks, contextlib.ExitStack() as ending:
         ranks.lead("the lock of the run", lambda: ending.enter_context(alone(path)))
-        outcome = _fitted(resolved, path, ranks)
+        outcome = _fitted(resolved, path, ranks, changed_data)
     if outcome.exit_code:
         raise SystemExit(outcome.exit_code)
     return load(path)
 
 
-def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
+def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> Outcome:
     with ranks.leader_first("reading the data"):
         if not ranks.leads and not (path / "config.toml").is_file():
             raise ConfigError(
@@ -78,11 +82,16 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
         summary = begin(config.start, earlier.model, model, (earlier.task, task))
         if ranks.leads:
             print(summary, file=sys.stderr)
-    return fit(job_of(config, task, model, changed), config.train, path, ranks)
+    job = job_of(config, task, model, changed, changed_data)
+    return fit(job, config.train, path, ranks)
 
 
 def job_of(
-    config: RunConfig, task: AnyTask, model: nn.Module, changed: Sequence[ConfigChange] = ()
+    config: RunConfig,
+    task: AnyTask,
+    model: nn.Module,
+    changed: Sequence[ConfigChange] = (),
+    changed_data: bool = False,
 ) -> Job:
     """What the trainer needs of a config, whose task and model are ready."""
     return Job(
@@ -94,6 +103,7 @@ def job_of(
         toml=config.toml(),
         plan=task.plan,
         changes=tuple(changed),
+        changed_data=changed_data,
     )
 
 
@@ -173,7 +183,8 @@ def average(path: str | Path, last: int | None = None) -> str:
         folders = [checkpoint.path_of(path, step) for step in steps]
         for folder in folders:
             checkpoint.verify(folder, checkpoint.WEIGHTS)
+        files = checkpoint.verify_run(path, folders[-1])
         tensors = average_weights(folders)
-        with checkpoint.sealed_folder(path / "averaged") as folder:
+        with checkpoint.sealed_folder(path / "averaged", files) as folder:
             checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)
     return f"averaged {len(steps)} checkpoints ({steps[0]} to {steps[-1]}) into {path / 'averaged'}"

@@ -38,11 +38,14 @@ def train(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml")],
     overrides: options.Overrides = None,
     run: Annotated[Path | None, typer.Option(metavar="DIR", help="where the run goes")] = None,
+    changed_data: Annotated[
+        bool, typer.Option("--changed-data", help="go on with other training examples")
+    ] = False,
 ) -> None:
     """Train a config; a run that exists goes on."""
     from foveate.training import train
 
-    train(config, overrides or [], run)
+    train(config, overrides or [], run, changed_data)
 
 
 def average(

@@ -254,28 +254,25 @@ def serve() -> None:
             os._exit(1)
 
 
+FORMAT = 1  # of what is stored; raised where code changes a stored byte (tests/test_prepared.py)
 MANIFEST = "manifest.json"
 DAYS = 30  # after which an unused folder is removed
 
 
-def stored(
-    key: Mapping[str, object],
-    make: Callable[[Path], None],
-    sound: Callable[[Path], bool] = lambda folder: True,
-) -> Path:
+def stored(key: Mapping[str, object], make: Callable[[Path], None], verify: bool = False) -> Path:
     """The cached folder of a key, filled by ``make`` where it does not exist yet.
 
-    The name is a hash of the key and of the code in this package, so that the cache is never stale;
-    the cache is that of `foveate.data.catalogue`, or the folder ``FOVEATE_PREPARED``. A folder
-    whose files have other sizes, or that is not ``sound``, is made again. A process that is killed
-    leaves no folder that looks complete. Of several processes one makes a folder, the others wait.
+    The name is a hash of the key and of `FORMAT`; the cache is that of `foveate.data.catalogue`, or
+    the folder ``FOVEATE_PREPARED``. A folder whose files have other sizes, or with ``verify`` other
+    contents, is made again. A process that is killed leaves no folder that looks complete. Of
+    several processes one makes a folder, the others wait.
     """
-    plain = json.dumps({"code": _code(), **key}, sort_keys=True)
+    plain = json.dumps({"format": FORMAT, **key}, sort_keys=True)
     target = _root() / hashlib.sha256(plain.encode()).hexdigest()[:32]
-    if _whole(target) and sound(target):
+    if _whole(target, verify):
         return target
     with _alone(target.with_suffix(".lock")):
-        if not (_whole(target) and sound(target)):
+        if not _whole(target, verify):
             _make(target, make)
             _forget(target.parent)
     return target
@@ -288,17 +285,13 @@ def digest_of(file: Path) -> str:
 
 
 def origin(cls: type) -> str:
-    """The name of a class and a hash of the file that defines it."""
+    """The name of a class and, of one that is not foveate's, a hash of the file that defines it."""
+    if cls.__module__.startswith("foveate."):
+        return cls.__qualname__
     try:
         return f"{cls.__qualname__} {digest_of(Path(inspect.getfile(cls)))}"
     except (OSError, TypeError):  # typed into a notebook: never in the cache
         return f"{cls.__qualname__} {os.urandom(16).hex()}"
-
-
-@functools.cache
-def _code() -> str:
-    """A hash of the code that reads and encodes."""
-    return "".join(digest_of(file) for file in sorted(Path(__file__).parent.glob("*.py")))
 
 
 def _make(target: Path, make: Callable[[Path], None]) -> None:
@@ -308,10 +301,10 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
     try:
         new.mkdir()
         make(new)
-        sizes = {file.name: file.stat().st_size for file in new.iterdir()}
-        for name in sizes:
+        files = {f.name: (f.stat().st_size, digest_of(f)) for f in sorted(new.iterdir())}
+        for name in files:
             _sync(new / name)
-        (new / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
+        (new / MANIFEST).write_text(json.dumps(files), encoding="utf-8")
         _sync(new / MANIFEST)
         os.replace(new, target)
     except OSError as error:
@@ -323,17 +316,26 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def _whole(folder: Path) -> bool:
+def _whole(folder: Path, verify: bool) -> bool:
     """Whether a folder has all its files at their sizes; its time of use is then updated."""
     manifest = folder / MANIFEST
     try:
-        sizes = json.loads(manifest.read_text(encoding="utf-8"))
-        whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
+        files = {folder / name: entry for name, entry in json.loads(manifest.read_text()).items()}
+        whole = all(file.stat().st_size == size for file, (size, _) in files.items())
+        if verify and not all(digest_of(file) == digest for file, (_, digest) in files.items()):
+            return False
     except (OSError, ValueError):
         return False
     with suppress(OSError):  # a cache that may only be read
         os.utime(manifest)
     return whole
+
+
+def content_of(folder: Path) -> str:
+    """A hash of the columns of a stored folder, made when they were written."""
+    files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    columns = {name: entry for name, entry in files.items() if name not in (FACTS, NUMBERS)}
+    return hashlib.sha256(json.dumps(columns).encode()).hexdigest()
 
 
 def _forget(root: Path) -> None:
@@ -384,7 +386,7 @@ def _sync(file: Path) -> None:
 
 
 FACTS = "corpus.json"
-TOKENIZER, DIGEST = "tokenizer.json", "tokenizer.blake2b"  # of a tokenizer in the cache
+TOKENIZER = "tokenizer.json"  # of a tokenizer in the cache
 NUMBERS = "numbers"  # of the lines
 Item = TypeVar("Item")
 
@@ -505,13 +507,8 @@ def learn_tokenizer(
             empty.train(_counted(lines(), meter))
         seconds.append(time.monotonic() - began)
         empty.save(new / TOKENIZER)
-        (new / DIGEST).write_text(digest_of(new / TOKENIZER), encoding="utf-8")
 
-    folder = stored(
-        key,
-        make,
-        lambda folder: (folder / DIGEST).read_text("utf-8") == digest_of(folder / TOKENIZER),
-    )
+    folder = stored(key, make, verify=True)
     if not seconds:
         print(f"{config.kind} {label} from the cache: {folder}", file=sys.stderr)
     elif seconds[0] > 1:

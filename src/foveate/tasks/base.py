@@ -8,6 +8,7 @@ class of a config, so that lists of runs need not load them.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -204,6 +205,19 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     @abstractmethod
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Batch:
         """The examples of the given indices as tensors; ``noise`` seeds what is random in them."""
+
+    def digest(self) -> str:
+        """A hash of all training examples, by which a run that goes on knows its data.
+
+        This one makes every batch; a task with much data has a cheaper one.
+        """
+        content, count = hashlib.sha256(), len(self.lengths("train"))
+        for first in range(0, count, 256):
+            batch = self.batch("train", range(first, min(first + 256, count)))
+            for tensor in [batch] if isinstance(batch, Tensor) else vars(batch).values():
+                if isinstance(tensor, Tensor):
+                    content.update(tensor.cpu().numpy().tobytes())
+        return content.hexdigest()
 
     def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> BatchPlan | Mixture:
         """Which examples stand together in which batch of which epoch (`foveate.data.batches`)."""

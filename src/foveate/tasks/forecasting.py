@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -465,6 +466,12 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             config.look_back,
             config.horizon,
         )
+
+    def digest(self) -> str:
+        table = self.table()
+        rows = slice(*divide(len(table), self.config.series)["train"])
+        content = table.values[rows].tobytes() + table.dates[rows].tobytes()
+        return hashlib.sha256(content).hexdigest()
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         rows = self.config.look_back + self.config.horizon

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -87,6 +88,11 @@ class PictureTask(Task[Picture, AnswerType, Batch]):
         if split not in self._albums:
             self._albums[split] = self.pictures.album(split)
         return self._albums[split]
+
+    def digest(self) -> str:
+        album = self.album("train")
+        texts = json.dumps(album.texts).encode()
+        return hashlib.sha256(album.pixels.tobytes() + texts).hexdigest()
 
     def measure_pixels(self, folder: Path) -> None:
         """Take shape, mean and deviation from the training pictures, and write them into a run."""

@@ -22,6 +22,7 @@ from foveate.data.corpus import (
     SPLITS,
     Shares,
     Text,
+    content_of,
     learn_tokenizer,
     prepare_ids,
     read_text,
@@ -182,6 +183,10 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     def as_examples(self, text: str) -> Stream:
         """A text of the user's own."""
         return self.stream(Text(text.removesuffix("\n").split("\n"), text.endswith("\n")))
+
+    def digest(self) -> str:
+        folder = self._text("train").folder
+        return super().digest() if folder is None else content_of(folder)
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         config, tokens = self.config, len(self.examples(split))

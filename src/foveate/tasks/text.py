@@ -19,7 +19,7 @@ from torch import Tensor
 
 from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
-from foveate.data.corpus import learn_tokenizer, prepare_ids, prepare_texts, sample
+from foveate.data.corpus import content_of, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.text import (
     Corpus,
     Reading,
@@ -262,6 +262,10 @@ class TextTask(Task[str, AnswerType, Batch]):
             return list(prepare_ids(corpus.folder, sides))
         texts = {"source": corpus.sources, "target": corpus.targets}
         return [tokenizer.encode_ids(texts[side]) for side, tokenizer in sides.items()]
+
+    def digest(self) -> str:
+        folder = self.corpus("train").folder
+        return super().digest() if folder is None else content_of(folder)
 
     def examples(self, split: str) -> Corpus:
         return self.corpus(split)

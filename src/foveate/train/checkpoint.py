@@ -13,7 +13,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -61,11 +61,12 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def sealed_folder(target: Path) -> Iterator[Path]:
+def sealed_folder(target: Path, run_files: Mapping[str, str] | None = None) -> Iterator[Path]:
     """A folder to fill; at the end it gets its manifest and takes the place of ``target``.
 
-    Whatever happens before that, ``target`` stays as it was and nothing half-written is left;
-    raises `TrainError` where the disk refuses.
+    The manifest names its files and the `run_files` on which it depends. Whatever happens before
+    that, ``target`` stays as it was and nothing half-written is left; raises `TrainError` where
+    the disk refuses.
     """
     folder, old = target.with_name(NEW + target.name), target.with_name(OLD + target.name)
     try:
@@ -78,7 +79,8 @@ def sealed_folder(target: Path) -> Iterator[Path]:
             files[file.name] = {"bytes": file.stat().st_size, "sha256": sha256(file)}
             _sync(file)
         manifest = folder / MANIFEST
-        manifest.write_text(json.dumps({"format": 1, "files": files}, indent=1), encoding="utf-8")
+        tree = {"format": 1, "files": files, "run": dict(run_files or {})}
+        manifest.write_text(json.dumps(tree, indent=1), encoding="utf-8")
         _sync(manifest)
         _sync(folder)
         if target.exists():
@@ -103,19 +105,28 @@ def sealed_folder(target: Path) -> Iterator[Path]:
         raise
 
 
+def read_manifest(folder: Path) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
+    """Bytes and sha256 of each file of a sealed folder, and the sha256 of each file of its run.
+
+    Raises `DamagedError` where the manifest cannot be read.
+    """
+    try:
+        tree = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        files = {name: (e["bytes"], e["sha256"]) for name, e in tree["files"].items()}
+        return files, {str(name): str(digest) for name, digest in tree.get("run", {}).items()}
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+        raise DamagedError(f"{folder / MANIFEST} cannot be read ({error})") from None
+
+
 def verify(folder: Path, only: str | None = None) -> None:
     """Compare every file with the manifest; raise `DamagedError` that names the wrong one.
 
     With ``only`` one file is compared, which the manifest must name.
     """
-    try:
-        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        entries = [(name, e["bytes"], e["sha256"]) for name, e in files.items()]
-    except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
-        raise DamagedError(f"{folder / MANIFEST} cannot be read ({error})") from None
+    files, _ = read_manifest(folder)
     if only is not None and only not in files:
         raise DamagedError(f"{folder / MANIFEST} names no {only}")
-    for name, size, digest in entries:
+    for name, (size, digest) in files.items():
         if not is_beside(name):
             raise DamagedError(f"{folder / MANIFEST} names {name!r}, which is no file beside it")
         if only not in (None, name):
@@ -127,6 +138,34 @@ def verify(folder: Path, only: str | None = None) -> None:
             raise DamagedError(f"{file} has {actual:,} bytes instead of {size}")
         if sha256(file) != digest:
             raise DamagedError(f"{file} has changed: its sha256 is not the manifest's")
+
+
+def run_files(run: Path, newest: Path) -> dict[str, str]:
+    """The sha256 of each file that `Task.prepare` has written into a run.
+
+    They are verified by the ``newest`` checkpoint where there is one.
+    """
+    if newest.is_dir():
+        return verify_run(run, newest)
+    written = (f for f in run.iterdir() if f.is_file() and f.suffix not in (".jsonl", ".toml"))
+    return {f.name: sha256(f) for f in sorted(written) if not f.name.startswith(".")}
+
+
+def verify_run(run: Path, folder: Path) -> dict[str, str]:
+    """The `run_files` of a checkpoint; raise `DamagedError` for one that is another by now.
+
+    Checkpoints of earlier versions name none, and their runs cannot be verified.
+    """
+    _, files = read_manifest(folder)
+    for name, digest in files.items():
+        if not is_beside(name) or not (run / name).is_file():
+            raise DamagedError(f"{run / name} is missing: {folder} was trained with it")
+        if sha256(run / name) != digest:
+            raise DamagedError(
+                f"{run / name} is not the file that {folder} was trained with (its sha256 is "
+                "another): put that one back"
+            )
+    return files
 
 
 def is_beside(name: str) -> bool:
@@ -572,11 +611,21 @@ class Contents:
         return cls(gathered, rest)
 
 
-def save(run: Path, step: int, contents: Contents, state: Record, toml: str) -> Path:
-    """Write a checkpoint, whole or not at all; raise `TrainError` where the disk refuses."""
+def save(
+    run: Path,
+    step: int,
+    contents: Contents,
+    state: Record,
+    toml: str,
+    files: Mapping[str, str] | None = None,
+) -> Path:
+    """Write a checkpoint that depends on some `run_files`, whole or not at all.
+
+    Raises `TrainError` where the disk refuses.
+    """
     target = path_of(run, step)
     try:
-        with sealed_folder(target) as folder:
+        with sealed_folder(target, files) as folder:
             for file, tensors in contents.tensors.items():
                 write_tensors(tensors, folder / file)
             (folder / REST).write_text(json.dumps(contents.rest, indent=1), encoding="utf-8")
@@ -703,6 +752,7 @@ def rebuilt(config: C, build: Callable[[C], nn.Module], run: Path, folder: Path)
     if (folder / MANIFEST).is_file():
         try:
             verify(folder, WEIGHTS)
+            verify_run(run, folder)
         except DamagedError as error:
             other = "take another checkpoint: --checkpoint last, or the number of a step"
             raise DamagedError(f"{error}; {other}") from None

@@ -230,7 +230,7 @@ def _average(trainer: Trainer, steps: list[int]) -> Record:
     """Write the mean, measure it where the run is validated; gives its ``state.json``."""
     job, config = trainer.job, trainer.config
     record: Record = {"steps": steps}
-    with checkpoint.sealed_folder(trainer.folder / "averaged") as target:
+    with checkpoint.sealed_folder(trainer.folder / "averaged", trainer.tools.files) as target:
         paths = [checkpoint.path_of(trainer.folder, step) for step in steps]
         checkpoint.write_tensors(average(paths), target / WEIGHTS)
         if config.validation.every is not None:
@@ -301,6 +301,7 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             journal=Journal(folder, state.step, config.tensorboard) if ranks.leads else NoJournal(),
             display=Display(total, limit, config.validation.every, silent=not ranks.leads),
             interrupt=Interrupt(),
+            files=checkpoint.run_files(folder, newest),
             mean=mean,
         )
         stack.callback(tools.journal.close)
@@ -358,8 +359,8 @@ def resume(
 
     Raises `TrainError` where the data, the seed or ``batch_tokens`` are not those of the run.
     """
-    digest = fingerprint(plan)
-    ranks.same("order of the training examples", digest)
+    order, data = fingerprint(plan), job.task.digest()
+    ranks.same("training examples and their order", order + data)
     step, messages = ranks.lead(
         "looking for checkpoints", lambda: checkpoint.newest_sound(folder, repair=True)
     )
@@ -370,15 +371,26 @@ def resume(
             f"{folder / 'checkpoints'} to train from the beginning"
         )
     if step is None:
-        state = TrainState(seed=job.seed, plan=digest)
+        state = TrainState(seed=job.seed, plan=order, data=data)
         return state, messages + share_out(config, state, ranks)
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
-    if (state.seed, state.plan) != (job.seed, digest):
+    if state.data not in ("", data):
+        if not job.changed_data:
+            raise TrainError(
+                f"the data changed: the training examples are not those of {folder}, which has "
+                f"been trained for {step:,} steps; start a new run in another folder (--run), or "
+                "go on with --changed-data"
+            )
+        messages.append(f"the data changed: the new ones begin with epoch {state.epoch + 1}")
+
+        state.plan, state.epoch, state.position = order, state.epoch + 1, 0
+    if (state.seed, state.plan) != (job.seed, order):
         raise TrainError(
             f"{checkpoint.path_of(folder, step)} was trained on other data, with another seed or "
             "train.batch_tokens than the config has now, so that its place in the data means "
             "nothing: take the old ones, or start a run in another folder"
         )
+    state.data = data
     messages.append(f"going on from step {step:,} ({clock(state.seconds)} of training before)")
     if state.best is not None and state.best.figure != config.save.best:
         messages.append(

@@ -8,7 +8,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -250,7 +250,7 @@ class Job:
 
     ``toml`` is the resolved config, kept in each checkpoint; ``plan`` makes the plan of batches
     from lengths, ``batch_tokens`` and the seed. ``changes`` are those of the config since
-    the run was last trained.
+    the run was last trained; with ``changed_data`` it goes on though its data are others.
     """
 
     task: AnyTask
@@ -261,6 +261,7 @@ class Job:
     toml: str
     plan: PlanFactory
     changes: tuple[ConfigChange, ...] = ()
+    changed_data: bool = False
 
     def loss(self, model: nn.Module, batch: object) -> Loss:
         """The loss of a batch, with its graph."""
@@ -279,6 +280,7 @@ class Tools:
     journal: Journal
     display: Display
     interrupt: Interrupt
+    files: Mapping[str, str]  # `checkpoint.run_files`
     mean: MovingMean | None = None
     health: Health | None = None
     snapshots: Snapshots | None = None  # on rank 0
@@ -303,6 +305,7 @@ class TrainState:
 
     seed: int
     plan: str  # fingerprint of the order of the data
+    data: str = ""  # `Task.digest` of the training examples; empty in states of earlier versions
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # what "auto" became at the start
     accumulate: int = 0  # train.accumulate when ``batches`` was set; 0: not yet
     batches: int = 1  # of a step, on all ranks together
@@ -580,7 +583,8 @@ class Trainer:
 
     def _write(self, contents: checkpoint.Contents) -> None:
         state = self.state
-        checkpoint.save(self.folder, state.step, contents, asdict(state), self.job.toml)
+        tree = asdict(state)
+        checkpoint.save(self.folder, state.step, contents, tree, self.job.toml, self.tools.files)
         self.point()
         keep = self.regular()[-max(self.config.save.keep, self.config.average or 0) :]
         checkpoint.prune(

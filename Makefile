@@ -14,8 +14,6 @@ JOBS   ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
-# The run that `make ray` translates with.
-RUN    ?= runs/en-fr
 
 .PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheel-browser bench bench-peers bench-quality looking claims configs growth kill faults fuzz audit hosts scaling ray corpus sizes architecture differences lectures lock clean
 
@@ -116,18 +114,17 @@ fuzz: $(STAMPS)/dev  ## every reader under a fuzzer, SECONDS (60) each; with ath
 audit: $(BIN)/python  ## SBOM of the locked packages in build/sbom.json; known weaknesses (needs network)
 	test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && \
 	    build/audit/bin/pip install -q 'pip-audit>=2.10,<3' 'cyclonedx-bom>=7.5,<8'; }
-	build/audit/bin/python benchmarks/audit.py requirements.lock --sbom build/sbom.json
+	build/audit/bin/python tools/audit.py requirements.lock --sbom build/sbom.json
 
 hosts: $(STAMPS)/foveate  ## two hosts that train together lose their link (root, network namespaces)
 	$(BIN)/python benchmarks/hosts.py
 
 scaling: $(STAMPS)/foveate  ## the tables of docs/scaling.md from the numbers stated
-	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python tools/scaling.py
 
-ray: $(STAMPS)/dev  ## folders through Ray: workers and all of it killed, what RUN gives compared
+ray: $(STAMPS)/dev  ## tests of folders through Ray
 	$(BIN)/python -m pip install -q -c requirements-dev.lock --editable '.[ray]'
 	$(BIN)/python -m pytest -q -m ray tests/test_corpus.py
-	$(BIN)/python benchmarks/ray_workers.py $(RUN)
 
 corpus: $(STAMPS)/foveate  ## write the embedded corpus anew, from the grammar in tools/ (a minute)
 	$(BIN)/python tools/embedded_corpus.py

@@ -7,7 +7,7 @@
 A manifest holds, for each piece of work, its exit code, what it printed, and the sha256 of the
 files that it wrote: weights after ten steps of every shipped config, translations by every search,
 every view of every run, every HTTP route, every export, the help of every command, and the messages
-of the mistakes in ``mistakes.toml``. One thread, fp32, no kernels of the machine's own choosing.
+of the mistakes in ``tests/mistakes.toml``. One thread, fp32, no kernels of the machine's choice.
 The work is done by the command line and over HTTP alone, so it outlives any layout of the package;
 ``--source DIR`` names the ``src`` folder that is measured (default: this checkout's).
 """
@@ -333,7 +333,7 @@ def messages(runs: Path, folder: Path, quick: bool, clean: Cleaner) -> Part:
     jobs = {"help " + " ".join(line): (line, "") for line in commands}
     for view in view_names():
         jobs[f"help look {view}"] = (["look", view, "--help"], "")
-    table = ROOT / "benchmarks" / "mistakes.toml"
+    table = ROOT / "tests" / "mistakes.toml"
     if table.is_file():
         made = {"RUNS": str(runs), "TMP": str(folder), "CONFIGS": str(CONFIGS)}
         for number, row in enumerate(tomllib.loads(table.read_text())["mistake"]):

@@ -47,16 +47,16 @@ def test_links_and_configs_that_are_named_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_shows_pictures_that_exist(page: Path) -> None:
     shown = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text("utf-8"))
-    assert shown, "a page shows its idea: python benchmarks/pictures.py draws it"
+    assert shown, "a page shows its idea: python tools/pictures.py draws it"
     for messages, link in shown:
         assert len(messages) > 20, f"{link}: say what is seen, for those who do not see it"
         assert (page.parent / link).is_file(), link
 
 
 def names_drawn() -> set[str]:
-    """The keys of every ``DRAWN`` in benchmarks/history: what the command can draw."""
+    """The keys of every ``DRAWN`` in tools/history: what the command can draw."""
     result: set[str] = set()
-    for file in (ROOT / "benchmarks" / "history").glob("*.py"):
+    for file in (ROOT / "tools" / "history").glob("*.py"):
         for node in ast.parse(file.read_text("utf-8")).body:
             named = isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "DRAWN"
             if named and isinstance(node.value, ast.Dict):

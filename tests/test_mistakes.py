@@ -1,4 +1,4 @@
-"""Users' mistakes: each row of ``benchmarks/mistakes.toml`` is answered with one clear sentence."""
+"""Users' mistakes: each row of ``mistakes.toml`` is answered with one clear sentence."""
 
 from __future__ import annotations
 
@@ -12,50 +12,60 @@ from typing import Any
 
 import pytest
 
-from small_runs import Once
+from foveate.training import train
+from small_runs import Once, made
 
-ROOT = Path(__file__).parent.parent
-TABLE = tomllib.loads((ROOT / "benchmarks" / "mistakes.toml").read_text("utf-8"))["mistake"]
-PLACES = ("SOURCE", "TMP", "'", "--", " = ", "data.", "task.", "model.", "train.")
-WITHOUT_RUNS = [row for row in TABLE if not any("{RUNS}" in part for part in row["command"])]
+TESTS = Path(__file__).parent
+TABLE = tomllib.loads((TESTS / "mistakes.toml").read_text("utf-8"))["mistake"]
+PLACES = ("SOURCE", "TMP", "'", "--", " = ", "data.", "task.", "model.", "train.", "decode.")
+PLACES += ("line ", "the task ", "the tokenizer ")
+RUNS = {  # what the table calls the runs of `small_runs`
+    "transformer": "transformer", "shakespeare": "language", "sst2": "classifier", "vit": "vit",
+    "patch": "forecaster", "caption": "captioner",
+}  # fmt: skip
 
 
 def test_the_table_is_large_and_names_each_mistake_once() -> None:
     names = [row["what"] for row in TABLE]
-    assert len(names) >= 150 and len(set(names)) == len(names)
+    assert len(names) >= 200 and len(set(names)) == len(names)
 
 
 @pytest.fixture(scope="module")
 def answers(once: Once) -> dict[str, dict[str, Any]]:
-    """Exit code and output of each mistake that needs no trained run."""
+    """Exit code and output of each mistake, all of them made in one process."""
     folder = once("mistakes", make_all)
     results: dict[str, dict[str, Any]] = json.loads((folder / "jobs.done").read_text("utf-8"))
     return {name: result | {"folder": str(folder)} for name, result in results.items()}
 
 
 def make_all(folder: Path) -> None:
-    """All these mistakes in one process; what it answers is in ``jobs.done``."""
+    """Write the files of the table, train the runs, and type the commands."""
+    runs, place = folder / "small", folder / "files"
+    names = {"{TMP}": place, "{CONFIGS}": TESTS.parent / "configs"}
+    runs.mkdir()
+    made(runs, [*RUNS.values(), "rnn"], steps=2)
+    other = ["task.tokenizer={kind=character}"]  # another vocabulary
+    names["{RUNS}/rnnsearch"] = train(runs / "rnn.toml", other, folder=runs / "rnnsearch").path
+    names |= {f"{{RUNS}}/{name}": runs / "runs" / small for name, small in RUNS.items()}
+
+    def filled(text: str) -> str:
+        for name, path in names.items():
+            text = text.replace(name, str(path))
+        return text
+
     for row in TABLE:
         for name, content in row.get("files", {}).items():
-            place = folder / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(content.replace("{TMP}", str(folder)), encoding="utf-8")
-    jobs = {
-        row["what"]: (
-            [part.replace("{TMP}", str(folder)) for part in row["command"]],
-            row.get("stdin", ""),
-        )
-        for row in WITHOUT_RUNS
-    }
-    listed = folder / "jobs.json"
-    listed.write_text(json.dumps(jobs), encoding="utf-8")
-    path = os.pathsep.join([str(ROOT / "src"), str(folder), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"SAME_JOBS": str(listed), "PYTHONPATH": path, "COLUMNS": "100"}
-    command = [sys.executable, str(ROOT / "benchmarks" / "same.py"), "work"]
-    subprocess.run(command, env=environment, check=True, cwd=folder, timeout=240)
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text(filled(content), encoding="utf-8")
+    jobs = {row["what"]: ([*map(filled, row["command"])], row.get("stdin", "")) for row in TABLE}
+    (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
+    path = os.pathsep.join([str(TESTS.parent / "src"), str(place)])
+    environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "100"}
+    command = [sys.executable, str(TESTS / "command_lines.py"), str(folder / "jobs.json")]
+    subprocess.run(command, env=environment, check=True, cwd=place, timeout=600)
 
 
-@pytest.mark.parametrize("row", WITHOUT_RUNS, ids=lambda row: row["what"])
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row["what"])
 def test_a_mistake_is_answered_with_one_sentence(
     row: dict[str, Any], answers: dict[str, dict[str, Any]]
 ) -> None:

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+import scaling
 
 
-@pytest.fixture(scope="module")
-def scaling() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("scaling", ROOT / "benchmarks" / "scaling.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["scaling"] = module  # where dataclasses look for their module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_no_figure_is_typed(scaling: ModuleType) -> None:
+def test_no_figure_is_typed() -> None:
     result = json.loads(scaling.RESULT.read_text(encoding="utf-8"))
     again = json.loads(json.dumps(scaling.compute(result["plan_bytes_per_pair"])))
     assert again == result
@@ -31,7 +17,7 @@ def test_no_figure_is_typed(scaling: ModuleType) -> None:
     assert scaling.page(text, result) == text
 
 
-def test_the_formulas(scaling: ModuleType) -> None:
+def test_the_formulas() -> None:
     base = scaling.MODELS[0]
     assert base.parameters == pytest.approx(63e6, rel=0.01)  # Vaswani et al. (2017): 65 million
     seconds, sent = scaling.replicas(scaling.MACHINE, base, 1)

@@ -1,6 +1,6 @@
 """The pictures of the README, light and dark, in ``docs/pictures``: a map, the walk, the studio.
 
-    python benchmarks/readme.py runs/quickstart/run
+    python tools/readme.py runs/quickstart/run
 
 The run is that of ``foveate quickstart``. Needs playwright, a Chromium and the built pages.
 """
@@ -13,15 +13,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
+import typer
 from PIL import Image
 
-import harness
-from drawn import chromium
 from foveate.run import load
 from foveate.views import find
 from foveate.views.options import Question
-from screenshots import served
+from screenshots import chromium, served
 
+PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 SENTENCE = "The princesses choose a beautiful important message."
 STEP = {"block": "decoder.cross_attention", "layer": 0, "head": 1}
 WORD = "message"  # whose query the film follows
@@ -29,7 +29,7 @@ MILLISECONDS, LAST = 900, 3000  # of a stage, and of the whole
 WIDTH = 1280
 
 
-def main(run: Path, out: Path = harness.ROOT / "docs" / "pictures") -> None:
+def main(run: Path, out: Path = PICTURES) -> None:
     """Write map, walk and studio for each colour scheme, and say how large they are."""
     out.mkdir(exist_ok=True)
     loaded = load(run)
@@ -86,4 +86,4 @@ def save(frames: list[bytes], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    harness.run(main)
+    typer.run(main)

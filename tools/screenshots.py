@@ -1,6 +1,6 @@
 """Pictures of every page of the studio at three widths, for ``docs/studio``.
 
-    python benchmarks/screenshots.py RUN [RUN…] [--out docs/studio]
+    python tools/screenshots.py RUN [RUN…] [--out docs/studio]
 
 The first run is of the embedded corpus (``foveate quickstart``), so that every text in the pictures
 is ours; beside it is a page of ``foveate compare``, and its data is found from the working folder.
@@ -18,18 +18,30 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
+import typer
 import uvicorn
 from PIL import Image
 from typer import Option
 
-import harness
-from drawn import chromium
+from foveate.cli.doctor import find_browser
 from foveate.server.studio_api import application
 
 SENTENCE = "She never smiles in the old kitchen."
 HEIGHTS = {360: 780, 1280: 900, 2560: 1440}
 DARK = ("inspect", 1280)
 QUALITY = 72  # of WebP
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser without a window, rendering in software."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=flags)
+        yield browser
+        browser.close()
 
 
 @contextmanager
@@ -112,4 +124,4 @@ def main(
 
 
 if __name__ == "__main__":
-    harness.run(main)
+    typer.run(main)

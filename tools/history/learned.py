@@ -91,6 +91,7 @@ def left_side(run: Run, before: str) -> Guess:
 
 
 def best(logits: torch.Tensor, tokenizer: object) -> Guess:
+    """The likeliest tokens and their probabilities."""
     chances, ids = logits.softmax(dim=-1).topk(GUESSES)
     words = [tokenizer.decode([i]) for i in ids.tolist()]  # type: ignore[attr-defined]
     return list(zip(words, chances.tolist(), strict=True))

@@ -32,6 +32,7 @@ def corpus() -> list[tuple[list[str], list[str]]]:
 
 
 def split(line: str) -> list[str]:
+    """The words of a line."""
     return [line[start:end] for start, end in split_words(line)]
 
 

@@ -1,6 +1,6 @@
 """The locked dependencies: what they are (an SBOM), and whether weaknesses of them are known.
 
-    python benchmarks/audit.py LOCK --sbom build/sbom.json
+    python tools/audit.py LOCK --sbom build/sbom.json
 
 Writes the bill of materials in the form of CycloneDX, which needs no network, and asks the service
 of PyPI, through `pip-audit` (Python Packaging Authority), for known weaknesses. Where that service
@@ -80,7 +80,8 @@ def policy(path: Path) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    """Write the SBOM, ask for weaknesses, and say what was checked."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("lock", type=Path)
     options.add_argument("--sbom", type=Path, default=ROOT / "build" / "sbom.json")
     inputs = options.parse_args()

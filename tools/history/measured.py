@@ -13,9 +13,9 @@ from foveate.draw import colors
 from foveate.draw.drawings import LinesDrawing, PanelGrid, line_chart
 from foveate.draw.figures import DASHES, FONT_SIZE, paint
 from foveate.views.training import at
-from harness import RESULTS
 from history.drawing import Draw, OwnFigure, figure, plain
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 ATTENTION = {  # models of docs/results/multi30k-families.json
     "Transformer": "multi30k-en-fr",
     "RNN with attention": "multi30k-en-fr-rnnsearch",

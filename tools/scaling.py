@@ -1,4 +1,4 @@
-"""Training on many GPUs, on paper: python benchmarks/scaling.py
+"""Training on many GPUs, on paper: python tools/scaling.py
 
 Computes ``docs/results/scaling.json`` from the numbers stated below, and writes its tables into
 ``docs/scaling.md`` between the marks. Nothing here is measured but the memory of a plan of batches;
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -183,7 +182,7 @@ def plan_bytes(pairs: int = 200_000) -> float:
 def compute(bytes_of_plan: float) -> dict[str, Any]:
     """All that the page shows, from what is stated here and one measured number."""
     return {
-        "command": "python benchmarks/scaling.py",
+        "command": "python tools/scaling.py",
         "status": "on paper: utilisation is assumed, nothing was run on these machines",
         "machine": asdict(MACHINE),
         "models": [asdict(model) for model in MODELS],
@@ -248,10 +247,12 @@ def tables(result: dict[str, Any]) -> dict[str, str]:
 
 
 def three_digits(number: float) -> float:
+    """A number rounded to three significant digits."""
     return float(f"{number:.3g}")
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -259,16 +260,16 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def page(text: str, result: dict[str, Any]) -> str:
     """The page with its tables put between their marks."""
     for name, made in tables(result).items():
-        mark = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
-        text, count = re.subn(
-            mark, lambda m, made=made: m[1] + made + chr(10) + m[2], text, flags=re.DOTALL
-        )
-        if count != 1:
-            sys.exit(f"{PAGE} has {count} marks of {name}")
+        before, mark, rest = text.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        if not (mark and end):
+            sys.exit(f"{PAGE} has no marks of {name}")
+        text = f"{before}{mark}{made}\n{end}{after}"
     return text
 
 
 def main() -> None:
+    """Write the result and the page."""
     result = compute(plan_bytes())
     RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), result), encoding="utf-8")

@@ -75,21 +75,6 @@ def test_importing_foveate_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)
 
 
-def test_modules_that_moved_are_found_under_their_earlier_names() -> None:
-    code = (
-        "import foveate, importlib\n"
-        "for old, new in foveate._MOVED.items():\n"
-        "    assert importlib.import_module(old) is importlib.import_module(new), old\n"
-        "from foveate.nn.score import Score\n"
-        "from foveate.passages.glossary import Glossary\n"
-    )
-    command = [sys.executable, "-W", "always", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("is now") == len(foveate._MOVED)
-    assert "foveate.nn.score is now foveate.nn.scores: import from there" in done.stderr
-
-
 def test_the_public_surface_is_there() -> None:
     assert foveate.Config.__module__ == "foveate.config"
     assert set(foveate.__all__) == set(dir(foveate))

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import typer
 
-import foveate
 from foveate.cli import app, options
 from foveate.config import ConfigError
 from foveate.kinds import described
@@ -99,12 +98,12 @@ def missing_path(page: Path, name: str) -> bool:
 
 
 def missing_module(name: str) -> bool:
-    """Whether ``foveate.a.b`` is no module, no attribute of one, and has not moved."""
+    """Whether ``foveate.a.b`` is no module and no attribute of one."""
     try:
-        importlib.import_module(foveate._MOVED.get(name, name))
+        importlib.import_module(name)
     except ModuleNotFoundError:
         module, _, attribute = name.rpartition(".")
-        home = importlib.import_module(foveate._MOVED.get(module, module))
+        home = importlib.import_module(module)
         return not hasattr(home, attribute)
     return False
 

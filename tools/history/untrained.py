@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from foveate.draw import colors
-from foveate.draw.drawings import LinesDrawing, SheetGrid, line_chart, sheet
+from foveate.draw.drawings import Drawing, LinesDrawing, SheetGrid, line_chart, sheet
 from foveate.draw.figures import FONT_SIZE
 from foveate.inspect.records import capture
 from foveate.nn.attention import Attention, BaseAttention

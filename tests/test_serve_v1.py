@@ -55,6 +55,15 @@ def test_a_pair_of_too_many_tokens_is_refused_before_it_is_computed(app: FastAPI
     assert time.process_time() - began < 5  # it took minutes and gigabytes
 
 
+def test_a_bug_is_no_mistake_of_the_client(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> list[object]:
+        return list(zip([1], [], strict=True))
+
+    monkeypatch.setattr(Run, "score", broken)
+    answer = post(app, "/v1/score", q="a", t="b")
+    assert answer.status_code == 500 and "ValueError" in answer.json()["error"]
+
+
 @pytest.mark.parametrize(
     "tree",
     [

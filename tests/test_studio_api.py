@@ -439,6 +439,18 @@ def test_a_model_is_drawn_as_blocks_whose_parameters_add_up(
 # ------------------------------------------------------------------------------ the rest
 
 
+def test_a_bug_is_no_mistake_of_the_user(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> list[object]:
+        return list(zip([1], [], strict=True))
+
+    monkeypatch.setattr("foveate.server.studio_api.examples", broken)
+    answer = client.get(f"{API}/runs/rnn/examples")
+    assert answer.status_code == 500 and answer.json()["error"]["code"] == "internal"
+    assert "please report it" in caplog.text and "zip()" in caplog.text
+
+
 def test_errors_have_one_form(client: TestClient) -> None:
     long = client.post(f"{API}/runs/rnn/answer", json={"text": "a" * 10_001})
     assert long.status_code == 413 and long.json()["error"]["code"] == "too_long"

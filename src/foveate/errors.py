@@ -42,6 +42,8 @@ class ConfigError(UserError):
 def one_line_errors() -> Iterator[None]:
     """Print a user's error as ``error: …``; raise other errors, and with FOVEATE_DEBUG=1 all.
 
+    What is raised and no user's error has a note below its traceback: it is a bug.
+
     A closed pipe on standard output, as after ``| head``, is not an error.
     """
     try:
@@ -51,7 +53,10 @@ def one_line_errors() -> Iterator[None]:
         _discard_output()
         sys.exit(141)  # 128 + SIGPIPE, as a shell would say
     except Exception as error:
-        if os.environ.get("FOVEATE_DEBUG") == "1" or not is_for_the_user(error):
+        if not is_for_the_user(error):
+            error.add_note("this is a bug in foveate, please report it")
+            raise
+        if os.environ.get("FOVEATE_DEBUG") == "1":
             raise
         red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
         print(f"{red}error: {message_of(error)}{plain}", file=sys.stderr)
@@ -63,9 +68,8 @@ def one_line_errors() -> Iterator[None]:
 
 
 def is_for_the_user(error: Exception) -> bool:
-    """Whether it is a `UserError`, an error of a file, or a ValueError that foveate raised."""
-    bare = type(error) is ValueError and _is_ours(error)
-    return bare or isinstance(error, (UserError, OSError))
+    """Whether it is a `UserError` or an error of a file; a bare ValueError, too, is a bug."""
+    return isinstance(error, (UserError, OSError))
 
 
 def message_of(error: Exception) -> str:
@@ -91,15 +95,6 @@ def placed(error: BaseException) -> str:
 def _discard_output() -> None:
     """Send the rest of standard output to the null device, so that exit does not fail on it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether the innermost frame of the traceback is foveate's own code."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    name = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
-    return name.partition(".")[0] == "foveate"
 
 
 class Renamed:

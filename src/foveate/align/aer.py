@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.config import from_json
+from foveate.errors import UserError
 from foveate.files import replace_file
 
 Link = tuple[int, int]  # source, target
@@ -51,27 +52,27 @@ def write_pharaoh(links: Iterable[Link]) -> str:
 def read_pharaoh(line: str, where: str = "") -> Links:
     """The links of one line of the Pharaoh format.
 
-    ``where`` (file and line) is named in the ``ValueError`` for an entry that is no link.
+    ``where`` (file and line) is named in the `UserError` for an entry that is no link.
     """
     return {read_link(entry, "-", where) for entry in line.split()}
 
 
 def link_lines(path: Path) -> list[str]:
-    """The lines of a file of links. Raises ``ValueError`` naming a file that is no text."""
+    """The lines of a file of links. Raises `UserError` naming a file that is no text."""
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text: byte {error.start + 1} is not UTF-8") from None
+        raise UserError(f"{path} is no text: byte {error.start + 1} is not UTF-8") from None
 
 
 def read_link(entry: str, separator: str, where: str = "") -> Link:
-    """One link such as ``3-4``. Raises ``ValueError`` naming the entry."""
+    """One link such as ``3-4``. Raises `UserError` naming the entry."""
     source, dash, target = entry.partition(separator)
     if not (dash and source.isdecimal() and target.isdecimal()):
         place = f"{where}: " if where else ""
-        raise ValueError(f"{place}{entry!r} is no link; a link is SOURCE{separator}TARGET, as 3-4")
+        raise UserError(f"{place}{entry!r} is no link; a link is SOURCE{separator}TARGET, as 3-4")
     if max(len(source), len(target)) > DIGITS:
-        raise ValueError(f"{where}: {entry[:20]!r}… is no link: no sentence has so many words")
+        raise UserError(f"{where}: {entry[:20]!r}… is no link: no sentence has so many words")
     return int(source), int(target)
 
 
@@ -193,9 +194,9 @@ def agree(links: Links, gold: Gold) -> LinkCounts:
 
 
 def judge(alignments: Sequence[Links], gold: Sequence[Gold]) -> LinkCounts:
-    """The counts of a corpus. Raises ``ValueError`` where the numbers of sentences differ."""
+    """The counts of a corpus. Raises `UserError` where the numbers of sentences differ."""
     if len(alignments) != len(gold):
-        raise ValueError(
+        raise UserError(
             f"{len(alignments)} alignments for {len(gold)} gold sentences; give as many"
         )
     return sum(map(agree, alignments, gold), LinkCounts())
@@ -209,7 +210,7 @@ def aer(alignments: Sequence[Links], gold: Sequence[Gold]) -> float:
 def read_gold(path: str | Path) -> list[Gold]:
     """Gold alignments of a file, a line for a sentence: ``i-j`` sure, ``ipj`` possible, from 1.
 
-    The indices of the answer count from 0; sure links are possible too. Raises ``ValueError``
+    The indices of the answer count from 0; sure links are possible too. Raises `UserError`
     naming the file, line and entry.
     """
     return [_gold(line, f"{path}:{n}") for n, line in enumerate(link_lines(Path(path)), 1)]
@@ -225,7 +226,7 @@ def _gold(line: str, where: str) -> Gold:
 def _from_zero(entry: str, separator: str, where: str) -> tuple[int, int]:
     source, target = read_link(entry, separator, where)
     if not (source and target):
-        raise ValueError(f"{where}: {entry!r} counts from 0; gold links count from 1")
+        raise UserError(f"{where}: {entry!r} counts from 0; gold links count from 1")
     return source - 1, target - 1
 
 
@@ -238,7 +239,7 @@ def rank_heads(
 
     ``corpus`` holds the maps (H, T, S), between words, of each sentence by name; it is read once,
     so that it may be a generator. ``links`` reads links from one head's (T, S). Equals stay in the
-    order of the model. Raises ``ValueError`` where the numbers of sentences differ.
+    order of the model. Raises `UserError` where the numbers of sentences differ.
     """
     counts: dict[tuple[Layer, int], LinkCounts] = {}
     for maps, true in zip(corpus, gold, strict=True):
@@ -267,17 +268,17 @@ class Head:
     rows: Rows = "produced"
 
     def weights(self, maps: Maps) -> NDArray[np.float32]:
-        """The map (T, S + 1) of this head. Raises ``ValueError`` naming the layers or heads."""
+        """The map (T, S + 1) of this head. Raises `UserError` naming the layers or heads."""
         names = list(maps)
         if not -len(names) <= self.layer < len(names):
             there = f"{len(names)} layers" if names else "none: it has no attention to the source"
-            raise ValueError(f"layer {self.layer} of the run's cross-attention: there are {there}")
+            raise UserError(f"layer {self.layer} of the run's cross-attention: there are {there}")
         heads = maps[names[self.layer]]
         if self.head is None:
             mean: NDArray[np.float32] = heads.mean(axis=0)
             return mean
         if self.head >= len(heads):
-            raise ValueError(f"head {self.head} of {names[self.layer]}: there are {len(heads)}")
+            raise UserError(f"head {self.head} of {names[self.layer]}: there are {len(heads)}")
         chosen: NDArray[np.float32] = heads[self.head]
         return chosen
 
@@ -318,10 +319,10 @@ def choose(
 ) -> list[tuple[Head, LinkCounts]]:
     """Every head and how well its links agree with gold or other links, the best first.
 
-    Raises ``ValueError`` where the model has no attention to the source.
+    Raises `UserError` where the model has no attention to the source.
     """
     layers = (dict(enumerate(maps.values())) for maps in corpus)
     ranked = rank_heads(layers, gold, read_links)
     if not ranked:
-        raise ValueError("there is no head to choose: the run has no attention to the source")
+        raise UserError("there is no head to choose: the run has no attention to the source")
     return [(Head(layer, head, rows), counts) for layer, head, counts in ranked]

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from foveate.align.aer import Links, Method, symmetrize
 from foveate.config import BaseConfig, Configurable
+from foveate.errors import UserError
 
 Words = Sequence[str]
 Pair = tuple[Words, Words]  # source words, target words
@@ -169,7 +170,7 @@ class Aligner(Configurable):
     def train(self, pairs: Sequence[Pair]) -> list[float]:
         """Learn from pairs of lists of words; log p(f | e) before each iteration, which rises.
 
-        Raises ``ValueError`` where no pair has words on both sides.
+        Raises `UserError` where no pair has words on both sides.
         """
 
     @abstractmethod
@@ -260,7 +261,7 @@ class EMTraining:
         self.numbers = WordIds(pairs)
         self.groups = self.numbers.groups(pairs)
         if not self.groups:
-            raise ValueError("no pair has words on both sides: nothing to align in SOURCE")
+            raise UserError("no pair has words on both sides: nothing to align in SOURCE")
         self.lexicon, self.flat = Lexicon.of(self.groups, self.numbers.width)
         self.alike = self.lexicon.alike(self.numbers)
         shapes = [(len(g.pairs), g.shape[0], g.shape[1] + 1) for g in self.groups]

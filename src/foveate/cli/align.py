@@ -327,7 +327,7 @@ def check_method(method: str) -> None:
 
 
 def read_links(path: Path) -> list[Links]:
-    """The links of a Pharaoh file, a line for a pair. Raises ``ValueError`` naming the line."""
+    """The links of a Pharaoh file, a line for a pair. Raises `UserError` naming the line."""
     from foveate.align.aer import link_lines, read_pharaoh
     from foveate.data.catalogue import find
 

@@ -24,7 +24,7 @@ from foveate.cli.options import (
     set_threads,
     to_json,
 )
-from foveate.errors import ConfigError
+from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from foveate.answers import Continuation, LabelAnswer
@@ -332,7 +332,7 @@ def score_lines(
 ) -> Tally:
     """Score pairs ``source TAB target``: their log-probability, then that of each token.
 
-    ``check`` raises ``ValueError`` for a text that is no source, and converts raw lines of the
+    ``check`` raises `UserError` for a text that is no source, and converts raw lines of the
     data. Raises `ConfigError` naming the line that has no tab, or no source before it.
     """
     tally, number = Tally(), 0
@@ -363,10 +363,10 @@ def _check_source(
     """Raise ``ConfigError`` where a source is none, with the pair of a raw line of the data."""
     try:
         check(source)
-    except ValueError as error:
+    except UserError as error:
         try:
             pair = f"{check(line)} TAB {target}"
-        except ValueError:
+        except UserError:
             raise ConfigError(f"line {number}: {error}") from None
         raise ConfigError(
             f"line {number} is a line of the data, not SOURCE TAB TARGET: write {pair}"

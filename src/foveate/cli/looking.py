@@ -84,12 +84,8 @@ def positions(
 
     config = Position.Config.parse({"kind": kind})
     torch.manual_seed(1)  # learned encodings are drawn as they are initialized
-    try:
-        encoding = config.build(hidden_size, num_heads)
-        drawing = positions(encoding, length, hidden_size, num_heads)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    _echo(saved(drawing, out or []))
+    encoding = config.build(hidden_size, num_heads)
+    _echo(saved(positions(encoding, length, hidden_size, num_heads), out or []))
 
 
 @look.command()

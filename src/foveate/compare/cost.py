@@ -18,6 +18,7 @@ from foveate.bench.machine import MIB, counting
 from foveate.compare.budget import Contender, Say
 from foveate.data.tokenizer import SPECIALS
 from foveate.draw.drawings import Cell, Drawing, LinesDrawing, TableDrawing, line_chart
+from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.native.kernels import without_kernels
 from foveate.nn.attention import BaseAttention
@@ -88,7 +89,7 @@ def best_of(work: Callable[[], object], times: int = 2) -> float:
         started = time.perf_counter()
         try:
             work()
-        except ValueError:
+        except UserError:
             return math.nan
         best = min(best, time.perf_counter() - started)
     return best

@@ -130,6 +130,8 @@ def spans_of(rows: int, size: int = ROWS) -> list[Span]:
 def cores() -> int:
     """The number of processors this process may use, or that of ``FOVEATE_PROCESSES``."""
     if count := os.environ.get("FOVEATE_PROCESSES"):
+        if not count.isdecimal():
+            raise UserError(f"FOVEATE_PROCESSES = {count!r}: give a number of processes, as 2")
         return max(1, int(count))
     allowed = getattr(os, "sched_getaffinity", None)  # not everywhere
     return len(allowed(0)) if allowed else os.cpu_count() or 1

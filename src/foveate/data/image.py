@@ -19,6 +19,7 @@ from pydantic import Field
 
 from foveate.config import BaseConfig, Configurable
 from foveate.data.catalogue import DataError, find
+from foveate.errors import UserError
 
 Pixels = NDArray[np.uint8]  # (C, H, W), 0 is black
 AXES = 8  # of an array at most
@@ -304,7 +305,7 @@ class Canvas(Augmentation):
     """Set at a place by chance on a square of background (translated MNIST; Mnih et al., 2014).
 
     In training the place changes from epoch to epoch; a picture that is judged keeps its own.
-    Raises ``ValueError`` where the picture is larger than ``size``.
+    Raises `UserError` where the picture is larger than ``size``.
     """
 
     class Config(Augmentation.Config, kind="canvas"):
@@ -316,7 +317,7 @@ class Canvas(Augmentation):
     def size(self, before: Size) -> Size:
         side = self.config.size
         if max(before) > side:
-            raise ValueError(
+            raise UserError(
                 f"a picture of {before[0]}×{before[1]} does not fit on a canvas of {side}×{side}: "
                 "raise task.augmentation.size"
             )
@@ -334,7 +335,7 @@ class Canvas(Augmentation):
 class Crop(Augmentation):
     """In training a part by chance, half of them mirrored; judged by the middle.
 
-    Raises ``ValueError`` where the picture is smaller than ``size``.
+    Raises `UserError` where the picture is smaller than ``size``.
     """
 
     class Config(Augmentation.Config, kind="crop"):
@@ -345,7 +346,7 @@ class Crop(Augmentation):
     def size(self, before: Size) -> Size:
         side = self.config.size
         if min(before) < side:
-            raise ValueError(
+            raise UserError(
                 f"no part of {side}×{side} can be cut from a picture of {before[0]}×{before[1]}: "
                 "lower task.augmentation.size, or raise task.pictures.size"
             )

@@ -30,6 +30,7 @@ from foveate.data.corpus import (
 )
 from foveate.data.series import SeriesData, labels, looks_like_series, scan, usual_step
 from foveate.data.text import Corpus, MappedTexts, TextData, is_table, keep, read_pairs
+from foveate.errors import UserError
 
 ENOUGH = 8.0  # common words, or characters of a script, from which a language is named
 CLEARLY = 1.5  # times as many as of the next language
@@ -409,7 +410,7 @@ def report_files(
     named = {"train": files, **(others or {})}
     for name, paths in named.items():
         if len(paths) not in (1, 2):
-            raise ValueError(f"{name}: give one file, or two files; not {len(paths)}")
+            raise UserError(f"{name}: give one file, or two files; not {len(paths)}")
     first = find(files[0])
     if kind is None and len(files) == 1 and config.format is None:
         plain: Kind | None = None if is_table(first) else "text"

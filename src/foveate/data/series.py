@@ -22,6 +22,7 @@ from pydantic import Field, NonNegativeInt
 from foveate.config import BaseConfig, Config, Configurable
 from foveate.data.catalogue import DataError, find
 from foveate.data.text import Delimiter, delimiter_of, places_of
+from foveate.errors import UserError
 
 Dates = NDArray[np.datetime64]
 Numbers = NDArray[np.float64]
@@ -58,7 +59,7 @@ class SeriesData(Config):
     @classmethod
     def _whole(cls, shares: tuple[float, float, float]) -> tuple[float, float, float]:
         if min(shares) < 0 or sum(shares) > 1 + 1e-9:
-            raise ValueError("shares of train, valid and test are at least 0 and at most 1 in all")
+            raise UserError("shares of train, valid and test are at least 0 and at most 1 in all")
         return shares
 
 
@@ -124,7 +125,7 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
         date = places_of([data.date or 1], header)[0] if header else 0
         names = data.values or tuple(name for i, name in enumerate(header) if i != date)
         places = places_of(names, header)
-    except ValueError as error:
+    except UserError as error:
         raise DataError(f"{file}:1: {error}") from None
     if not places:
         raise DataError(f"{file}:1: the header names no column of values beside the dates")
@@ -355,10 +356,10 @@ def usual_step(dates: Dates) -> str:
 def following(dates: Dates, count: int) -> Dates:
     """The next ``count`` dates: at equal months where the dates are, else at the usual step.
 
-    Raises ``ValueError`` for fewer than two dates.
+    Raises `UserError` for fewer than two dates.
     """
     if len(dates) < 2:
-        raise ValueError("one date shows no step of time; give at least two rows")
+        raise UserError("one date shows no step of time; give at least two rows")
     months, ahead = dates.astype("M8[M]"), np.arange(1, count + 1)
     apart = np.diff(months).astype(int)
     rest = dates - months  # time since the start of the month

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from foveate.errors import UserError
 from foveate.files import replace_file
 
 CORPORA, SPLITS = ("short", "long"), ("train", "valid", "test")
@@ -58,11 +59,11 @@ def write(folder: Path, sizes: Mapping[str, int], corpus: str = "short") -> None
 def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> list[str]:
     """The first ``count`` lines of a split: ``en``, ``fr`` or ``align``.
 
-    Raises ValueError for a corpus or a split that does not exist, and for more pairs than it has.
+    Raises `UserError` for a corpus or a split that does not exist, and for more pairs than it has.
     """
     path = EMBEDDED / corpus / f"{split}.{ending}.bz2"
     if corpus not in CORPORA or split not in SPLITS:
-        raise ValueError(
+        raise UserError(
             f"the embedded corpora are {', '.join(CORPORA)}, with {', '.join(SPLITS)}; "
             f"there is no {corpus} {split}"
         )
@@ -71,7 +72,7 @@ def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> li
     with bz2.open(path, "rt", encoding="utf-8", newline="\n") as file:
         lines = [line.removesuffix("\n") for line in islice(file, count)]
     if len(lines) < count:
-        raise ValueError(
+        raise UserError(
             f"the embedded corpus has {len(lines):,} {corpus} pairs in {split}, not {count:,}; "
             "tools/embedded_corpus.py in the repository writes more"
         )

@@ -29,6 +29,7 @@ from pydantic import Field, PositiveInt
 
 from foveate.config import BaseConfig, Config, Configurable
 from foveate.data.catalogue import DataError, MissingData, find
+from foveate.errors import UserError
 
 Delimiter = Literal[",", ";", "\t", "|"]
 DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
@@ -56,10 +57,10 @@ class TextFormat(Configurable, ABC):
 
     @abstractmethod
     def parse(self, line: str) -> tuple[str, str]:
-        """Source and target of a line; raise ``ValueError`` that says what is wrong with it."""
+        """Source and target of a line; raise `UserError` that says what is wrong with it."""
 
     def source(self, line: str) -> str:
-        """The source that a line of the user's stands for; raise ``ValueError`` where it is none.
+        """The source that a line of the user's stands for; raise `UserError` where it is none.
 
         A line that is a source already stays as it is.
         """
@@ -83,7 +84,7 @@ class CMUdict(TextFormat):
     def parse(self, line: str) -> tuple[str, str]:
         word, _, phones = line.partition(" # ")[0].strip().partition(" ")
         if not word or not phones:
-            raise ValueError(f"needs a word, a blank and phones, not {line!r}")
+            raise UserError(f"needs a word, a blank and phones, not {line!r}")
         if not self.config.stress:
             phones = re.sub(r"\d", "", phones)
         return re.sub(r"\(\d+\)$", "", word), " ".join(phones.split())
@@ -98,7 +99,7 @@ class Inflection(TextFormat):
     def parse(self, line: str) -> tuple[str, str]:
         cells = line.split("\t")
         if len(cells) != 3:
-            raise ValueError(f"needs lemma, form and features between tabs, not {line!r}")
+            raise UserError(f"needs lemma, form and features between tabs, not {line!r}")
         lemma, form, features = cells
         return lemma + "".join(f"<{feature}>" for feature in features.split(";")), form
 
@@ -109,7 +110,7 @@ class Inflection(TextFormat):
             return line
         if len(cells) in (2, 3) and cells[0] and FEATURES.fullmatch(cells[-1]):
             return self.parse(f"{cells[0]}\t\t{cells[-1]}")[0]
-        raise ValueError(
+        raise UserError(
             f"{line!r} is no lemma with features: write Hahn<N><GEN><SG>, or a line of the data: "
             "lemma TAB features (N;GEN;SG), or lemma TAB form TAB features"
         )
@@ -256,7 +257,7 @@ def _parsed(path: Path, parse: Parser) -> Iterator[PairRow]:
 def _row(path: Path, number: int, line: str | BadLine, parse: Parser) -> PairRow:
     try:
         return [line] if isinstance(line, BadLine) else parse(line)
-    except ValueError as error:
+    except UserError as error:
         return [BadLine(str(path), number, str(error))]
 
 
@@ -289,16 +290,16 @@ def _csv_parser(path: Path, sample: list[str], config: TextData) -> Parser:
         raise DataError(f"{path}: data.columns are names, but data.header = false; number them")
     try:
         first, second = places_of(config.columns, header)
-    except ValueError as error:
+    except UserError as error:
         raise DataError(f"{path}:1: {error}") from None
 
     def parse(record: str) -> tuple[str, str]:
         try:
             cells = next(csv.reader([record], delimiter=delimiter, strict=True))
         except csv.Error as error:
-            raise ValueError(f"no row of a CSV: {error}") from None
+            raise UserError(f"no row of a CSV: {error}") from None
         if len(cells) != len(header):
-            raise ValueError(f"cells: {len(cells)}; in the first row: {len(header)}")
+            raise UserError(f"cells: {len(cells)}; in the first row: {len(header)}")
         return cells[first], cells[second]
 
     return parse
@@ -339,14 +340,14 @@ def delimiter_of(lines: Sequence[str]) -> Delimiter:
 
 
 def places_of(columns: Iterable[int | str], header: Sequence[str]) -> list[int]:
-    """The places from 0 of columns given by number or name. Raises ``ValueError`` for no such."""
+    """The places from 0 of columns given by number or name. Raises `UserError` for no such."""
     places = []
     for column in columns:
         if isinstance(column, str) and column not in header:
-            raise ValueError(f"no column {column!r}; there are: {', '.join(header)}")
+            raise UserError(f"no column {column!r}; there are: {', '.join(header)}")
         places.append(header.index(column) if isinstance(column, str) else column - 1)
         if places[-1] >= len(header):
-            raise ValueError(f"columns: {len(header)}; needed: {column}; name them in data.columns")
+            raise UserError(f"columns: {len(header)}; needed: {column}; name them in data.columns")
     return places
 
 
@@ -361,7 +362,7 @@ def looks_like_data(header: Sequence[str]) -> bool:
 def _tsv(config: TextData) -> Parser:
     numbers = [column for column in config.columns if isinstance(column, int)]
     if len(numbers) < 2:
-        raise ValueError("a .tsv has no header: number its columns in data.columns, such as [1, 2]")
+        raise UserError("a .tsv has no header: number its columns in data.columns, such as [1, 2]")
     first, second = (column - 1 for column in numbers)
     needed, width = max(numbers), 0
 
@@ -369,10 +370,10 @@ def _tsv(config: TextData) -> Parser:
         nonlocal width
         cells = line.split("\t")
         if len(cells) < needed:
-            raise ValueError(f"columns between tabs: {len(cells)}; needed: {needed}")
+            raise UserError(f"columns between tabs: {len(cells)}; needed: {needed}")
         width = width or len(cells)
         if len(cells) != width:
-            raise ValueError(f"columns between tabs: {len(cells)}; before: {width}")
+            raise UserError(f"columns between tabs: {len(cells)}; before: {width}")
         return cells[first], cells[second]
 
     return parse
@@ -385,11 +386,11 @@ def _jsonl(config: TextData) -> Parser:
             pair = record[config.keys[0]], record[config.keys[1]]
             "".join(pair).encode("utf-8")  # both are text, and text that can be written
         except KeyError as error:
-            raise ValueError(f"no key {error}; name the keys in data.keys") from None
+            raise UserError(f"no key {error}; name the keys in data.keys") from None
         except (ValueError, TypeError, RecursionError) as error:
             keys = " and ".join(config.keys)
             reason = "" if isinstance(error, TypeError) else f": {error}"
-            raise ValueError(f"no JSON object with text under {keys}{reason}") from None
+            raise UserError(f"no JSON object with text under {keys}{reason}") from None
         return pair
 
     return parse

@@ -21,6 +21,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from foveate.config import BaseConfig, Configurable
 from foveate.data.words import split_blanks, split_words
+from foveate.errors import UserError
 from foveate.files import replace_file
 
 UNK, PAD, BOS, EOS = range(4)
@@ -76,7 +77,7 @@ class Tokenizer(Configurable, ABC):
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Iterable[str]) -> list[Encoded]:
-        """`encode` each text; raise ValueError for a lone surrogate, which UTF-8 cannot hold."""
+        """`encode` each text; raise `UserError` for a lone surrogate, which UTF-8 cannot hold."""
         ready = self._ready(texts)
         encoded = self._encode([self._untagged(text)[1] for text in ready])
         return [self._behind_tag(*both) for both in zip(ready, encoded, strict=True)]
@@ -103,9 +104,9 @@ class Tokenizer(Configurable, ABC):
     def extend(self, lines: Iterable[str], config: Config) -> None:
         """Learn further pieces from text, as a tokenizer of ``config`` would; ids there stay.
 
-        Tags are taken off. Raises ``ValueError`` where the kind cannot, or there is no room.
+        Tags are taken off. Raises `UserError` where the kind cannot, or there is no room.
         """
-        raise ValueError(
+        raise UserError(
             f"a vocabulary of the kind {self.config.kind} cannot be extended; learn a new one: "
             'start.vocabulary = "replace"'
         )
@@ -182,7 +183,7 @@ class Tokenizer(Configurable, ABC):
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
-        """Read a tokenizer of any kind; raise ValueError that names a file which is none."""
+        """Read a tokenizer of any kind; raise `UserError` that names a file which is none."""
         content = bounded(Path(path))
         try:
             tree = json.loads(content)
@@ -193,7 +194,7 @@ class Tokenizer(Configurable, ABC):
             if not is_failure(error):
                 raise
             message = f"{path}: no tokenizer that can be read ({error!r}); train it again"
-            raise ValueError(message) from error
+            raise UserError(message) from error
         return tokenizer
 
     # ---- what a kind defines
@@ -228,9 +229,9 @@ class Tokenizer(Configurable, ABC):
 
 
 def bounded(path: Path) -> bytes:
-    """The content of a file of pieces. Raises ``ValueError`` where it is too long to be one."""
+    """The content of a file of pieces. Raises `UserError` where it is too long to be one."""
     if (size := path.stat().st_size) > LARGEST:
-        raise ValueError(f"{path} has {size:,} bytes: no file of pieces has more than {LARGEST:,}")
+        raise UserError(f"{path} has {size:,} bytes: no file of pieces has more than {LARGEST:,}")
     return path.read_bytes()
 
 
@@ -240,12 +241,12 @@ def is_failure(error: BaseException) -> bool:
 
 
 def valid(texts: Iterable[str]) -> Iterator[str]:
-    """The same texts; raise ValueError at a lone surrogate, which UTF-8 cannot hold."""
+    """The same texts; raise `UserError` at a lone surrogate, which UTF-8 cannot hold."""
     for number, text in enumerate(texts, start=1):
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(
+            raise UserError(
                 f"text {number}, character {error.start + 1}: a lone surrogate, which is half a "
                 "character; decode the input with errors='replace'"
             ) from None
@@ -414,7 +415,7 @@ class BPE(Subword):
         self.add_tags([])
         room = getattr(config, "vocab_size", 0) - self.vocab_size
         if not isinstance(config, BPE.Config) or room <= 0:
-            raise ValueError(
+            raise UserError(
                 f"the vocabulary has {self.vocab_size:,} {self.config.kind} pieces already: set "
                 'task.tokenizer = { kind = "bpe", vocab_size = … } to more, or '
                 'start.vocabulary = "same" or "replace"'

@@ -33,6 +33,7 @@ from foveate.decode.search import (
     SingleSearch,
     Step,
 )
+from foveate.errors import UserError
 from foveate.native.kernels import highest
 
 Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, best first
@@ -49,7 +50,7 @@ class Beam(Search):
         """``length_penalty`` is α: 0 compares log-probabilities, 1 nearly their means."""
 
         beam_size: int = Field(5, ge=1)  # hypotheses that are kept at each step
-        length_penalty: float = Field(0.6, ge=0)
+        length_penalty: float = Field(0.6, ge=0, le=50)
         """Exponent of the length by which scores are divided."""
 
         def giving(self, count: int) -> Search.Config:
@@ -223,7 +224,7 @@ class DiverseBeam(Beam):
         @pydantic.model_validator(mode="after")
         def _divides(self) -> Self:
             if self.beam_size % self.groups:
-                raise ValueError(
+                raise UserError(
                     f"beam_size = {self.beam_size} beams do not make {self.groups} groups; set "
                     "groups to a divisor of it"
                 )

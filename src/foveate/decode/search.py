@@ -213,9 +213,9 @@ class Search(Configurable):
         also where tokens are parts of characters (`foveate.decode.constraints`).
         """
 
-        max_ratio: float = Field(2.0, ge=0)
+        max_ratio: float = Field(2.0, ge=0, le=1000)
         """Longest output, as a multiple of the source's tokens (max_extra is added)."""
-        max_extra: int = Field(20, ge=1)  # tokens that are added to that limit
+        max_extra: int = Field(20, ge=1, le=1_000_000)  # tokens that are added to that limit
         rules: tuple[OutputRule.Config, ...] = ()
         """Constraints that every output meets, such as no_repeat."""
         shortlist: bool = False

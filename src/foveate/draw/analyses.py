@@ -22,6 +22,7 @@ from foveate.draw.drawings import (
     line_chart,
     sheet,
 )
+from foveate.errors import UserError
 from foveate.inspect.cells import Gates, principal
 from foveate.inspect.flow import by_distance
 from foveate.inspect.perturbations import layers_of, shuffled, side_of, without_positions
@@ -40,11 +41,11 @@ def gates(
     """The picture of one layer's gates (1, T, H) over the words that were read, a row a unit.
 
     The ``units`` that change most over the text (the standard deviation of their gates, summed),
-    the same ones in every sheet. Raises ``ValueError`` where a cell has no gates, or where there is
+    the same ones in every sheet. Raises `UserError` where a cell has no gates, or where there is
     not one word for each step.
     """
     if not opened:
-        raise ValueError("this cell has no gates to draw; an LSTM and a GRU have")
+        raise UserError("this cell has no gates to draw; an LSTM and a GRU have")
     over: dict[str, NDArray[np.float32]] = {n: g[0].T.cpu().numpy() for n, g in opened.items()}
     steps = next(iter(over.values())).shape[1]
     if steps != len(words):
@@ -246,7 +247,7 @@ def positions(
     """
     drawn = sheets(position, length, hidden_size, num_heads)
     if not drawn:
-        raise ValueError(
+        raise UserError(
             f'position = "{position.config.kind}" tells no two places apart: nothing to draw'
         )
     return SheetGrid(sheets=drawn, title=f"Positions: {position.config.kind}")
@@ -309,7 +310,7 @@ def schedule(
     """The picture of some schedules from step 1 to ``steps``, a line for each name.
 
     Any function of the step can be drawn: ``up`` names its values. Raises
-    ``ValueError`` for less than one step.
+    `UserError` for less than one step.
     """
     if steps < 1:
         raise ValueError(f"{steps} steps: a curve begins with step 1")

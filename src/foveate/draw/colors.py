@@ -13,6 +13,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.errors import UserError
+
 Floats = NDArray[np.floating]
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9")
 
@@ -65,9 +67,9 @@ SCALES = {
 
 
 def scale(name: str) -> Scale:
-    """The scale of a name. Raises ``ValueError`` naming those that exist."""
+    """The scale of a name. Raises `UserError` naming those that exist."""
     if name not in SCALES:
-        raise ValueError(f"no scale {name!r}; there are: {', '.join(SCALES)}")
+        raise UserError(f"no scale {name!r}; there are: {', '.join(SCALES)}")
     return SCALES[name]
 
 

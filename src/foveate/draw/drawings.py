@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
+from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.inspect.words import visible
 
@@ -214,11 +215,11 @@ class Drawing(DrawingPart):
     def save(self, path: str | Path) -> Path:
         """Write the drawing in the format that the ending names, and return the path.
 
-        Raises ``ValueError`` naming the endings that exist.
+        Raises `UserError` naming the endings that exist.
         """
         path = Path(path)
         if path.suffix.lower() not in WRITERS:
-            raise ValueError(
+            raise UserError(
                 f"{path}: no picture is written as {path.suffix or 'a name without ending'!r}; "
                 f"end the name in {', '.join(WRITERS)}"
             )

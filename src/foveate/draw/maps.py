@@ -20,6 +20,7 @@ from foveate.draw.drawings import (
     Overlay,
     PictureDrawing,
 )
+from foveate.errors import UserError
 from foveate.inspect.measure import kinds_of
 from foveate.inspect.records import AttentionRecord, block_of, spaced
 
@@ -101,9 +102,9 @@ class HeadsView(AttentionView):
 
 
 def _checked(scale: ScaleName | None) -> ScaleName:
-    """A scale, absolute where none is named. Raises ``ValueError`` naming those that exist."""
+    """A scale, absolute where none is named. Raises `UserError` naming those that exist."""
     if scale is not None and scale not in get_args(ScaleName):
-        raise ValueError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
+        raise UserError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
     return scale or "absolute"
 
 
@@ -119,7 +120,7 @@ def attention(
     ``scale`` says how weights become colours: ``"absolute"`` from 0 to 1 (the default), ``"row"``
     against the largest of the row, in which an even row is as bright as a sharp one. Raises
     ``KeyError`` naming the blocks that exist, ``IndexError`` naming the layers or heads,
-    ``ValueError`` naming the scales.
+    `UserError` naming the scales.
     """
     record.select(block, layer, head)  # refuses what does not exist now, not when it is drawn
     scale = _checked(scale)
@@ -151,7 +152,7 @@ def heads(
 ) -> HeadsView:
     """The drawing of all layers and heads of a block.
 
-    Raises ``KeyError`` naming the blocks that exist, ``ValueError`` naming the scales.
+    Raises ``KeyError`` naming the blocks that exist, `UserError` naming the scales.
     """
     for name in record.layers(block):
         record.drawn(name)
@@ -203,12 +204,12 @@ def over_picture(
     each layer, with the weights of the class token, or where there is none the mean of all.
     Without a ``block``: the attention to the picture that the record has. Without a ``scale`` tints
     are by panel: cells are many, and their weights small. Raises as
-    `foveate.draw.attention` does, and ``ValueError`` where the columns are no places of a picture.
+    `foveate.draw.attention` does, and `UserError` where the columns are no places of a picture.
     """
     matrix = attention(record, block or _picture_block(record), layer, head, scale)
     columns, cells = matrix.columns, _cells(matrix.columns)
     if not cells:
-        raise ValueError(
+        raise UserError(
             f'{matrix.name}: its columns are no places of a picture ("row,column"); its rows and '
             "columns can be drawn by foveate.draw.attention"
         )

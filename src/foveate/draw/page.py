@@ -34,6 +34,7 @@ from foveate.draw.film import FilmDrawing
 from foveate.draw.maps import all_maps
 from foveate.draw.model import ModelDrawing
 from foveate.draw.stages import StepsDrawing
+from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.inspect.records import AttentionRecord
 
@@ -105,11 +106,11 @@ def save_html(
 ) -> AttentionPage:
     """Write the page of the records to one file, whole or not at all, and return it.
 
-    Raises as `attention_page`, and ``ValueError`` where the name does not end in ``.html``.
+    Raises as `attention_page`, and `UserError` where the name does not end in ``.html``.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"{path}: a page is written as .html; end the name so")
+        raise UserError(f"{path}: a page is written as .html; end the name so")
     page = attention_page(records, max_sentences)
     replace_file(path, page.text.encode())
     return page
@@ -121,12 +122,12 @@ def attention_page(
     """The page of the records, each a sentence that can be chosen.
 
     At most ``max_sentences`` and `MOST_BYTES` go in; the page and its notes say how many do not.
-    Raises ``ValueError`` where there is no record, or one without maps.
+    Raises `UserError` where there is no record, or one without maps.
     """
     if not records:
-        raise ValueError("no sentence to show; give at least one record")
+        raise UserError("no sentence to show; give at least one record")
     if not all(record.maps for record in records):
-        raise ValueError("a record without maps: this model has no attention to show")
+        raise UserError("a record without maps: this model has no attention to show")
     titles: list[str] = []
     sentences: list[str] = []
     notes: list[str] = []

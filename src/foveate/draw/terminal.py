@@ -37,6 +37,7 @@ from foveate.draw.drawings import (
     shown,
 )
 from foveate.draw.maps import AttendedPicture, AttentionView, HeadsView
+from foveate.errors import UserError
 from foveate.inspect.words import visible
 
 BAR = 40  # signs of the longest bar
@@ -465,17 +466,17 @@ def draw(
 ) -> str:
     """The matrix (T, S) in at most ``width`` columns of text; a line below says what is left out.
 
-    Raises ``ValueError`` naming the inks that exist, or where the width holds no cell.
+    Raises `UserError` naming the inks that exist, or where the width holds no cell.
     """
     if ink not in INKS:
-        raise ValueError(f"no ink {ink!r}; there are: {', '.join(INKS)}")
+        raise UserError(f"no ink {ink!r}; there are: {', '.join(INKS)}")
     means = INKS[ink]
     labels = [_fit(visible(word), min(LONGEST_LABEL, width // 3), means.cut) for word in rows]
     left = max((cell_len(label) for label in labels[:MOST_ROWS]), default=0) + 1
     cell = min(5, max(2, (width - left) // max(len(columns), 1)))
     shown = min(len(columns), (width - left) // cell)
     if shown < 1 <= len(columns):
-        raise ValueError(f"a width of {width} holds no cell; give at least {left + cell}")
+        raise UserError(f"a width of {width} holds no cell; give at least {left + cell}")
     lines = _header([visible(word) for word in columns[:shown]], left, cell, width, means)
     levels = colors.scale(scale).levels(weights)
     for t, label in enumerate(labels[:MOST_ROWS]):

@@ -27,6 +27,7 @@ from foveate.data.tokenizer import (
 )
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
+from foveate.errors import UserError
 from foveate.export.base import (
     Checked,
     CheckSample,
@@ -356,7 +357,7 @@ class HuggingFace(Export):
             fitting(in_halves(self.run.model)[0].plain())
         except ExchangeError:
             raise
-        except ValueError as error:
+        except UserError as error:
             name = type(self.run.model).__name__
             raise ExchangeError(
                 f"no architecture fits this {name}: {error}; safetensors takes any run"

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from foveate.config import ConfigError
+from foveate.errors import UserError
 from foveate.inspect.words import Units
 from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.state import State
@@ -143,7 +144,7 @@ class AttentionRecord:
         """
         weights = self.maps[name]
         if not np.isfinite(weights).all():
-            raise ValueError(f"{name}: weights that are not numbers; has the training diverged?")
+            raise UserError(f"{name}: weights that are not numbers; has the training diverged?")
         rows, columns = self.axes(name)
         height, width = len(rows) or weights.shape[1], len(columns) or weights.shape[2]
         labelled = weights[:, :height, :width]

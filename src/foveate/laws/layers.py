@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.config import Config
+from foveate.errors import UserError
 from foveate.laws.trial import (
     ANY,
     LAWS,
@@ -139,7 +140,7 @@ def _encodings(trial: Trial) -> list[LayerOutput]:
 def _hidden_size(config: Position.Config, least: int, heads: int) -> int:
     """The smallest size from ``least`` that leaves features for the token; ``least`` if none."""
     for size in range(least, least + 256, heads):
-        with suppress(ValueError):
+        with suppress(UserError):
             config.token_size(size)
             return size
     return least

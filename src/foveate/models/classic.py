@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout
@@ -102,7 +103,7 @@ class WindowDecoder(Decoder):
     """o_t = R tanh(W [e_{t−N+2}; …; e_t] + b) + c: an (N−1)-th order Markov model
     (Bengio et al., 2003). Before the beginning of the text e is 0.
 
-    Raises ``ValueError`` for a memory: it is a language model's decoder.
+    Raises `UserError` for a memory: it is a language model's decoder.
     """
 
     differs = (
@@ -126,7 +127,7 @@ class WindowDecoder(Decoder):
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)
         if memory_size is not None:
-            raise ValueError(
+            raise UserError(
                 "the window decoder reads only what is written: it has no attention to a source; "
                 "use it in a language_model, or take another decoder"
             )

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.errors import UserError
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.masks import Mask
 from foveate.nn.recurrent import Hidden
@@ -112,7 +113,7 @@ class Decoder(Configurable, nn.Module):
         return self.stem.embedding if isinstance(self.stem, TokenStem) else None
 
     def check(self, encoder: Encoder) -> None:
-        """Raise ``ValueError`` where it cannot begin with what this encoder gives."""
+        """Raise `UserError` where it cannot begin with what this encoder gives."""
 
     def forward(
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
@@ -205,13 +206,13 @@ def tie(
 ) -> None:
     """Let ``module`` share the weights of the target embedding ``to``.
 
-    Raises ``ValueError`` where there is no embedding to share, or the shapes differ.
+    Raises `UserError` where there is no embedding to share, or the shapes differ.
     """
     if module is None or to is None:
         missing = name if module is None else "the target embedding"
-        raise ValueError(f'model.tie = {setting!r}: {missing} is no table; set model.tie = "none"')
+        raise UserError(f'model.tie = {setting!r}: {missing} is no table; set model.tie = "none"')
     if module.weight.shape != to.weight.shape:
-        raise ValueError(
+        raise UserError(
             f"model.tie = {setting!r}: {name} is {tuple(module.weight.shape)}, the "
             f"target embedding {tuple(to.weight.shape)}; make sizes and vocabularies equal "
             '(task.joint = true), or set model.tie = "none"'

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, Projection
 from foveate.nn.embedding import Stem, TokenStem
@@ -95,7 +96,7 @@ class Bridge(Configurable, nn.Module):
         self.config = config
 
     def check(self, encoder: Encoder, layers: int, states: int) -> None:
-        """Raise ``ValueError`` where the encoder does not have what is handed over."""
+        """Raise `UserError` where the encoder does not have what is handed over."""
 
     def start(self, memory: Memory, state: State) -> Hidden:
         """The first states of all layers, (B, H) each, a row for each source."""
@@ -128,7 +129,7 @@ class StatesBridge(Bridge):
 
     def check(self, encoder: Encoder, layers: int, states: int) -> None:
         if encoder.final_states != (layers, states):
-            raise ValueError(
+            raise UserError(
                 'decoder.bridge = "states" needs a recurrent encoder with a state for each: '
                 f"num_layers = {layers} and cells of {states} states (an LSTM has 2, others 1); "
                 'change encoder.num_layers or encoder.cell, or take bridge = "summary"'
@@ -220,7 +221,7 @@ class RecurrentDecoder(Decoder):
         token = embedded  # the size of what the first layer reads of a token
         if config.bridge is not None:
             if memory_size is None:
-                raise ValueError("decoder.bridge: a language model has no source to hand over")
+                raise UserError("decoder.bridge: a language model has no source to hand over")
             bridge: Bridge = config.bridge.build(memory_size, hidden, config.num_layers * states)
             self.bridge = bridge
             token += bridge.context_size
@@ -228,13 +229,13 @@ class RecurrentDecoder(Decoder):
         self.cells = nn.ModuleList(config.cell.build(size, hidden) for size in sizes)
         if memory_size is None:
             if config.attention is not None:
-                raise ValueError("decoder.attention: a language model has no memory to attend to")
+                raise UserError("decoder.attention: a language model has no memory to attend to")
         elif config.bridge is None:
             self.bridge = nn.Linear(memory_size, config.num_layers * states * hidden)
         self.output_size = embedded
         if config.readout == "state":
             if config.attention is not None:
-                raise ValueError('decoder.readout = "state" leaves the context out: use "mixed"')
+                raise UserError('decoder.readout = "state" leaves the context out: use "mixed"')
             self.output_size = hidden
             return
         context = fed = 0
@@ -356,7 +357,7 @@ class LocationDecoder(Decoder):
         h_0 = tanh(B m̄), m̄ the summary of the source
 
     The score does not depend on the source (Luong et al., 2015): row i of W_a belongs to position i
-    of every source. Raises ``ValueError`` for a source longer than L_max, unless ``softmax_over``
+    of every source. Raises `UserError` for a source longer than L_max, unless ``softmax_over``
     is "max_length".
     """
 
@@ -383,7 +384,7 @@ class LocationDecoder(Decoder):
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)
         if memory_size is None:
-            raise ValueError(
+            raise UserError(
                 'decoder = "location" looks at a source, and a language model has none; '
                 'take "recurrent"'
             )

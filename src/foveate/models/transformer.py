@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import Config
+from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.embedding import Stem, TokenStem
@@ -221,9 +222,9 @@ class TransformerDecoder(TransformerStack, Decoder):
         return normalize(self.norm, x, real)
 
     def _cheat(self, memory_size: int | None) -> None:
-        """Say once what ``causal = false`` means. Raises ``ValueError`` where it means nothing."""
+        """Say once what ``causal = false`` means. Raises `UserError` where it means nothing."""
         if memory_size is not None or self.layer is not DecoderLayer:
-            raise ValueError(
+            raise UserError(
                 "decoder.causal = false is for the self-attention of a language model "
                 '(model = "language_model", decoder = "transformer"); leave it out here'
             )
@@ -243,9 +244,9 @@ def _heads(config: TransformerConfig, attention: BaseAttention.Config) -> BaseAt
 
 
 def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
-    """The same config. Raises ``ValueError`` for a kind that cannot mask future positions."""
+    """The same config. Raises `UserError` for a kind that cannot mask future positions."""
     if not cast(type[BaseAttention], attention.owner).causal:
-        raise ValueError(
+        raise UserError(
             f'decoder.attention = "{attention.kind}" mixes the whole length, the future included; '
             "take another kind there (as encoder.attention or cross_attention it is fine)"
         )

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.errors import UserError
 from foveate.models.encoder_decoder import Encoder, Memory, Model
 from foveate.nn.embedding import grid_labels
 from foveate.nn.linear import Dropout, LayerNorm, Norm
@@ -48,7 +49,7 @@ class ConvolutionalEncoder(Encoder):
     def __init__(self, config: Config, source: Input) -> None:
         super().__init__(config, source)
         if not isinstance(source, Pixels):
-            raise ValueError(
+            raise UserError(
                 "the encoder 'convolutional' reads pixels, not "
                 f"{type(source).__name__.lower()}; choose another encoder"
             )
@@ -136,7 +137,7 @@ class Glimpse(Model):
     """Reads a picture in T glimpses; each position is predicted from the glimpses before it.
 
     The positions are trained by REINFORCE with a learned baseline (objective "reinforce"); no
-    gradient flows from policy and baseline into the recurrent core. Raises ``ValueError`` where the
+    gradient flows from policy and baseline into the recurrent core. Raises `UserError` where the
     coarsest scale does not divide the picture.
     """
 
@@ -158,10 +159,10 @@ class Glimpse(Model):
         super().__init__()
         self.config = config
         if not isinstance(source, Pixels):
-            raise ValueError(f"glimpses are taken of pixels, not {type(source).__name__.lower()}")
+            raise UserError(f"glimpses are taken of pixels, not {type(source).__name__.lower()}")
         coarsest = 2 ** (config.scales - 1)
         if source.height % coarsest or source.width % coarsest:
-            raise ValueError(
+            raise UserError(
                 f"{config.scales} scales need a picture whose sides are multiples of {coarsest}, "
                 f"not {source.height}×{source.width}: lower model.scales"
             )

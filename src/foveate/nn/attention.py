@@ -23,6 +23,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.errors import UserError
 from foveate.native.layers import Attend, attends
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
 from foveate.nn.masks import Mask, Positions, indices
@@ -77,10 +78,10 @@ class AttentionContext:
         return self.position.bias(indices(self.query_at, device), indices(key_at, device))
 
     def refuse_bias(self, kind: str, device: torch.device) -> None:
-        """Raise ``ValueError`` where the position adds to scores, for a kind without scores."""
+        """Raise `UserError` where the position adds to scores, for a kind without scores."""
         if self.bias(range(1), device) is not None and self.position is not None:
             name = self.position.config.kind
-            raise ValueError(
+            raise UserError(
                 f'position = "{name}" adds to the score of each query and key, which '
                 f'attention = "{kind}" never forms; take another position or attention'
             )
@@ -116,7 +117,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
     def __init__(self, config: Config, hidden_size: int, memory_size: int | None = None) -> None:
         """``hidden_size`` D of queries and output, ``memory_size`` of keys and values (D if None).
 
-        Raises ``ValueError`` where the heads do not divide D, or the sizes of a query and a key
+        Raises `UserError` where the heads do not divide D, or the sizes of a query and a key
         that are not projected differ.
         """
         super().__init__()
@@ -125,7 +126,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
         self.num_heads, self.key_heads = config.num_heads, config.key_heads or config.num_heads
         uneven = config.head_size is None and hidden_size % self.num_heads
         if uneven or self.num_heads % self.key_heads:
-            raise ValueError(
+            raise UserError(
                 f"num_heads = {self.num_heads} must divide the hidden size {hidden_size}, and "
                 f"key_heads = {self.key_heads} must divide num_heads"
             )
@@ -165,17 +166,17 @@ class BaseAttention(Probed, Configurable, nn.Module):
                 nn.init.zeros_(linear.bias)
             return linear
         if name in ("query", "key") and reads and size != output_size:
-            raise ValueError(
+            raise UserError(
                 f"the {name} has size {size} and its heads {output_size}: "
                 f'add "{name}" to attention.project, or make the sizes equal'
             )
         if name == "value" and size % self.key_heads:
-            raise ValueError(
+            raise UserError(
                 f"{self.key_heads} key heads do not divide the values' size {size}: "
                 'add "value" to attention.project'
             )
         if name == "value" and self.config.value_size is not None:
-            raise ValueError(
+            raise UserError(
                 f"attention.value_size = {self.config.value_size} is of projected values: "
                 'add "value" to attention.project, or leave it out'
             )

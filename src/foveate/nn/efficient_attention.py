@@ -12,6 +12,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.errors import UserError
 from foveate.nn.attention import Attention, AttentionContext, BaseAttention, fold, unfold
 from foveate.nn.linear import single
 from foveate.nn.masks import Mask, Positions, indices, take
@@ -39,7 +40,7 @@ class SparseAttention(Attention):
 
     def __init__(self, config: Config, hidden_size: int, memory_size: int | None = None) -> None:
         if memory_size is not None:
-            raise ValueError(
+            raise UserError(
                 f'cross_attention = "{config.kind}": it is for a sequence that looks at itself; '
                 'take "full" for a memory'
             )
@@ -199,7 +200,7 @@ class LowRankAttention(Attention):
 
     What is shown to a tap are the weights that the places of V get in this way, softmax(…) F: they
     may be negative and need not sum to 1. Every mixture holds the future, so a decoder cannot use
-    it for what it writes. Raises ``ValueError`` for a causal mask, for a source longer than
+    it for what it writes. Raises `UserError` for a causal mask, for a source longer than
     ``max_length``, and for a position that adds to scores.
     """
 
@@ -253,12 +254,12 @@ class LowRankAttention(Attention):
 
     def _refuse(self, context: AttentionContext, length: int) -> None:
         if context.mask.causal or context.mask.window is not None:
-            raise ValueError(
+            raise UserError(
                 "linformer mixes the whole length, the future included: it cannot take a causal "
                 "mask or a window; use another kind of attention in a decoder"
             )
         if length > self.config.max_length:
-            raise ValueError(
+            raise UserError(
                 f"a sequence of {length} places is longer than linformer's max_length = "
                 f"{self.config.max_length}; raise it in the config, or cut the sequence"
             )
@@ -271,7 +272,7 @@ CHUNK = 64  # causal queries that are answered together, their own keys by an ex
 class KernelAttention(BaseAttention):
     """Weights proportional to φ(q)ᵀ φ(k), which are formed only where a tap wants to see them.
 
-    Raises ``ValueError`` for a window, for a position that adds to scores, and for a tap when
+    Raises `UserError` for a window, for a position that adds to scores, and for a tap when
     the keys of earlier steps are no longer there.
     """
 
@@ -374,9 +375,9 @@ class KernelAttention(BaseAttention):
         kind = self.config.kind or ""
         context.refuse_bias(kind, device)
         if context.mask.window is not None:
-            raise ValueError(f'attention = "{kind}" sums over all that came before: no window')
+            raise UserError(f'attention = "{kind}" sums over all that came before: no window')
         if self.observed and own and context.query_at.start > 0:
-            raise ValueError(
+            raise UserError(
                 f'attention = "{kind}" remembers sums and no keys, so step by step there are no '
                 "weights to see; run the whole sequence at once (state=None)"
             )

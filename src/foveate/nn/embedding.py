@@ -11,13 +11,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.errors import UserError
 from foveate.spec import Input, Pixels, Series, Tokens
 
 
 class Stem(Configurable, nn.Module):
     """Turns the input of a model into vectors (B, T, D), one for each position.
 
-    ``reads`` is the kind of input (of `foveate.spec`). Raises ``ValueError`` for another kind.
+    ``reads`` is the kind of input (of `foveate.spec`). Raises `UserError` for another kind.
     """
 
     class Config(BaseConfig, family="stem"):
@@ -30,7 +31,7 @@ class Stem(Configurable, nn.Module):
         self.config, self.source = config, source
         if not isinstance(source, self.reads):
             fitting = f"{self.reads.__name__.lower()}, not {type(source).__name__.lower()}"
-            raise ValueError(f"the stem {config.kind!r} reads {fitting}; choose another stem")
+            raise UserError(f"the stem {config.kind!r} reads {fitting}; choose another stem")
 
     def forward(self, inputs: Tensor) -> Float[Tensor, "B T D"]:
         raise NotImplementedError
@@ -111,7 +112,7 @@ class PatchStem(Stem):
     """x_i = E p_i + b for each of the H/P × W/P patches p_i, row by row (Dosovitskiy, 2020).
 
     E is a convolution of P × P pixels with stride P. With a class token a learned vector stands
-    before them. Raises ``ValueError`` where patches do not fill the picture.
+    before them. Raises `UserError` where patches do not fill the picture.
     """
 
     class Config(Stem.Config, kind="patches"):
@@ -128,7 +129,7 @@ class PatchStem(Stem):
         assert isinstance(source, Pixels)
         patch = config.patch_size
         if source.height % patch or source.width % patch:
-            raise ValueError(
+            raise UserError(
                 f"patches of {patch}×{patch} do not fill a picture of "
                 f"{source.height}×{source.width}: choose a patch_size that divides both"
             )
@@ -187,7 +188,7 @@ class SeriesPatches(SeriesStem):
         assert isinstance(source, Series)
         self.length = source.length + config.stride  # with the repeated steps
         if self.length < config.size:
-            raise ValueError(
+            raise UserError(
                 f"a patch of {config.size} steps does not fit into {source.length}: "
                 "make stem.size smaller, or the look-back longer"
             )

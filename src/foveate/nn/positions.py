@@ -15,6 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.errors import UserError
 
 
 class Position(Configurable, nn.Module):
@@ -98,7 +99,7 @@ class Appended(Sinusoidal):
     """[x; PE(t)], without a map that joins them: the last ``features`` of D are the position's, and
     the token has the D − ``features`` before them.
 
-    Raises ``ValueError`` where no feature is left for the token.
+    Raises `UserError` where no feature is left for the token.
     """
 
     class Config(Sinusoidal.Config, kind="appended"):
@@ -106,7 +107,7 @@ class Appended(Sinusoidal):
 
         def token_size(self, hidden_size: int) -> int:
             if self.features >= hidden_size:
-                raise ValueError(
+                raise UserError(
                     f"position.features = {self.features} leaves nothing of the hidden size "
                     f"{hidden_size} for the token; lower it"
                 )
@@ -122,7 +123,7 @@ class Appended(Sinusoidal):
 class Learned(Position):
     """A learned vector for each position below ``max_length``, added (BERT, GPT).
 
-    Raises ``ValueError`` for a later position.
+    Raises `UserError` for a later position.
     """
 
     class Config(Position.Config, kind="learned"):
@@ -137,7 +138,7 @@ class Learned(Position):
 
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
         if len(at) and int(at[-1]) >= self.config.max_length:
-            raise ValueError(
+            raise UserError(
                 f"position {int(at[-1])} is past the learned position's max_length = "
                 f"{self.config.max_length}; cut the text, or train with a larger max_length"
             )
@@ -172,7 +173,7 @@ class Rotary(Position):
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__(config, hidden_size, num_heads)
         if hidden_size // num_heads % 2:
-            raise ValueError(
+            raise UserError(
                 f"rope turns pairs: the head size {hidden_size} / {num_heads} must be even"
             )
 
@@ -247,7 +248,7 @@ class T5Bias(Position):
         super().__init__(config, hidden_size, num_heads)
         each = config.num_buckets // self.sides
         if config.max_distance <= each // 2:
-            raise ValueError(
+            raise UserError(
                 f"max_distance = {config.max_distance} must be more than the {each // 2} distances "
                 "that have buckets of their own; raise it, or lower num_buckets"
             )

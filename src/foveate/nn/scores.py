@@ -15,6 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.errors import UserError
 from foveate.native.kernels import AutogradContext
 from foveate.nn.linear import single
 from foveate.nn.probe import Probed
@@ -170,7 +171,7 @@ class Location(Score):
 
     The softmax is over the positions of the source. As Luong et al. print it, it is over all
     ``max_length`` positions and cut to the length: weights of a short source sum to less than 1,
-    and the end of a longer one gets 0. Else a longer one raises ``ValueError``.
+    and the end of a longer one gets 0. Else a longer one raises `UserError`.
     """
 
     differs = (
@@ -200,7 +201,7 @@ class Location(Score):
             weights = self.all(query).softmax(dim=-1)[..., :length]
             return F.pad(weights, (0, length - weights.shape[-1]))
         if length > limit:
-            raise ValueError(
+            raise UserError(
                 f"a source of {length} tokens is longer than the location score's "
                 f"max_length = {limit}; raise it in the config, or cut the source"
             )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import logging
 import secrets
 import threading
 import time
@@ -122,6 +123,7 @@ EVENTS: dict[str, Sequence[type[StudioResponse]]] = {  # of each stream
     "EvaluationEvent": (Progress, Evaluated, Failed, Ping),
     "TrainingEvents": (TrainingEvent,),
 }  # fmt: skip
+log = logging.getLogger("foveate.server")
 RUN_ERRORS: Responses = {status: {"model": ErrorBody} for status in (404, 413, 422, 429, 500)}
 TRAINING_ERRORS: Responses = {status: {"model": ErrorBody} for status in (404, 422, 429, 500)}
 
@@ -130,11 +132,12 @@ TRAINING_ERRORS: Responses = {status: {"model": ErrorBody} for status in (404, 4
 
 
 def problem_of(error: Exception) -> tuple[int, Problem]:
-    """The status and the message of an error; of a fault of the program only its type is sent."""
+    """The status and the message of an error; of a bug only the type, and it is logged."""
     if isinstance(error, RequestError):
         return error.status, Problem(code=error.code, message=error.message, hint=error.hint)
     if is_for_the_user(error):
         return 422, Problem(code="refused", message=message_of(error))
+    log.error("a bug in foveate, please report it", exc_info=error)
     message = f"a fault of the studio: {type(error).__name__}"
     return 500, Problem(code="internal", message=message, hint="see what it printed")
 
@@ -470,11 +473,7 @@ async def training_events(
 ) -> StreamingResponse:
     """New lines of a log, from a position (``after`` or ``Last-Event-ID``) on."""
     path = state.runs.folder(name) / LOG
-    try:
-        tail = logs.LogTail(path, last_event_id or after)
-    except ValueError as error:
-        raise RequestError(422, str(error), code="bad_request") from None
-    return event_response(_new_lines(tail))
+    return event_response(_new_lines(logs.LogTail(path, last_event_id or after)))
 
 
 async def _new_lines(tail: logs.LogTail) -> AsyncIterator[str]:

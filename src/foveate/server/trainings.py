@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.draw.drawings import listed
+from foveate.server.common import RequestError
 from foveate.server.studio_schemas import (
     CurveOf,
     SampleAt,
@@ -128,7 +129,7 @@ class LogTail:
     """
 
     def __init__(self, path: Path, after: str = "") -> None:
-        """Raises ``ValueError`` where ``after`` is no position."""
+        """Raises `RequestError` (422) where ``after`` is no position."""
         self.path, self.position = path, _position(after)
         self._inode: int | None = None  # a log that is written again is another file
         self._read, self._last = 0, START
@@ -185,7 +186,8 @@ def _position(text: str) -> Position:
     if not text:
         return START
     if not (step.isdecimal() and (number.isdecimal() or not dot)):
-        raise ValueError(f"{text!r} is no place in a log; write a step, or step.n")
+        message = f"{text!r} is no place in a log; write a step, or step.n"
+        raise RequestError(422, message, code="bad_request")
     return int(step), int(number) if dot else LARGE
 
 

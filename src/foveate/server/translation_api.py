@@ -590,7 +590,10 @@ async def _events(
         response |= {"detectedLanguage": detected.json()} if detected else {}
         yield _event("done", response)
     except Exception as error:
-        yield _event("error", {"error": request_error(error).message})
+        refusal = request_error(error)
+        if refusal.status == 500:
+            log.error("failed", extra={"why": _traceback(error)})
+        yield _event("error", {"error": refusal.message})
     finally:
         cancel(pending.answers)
 

@@ -30,6 +30,7 @@ from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.beam import Greedy, another
 from foveate.decode.search import Hypothesis, Search
+from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, ForcedPass
 from foveate.inspect.words import Units
 from foveate.models.encoder_decoder import Memory
@@ -178,21 +179,21 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     def inherit(self, run: Path) -> None:
         """Take the tokenizers of another run; `prepare` then writes these and trains none.
 
-        Raises ``ValueError`` where the task cannot, or the run has none that fit.
+        Raises `UserError` where the task cannot, or the run has none that fit.
         """
-        raise ValueError(f"the task {self.config.kind} cannot start from another run: {run}")
+        raise UserError(f"the task {self.config.kind} cannot start from another run: {run}")
 
     def extend(self) -> None:
         """Add tokens of the training data to the tokenizers that were inherited.
 
-        Raises ``ValueError`` where the task or its tokenizers cannot.
+        Raises `UserError` where the task or its tokenizers cannot.
         """
-        raise ValueError(f"the task {self.config.kind} cannot extend a vocabulary; take the same")
+        raise UserError(f"the task {self.config.kind} cannot extend a vocabulary; take the same")
 
     def pieces(self) -> dict[str, list[str]]:
         """The tokens of each part of the model that has a table of them, by their ids."""
         kind = self.config.kind
-        raise ValueError(f"the task {kind} cannot start with another vocabulary; take the same")
+        raise UserError(f"the task {kind} cannot start with another vocabulary; take the same")
 
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         """The tokenizers of "source" and "target", or of "text"; the first is of what is read."""
@@ -254,9 +255,9 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
         """An answer for each input, in their order.
 
         ``batch_tokens`` bounds a batch; ``progress`` gets the number of inputs answered each time.
-        Raises ``ValueError`` where the task gives none.
+        Raises `UserError` where the task gives none.
         """
-        raise ValueError(f"the task {self.config.kind} gives no answers")
+        raise UserError(f"the task {self.config.kind} gives no answers")
 
     def examples(self, split: str) -> Any:
         """The examples of a split of the run's own data, as `evaluate` wants them."""
@@ -264,7 +265,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
 
     def as_examples(self, *columns: Any, **named: Any) -> Any:
         """Examples of the user's own, such as sources and references, as `evaluate` wants them."""
-        raise ValueError(f"the task {self.config.kind} is evaluated on a split or on files")
+        raise UserError(f"the task {self.config.kind} is evaluated on a split or on files")
 
     def read(self, source: Path, reference: Path | None = None) -> Any:
         """Examples from files of the user's, as `evaluate` wants them."""
@@ -290,9 +291,9 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     def forced_pass(self, model: Any, source: Input, target: Any) -> ForcedPass:
         """The forced pass of `forced`; the target is that of `default_target` where none is given.
 
-        Raises ``ValueError`` where the task has none.
+        Raises `UserError` where the task has none.
         """
-        raise ValueError(f"the task {self.config.kind} has nothing to explain")
+        raise UserError(f"the task {self.config.kind} has nothing to explain")
 
     def first_example(self) -> tuple[Any, Any]:
         """Source and target of `forced_pass` for the first example that is not trained on.
@@ -367,7 +368,7 @@ class Generates(ABC, Generic[Input]):
     def prefix_ids(self, text: str) -> list[int]:
         """The ids of the beginning of an output.
 
-        Raises ``ValueError`` for what no output can hold.
+        Raises `UserError` for what no output can hold.
         """
         return self.output_tokenizer.encode_ids([text.rstrip()])[0]
 

@@ -292,7 +292,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]
     # ---- answers
 
     def as_examples(self, texts: Sequence[str], labels: Sequence[str]) -> Corpus:
-        """Examples of the user's own. Raises ``ValueError`` where one side has more."""
+        """Examples of the user's own. Raises `UserError` where one side has more."""
         corpus = paired(texts, labels, ("texts", "labels"))
         self._numbers(corpus, Path("example"))
         return corpus

@@ -43,6 +43,7 @@ from foveate.data.series import (
 from foveate.data.text import TextData
 from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing, line_chart
+from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.inspect.records import AttentionRecord, ForcedPass, Maps
 from foveate.inspect.words import Units
@@ -150,10 +151,10 @@ def mae(predicted: Array, target: Array) -> float:
 def naive_error(history: Array, season: int = 1) -> NDArray[np.float64]:
     """mean_t |x_t − x_{t−m}| of each channel of (N, C): what the naive forecast of season m errs.
 
-    Raises ``ValueError`` where the history has no more than a season.
+    Raises `UserError` where the history has no more than a season.
     """
     if len(history) <= season:
-        raise ValueError(f"task.season = {season} needs more than {len(history)} rows to train on")
+        raise UserError(f"task.season = {season} needs more than {len(history)} rows to train on")
     change = np.abs(history[season:] - history[:-season], dtype=np.float64)
     return np.asarray(change.mean(axis=0))
 
@@ -260,7 +261,7 @@ def by_step(forecast: Floats, windows: Windows) -> list[float]:
 class ForecastObjective(Objective):
     """A loss between predicted (…, Q) and target values (…), summed over all of them.
 
-    Raises ``ValueError`` where the levels do not fit the objective.
+    Raises `UserError` where the levels do not fit the objective.
     """
 
     many_levels = False  # whether it is about quantiles
@@ -275,11 +276,11 @@ class ForecastObjective(Objective):
         return Loss(self.total(predicted, target, levels), target.numel())
 
     def check_levels(self, levels: tuple[float, ...]) -> None:
-        """Raise ``ValueError`` where the levels do not fit the objective."""
+        """Raise `UserError` where the levels do not fit the objective."""
         if self.many_levels != bool(levels):
             have = "task.quantiles are given" if levels else "task.quantiles is empty"
             remedy = 'set objective.kind = "quantile"' if levels else "name them: [0.1, 0.5, 0.9]"
-            raise ValueError(f"objective {self.config.kind!r}, but {have}; {remedy}")
+            raise UserError(f"objective {self.config.kind!r}, but {have}; {remedy}")
 
     def total(self, predicted: Tensor, target: Tensor, levels: tuple[float, ...]) -> Tensor:
         """The sum over all values."""
@@ -365,7 +366,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         @classmethod
         def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
             if wrong := [name for name in names if name not in CALENDAR]:
-                raise ValueError(f"no feature {wrong[0]!r}; there are: {', '.join(CALENDAR)}")
+                raise UserError(f"no feature {wrong[0]!r}; there are: {', '.join(CALENDAR)}")
             return names
 
         @pydantic.field_validator("quantiles")
@@ -373,7 +374,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         def _centred(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
             rising = all(0 < a < b < 1 for a, b in zip((1e-9, *levels), levels, strict=False))
             if levels and not (rising and len(levels) % 2 and levels[len(levels) // 2] == 0.5):
-                raise ValueError("quantiles rise between 0 and 1 with 0.5 in the middle")
+                raise UserError("quantiles rise between 0 and 1 with 0.5 in the middle")
             return levels
 
         @property
@@ -689,7 +690,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
 
         def dated(maps: Maps, units: Units) -> AttentionRecord:
             if not maps:
-                raise ValueError(f"{model.config.kind} has no attention to look at")
+                raise UserError(f"{model.config.kind} has no attention to look at")
             rows = [first + start for start in model.starts()]
             dates = labels(windows.table.dates[rows], windows.table.dates)
             title = (

@@ -23,6 +23,7 @@ from foveate.data.text import TextData
 from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing, PictureDrawing, picture_drawing
 from foveate.draw.maps import over_picture
+from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.inspect.records import AttentionRecord, ForcedPass, Maps
 from foveate.inspect.words import Units
@@ -150,7 +151,7 @@ class PictureTask(Task[Picture, AnswerType, Batch]):
         if isinstance(source, int):
             album = self.album("test")
             if not 0 <= source < len(album):
-                raise ValueError(f"picture {source}: the test data has 0 to {len(album) - 1}")
+                raise UserError(f"picture {source}: the test data has 0 to {len(album) - 1}")
             return self.seen("test", source), album.names[source]
         random = np.random.default_rng(zlib.crc32(str(source).encode()))
         return self.augmentation.settle(self.pictures.open(source), random), Path(source).name
@@ -181,13 +182,13 @@ class PictureTask(Task[Picture, AnswerType, Batch]):
 def place_labels(encoder: nn.Module) -> list[str]:
     """A name for each place of the memory of an encoder of pictures: "row,column" of its cell.
 
-    Raises ``ValueError`` where the encoder does not say.
+    Raises `UserError` where the encoder does not say.
     """
     for part in (encoder, getattr(encoder, "stem", None)):
         labels = getattr(part, "labels", None)
         if labels is not None:
             return list(labels)
-    raise ValueError(f"{type(encoder).__name__} does not name its places: give it `labels`")
+    raise UserError(f"{type(encoder).__name__} does not name its places: give it `labels`")
 
 
 # ---------------------------------------------------------------------------- image classification
@@ -341,7 +342,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
 
         def named(maps: Maps, units: Units) -> AttentionRecord:
             if not maps:
-                raise ValueError(
+                raise UserError(
                     f"the model {model.config.kind!r} has no attention over patches; a path of "
                     "glimpses is drawn by: foveate look picture"
                 )

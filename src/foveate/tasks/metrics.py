@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from foveate.decode.constraints import Constrained
 from foveate.decode.sample import Sample
 from foveate.decode.search import Hypothesis, Search
+from foveate.errors import UserError
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -40,7 +41,7 @@ def bleu(
 
     Words are cut by the ``tokenizer`` of sacreBLEU, if None by the one for the references' script
     (`tokenizer_for`); the signature names it. Warns where it cuts at blanks and most references
-    have none. Raises ``ValueError`` for a tokenizer whose packages are not installed.
+    have none. Raises `UserError` for a tokenizer whose packages are not installed.
     """
     return _sacrebleu(_bleu(references, tokenizer, lowercase), outputs, references)
 
@@ -60,12 +61,12 @@ def _bleu(references: References, tokenizer: BleuTokenizer | None, lowercase: bo
 
 
 def check_tokenizer(name: BleuTokenizer | None) -> BleuTokenizer | None:
-    """The tokenizer. Raises ``ValueError`` where it is unknown or its packages are missing."""
+    """The tokenizer. Raises `UserError` where it is unknown or its packages are missing."""
     if name is not None and name not in get_args(BleuTokenizer):
         known = ", ".join(get_args(BleuTokenizer))
-        raise ValueError(f"BLEU has no tokenizer {name!r}; there are: {known}")
+        raise UserError(f"BLEU has no tokenizer {name!r}; there are: {known}")
     if name in MECAB and not _installed(MECAB[name]):
-        raise ValueError(
+        raise UserError(
             f"BLEU's tokenizer {name} needs MeCab: pip install 'sacrebleu[{name[:2]}]'; or use char"
         )
     return name
@@ -200,10 +201,10 @@ SLOW = {"ter"}  # left to `evaluate`; validations during training do without
 
 
 def known_metrics(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names. Raises ``ValueError`` for one that is not known."""
+    """The names. Raises `UserError` for one that is not known."""
     for name in names:
         if name not in METRICS:
-            raise ValueError(f"no metric {name!r}; there are: {', '.join(METRICS)}")
+            raise UserError(f"no metric {name!r}; there are: {', '.join(METRICS)}")
     return names
 
 
@@ -215,10 +216,10 @@ def figures_of(
 ) -> tuple[dict[str, float], dict[str, str]]:
     """The figures of the given names, and the signatures of those that have one.
 
-    Raises ``ValueError`` where outputs and references differ in number.
+    Raises `UserError` where outputs and references differ in number.
     """
     if len(outputs) != len(references):
-        raise ValueError(f"{len(outputs)} outputs but {len(references)} references")
+        raise UserError(f"{len(outputs)} outputs but {len(references)} references")
     metrics = METRICS | {"bleu": partial(bleu, tokenizer=bleu_tokenizer)}
     results = {name: metrics[name](outputs, references) for name in names}
     return (
@@ -237,12 +238,12 @@ def interval(
     """BLEU or chrF of a corpus and the ends of its 95 % interval, by sacreBLEU's bootstrap.
 
     Sentences are drawn anew with replacement, always the same draws (Koehn, 2004; Post, 2018).
-    Raises ``ValueError`` for another metric.
+    Raises `UserError` for another metric.
     """
     from sacrebleu.metrics.chrf import CHRF
 
     if name not in ("bleu", "chrf"):
-        raise ValueError(f"no interval of {name!r}; there are: bleu, chrf")
+        raise UserError(f"no interval of {name!r}; there are: bleu, chrf")
     metric = CHRF() if name == "chrf" else _bleu(references, bleu_tokenizer)
     streams = list(map(list, zip_longest(*map(_all, references))))
     score: Any = metric.corpus_score(list(outputs), streams, n_bootstrap=draws)
@@ -252,7 +253,7 @@ def interval(
 
 def _sacrebleu(metric: object, outputs: Texts, references: References) -> tuple[float, str]:
     if len(outputs) != len(references):
-        raise ValueError(f"{len(outputs)} outputs but {len(references)} references")
+        raise UserError(f"{len(outputs)} outputs but {len(references)} references")
     streams = zip_longest(*map(_all, references))  # the first of each, the second of each, …
     score = metric.corpus_score(list(outputs), list(map(list, streams)))  # type: ignore[attr-defined]
     return float(score.score), str(metric.get_signature())  # type: ignore[attr-defined]
@@ -295,13 +296,13 @@ def paired_texts(
 ) -> dict[str, PairedFigure]:
     """BLEU or chrF of each system, compared with the first by sacreBLEU's paired tests.
 
-    Raises ``ValueError`` for another metric.
+    Raises `UserError` for another metric.
     """
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
 
     if name not in ("bleu", "chrf"):
-        raise ValueError(f"no paired test of {name!r}; there are: bleu, chrf")
+        raise UserError(f"no paired test of {name!r}; there are: bleu, chrf")
     metric = CHRF() if name == "chrf" else _bleu(references, bleu_tokenizer)
     streams = list(map(list, zip_longest(*map(_all, references))))
     outputs = [(system, list(texts)) for system, texts in systems.items()]
@@ -409,7 +410,7 @@ class MinimumBayesRisk(Search):
             for name in Search.Config.model_fields:
                 value = getattr(self.candidates, name)
                 if value not in (getattr(plain, name), getattr(self, name)):
-                    raise ValueError(f"say {name} of the search itself, not of its candidates")
+                    raise UserError(f"say {name} of the search itself, not of its candidates")
             return self
 
         def giving(self, count: int) -> Search.Config:

@@ -15,6 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.language_model import LanguageModel
 from foveate.nn.attention import BaseAttention, Tap
@@ -202,10 +203,10 @@ def second_pass(
 ) -> Tensor:
     """The truth where ``keep`` is true, else what the model says after the true places before.
 
-    Raises ``ValueError`` for a model that reads step by step.
+    Raises `UserError` for a model that reads step by step.
     """
     if own.each is None:
-        raise ValueError("a model that reads step by step has no second pass")
+        raise UserError("a model that reads step by step has no second pass")
     predicted = own.each(gold[:, :-1], choose)
     return torch.cat((gold[:, :1], _where(keep[:, 1:], gold[:, 1:], predicted)), dim=1)
 
@@ -346,12 +347,12 @@ def add_choices(
 ) -> Loss:
     """The loss with what T choices cost; ``reward`` R of each row, or of each choice of each row.
 
-    Raises ``ValueError`` where a model chooses and the objective would not train it to.
+    Raises `UserError` where a model chooses and the objective would not train it to.
     """
     if not made:
         return loss
     if not isinstance(objective, Reinforce):
-        raise ValueError(
+        raise UserError(
             "the model draws where to look, and cross-entropy alone cannot train that: "
             'write [objective] kind = "reinforce"'
         )

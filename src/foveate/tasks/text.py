@@ -34,7 +34,7 @@ from foveate.data.text import (
 )
 from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
-from foveate.errors import Renamed
+from foveate.errors import Renamed, UserError
 from foveate.inspect.records import AttentionRecord, Maps
 from foveate.inspect.words import Units, group_pieces, to_words
 from foveate.tasks.base import AnswerType, Batch, Task, TensorBatch
@@ -307,9 +307,9 @@ def join(corpora: Sequence[Corpus]) -> Corpus:
 
 
 def paired(sources: Sequence[str], others: Sequence[str], names: tuple[str, str]) -> Corpus:
-    """Pairs of the user's own. Raises ``ValueError`` where one side has more."""
+    """Pairs of the user's own. Raises `UserError` where one side has more."""
     if len(sources) != len(others):
-        raise ValueError(f"{len(sources)} {names[0]} but {len(others)} {names[1]}")
+        raise UserError(f"{len(sources)} {names[0]} but {len(others)} {names[1]}")
     return Corpus(list(sources), list(others), range(1, len(sources) + 1))
 
 

@@ -29,6 +29,7 @@ from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.constraints import Steps, byte_table
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, log_mean_p
+from foveate.errors import UserError
 from foveate.inspect.records import capture
 from foveate.inspect.words import group_pieces, to_words
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -137,14 +138,14 @@ class Examples:
 class Ensemble(nn.Module):
     """Models of any kinds that read the same tokens, and answer with the mean of their p.
 
-    Raises ``ValueError`` where one reads source and target apart and another joined.
+    Raises `UserError` where one reads source and target apart and another joined.
     """
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
         super().__init__()
         for family in (EncoderDecoder, LanguageModel):
             if 0 < sum(isinstance(member, family) for member in members) < len(members):
-                raise ValueError("an encoder–decoder and a language model decode no text together")
+                raise UserError("an encoder–decoder and a language model decode no text together")
         self.members = nn.ModuleList(members)
 
     @property
@@ -157,8 +158,8 @@ class Ensemble(nn.Module):
         return log_mean_p([member(*inputs) for member in self.members])
 
     def decode(self, *inputs: object) -> Tensor:
-        """Refuse: members have states and attention of their own. Raises ``ValueError``."""
-        raise ValueError(
+        """Refuse: members have states and attention of their own. Raises `UserError`."""
+        raise UserError(
             "several models that decode together have no one map to draw; look at a run by itself"
         )
 
@@ -175,7 +176,7 @@ def steps_of(model: nn.Module, begin: Callable[[Any], Steps]) -> Steps:
 def together(
     tasks: Sequence[AnyTask], models: Sequence[nn.Module], names: Sequence[str]
 ) -> Ensemble:
-    """The models of several runs as one. Raises ``ValueError`` where they read other tokens."""
+    """The models of several runs as one. Raises `UserError` where they read other tokens."""
     first, *others = tasks
     for task, name in zip(others, names[1:], strict=True):
         check_pieces(first.pieces(), task.pieces(), (names[0], name))
@@ -185,7 +186,7 @@ def together(
 def check_pieces(
     own: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]], names: tuple[str, str]
 ) -> None:
-    """Raise ``ValueError`` where two runs read other tokens, with what differs and the remedy.
+    """Raise `UserError` where two runs read other tokens, with what differs and the remedy.
 
     ``own`` and ``other`` are the tokens of each part of a model by their ids, ``names`` the runs.
     """
@@ -199,7 +200,7 @@ def check_pieces(
                 i for i, both in enumerate(zip(pieces, others, strict=True)) if len(set(both)) > 1
             )
             differs += f", and token {row} is {pieces[row]!r} and {others[row]!r}"
-        raise ValueError(
+        raise UserError(
             f"{names[0]} and {names[1]} cannot decode together: they have {differs}; give them one "
             "vocabulary: the same task, data and seed, or the tokens of the first run by [start]"
         )
@@ -289,9 +290,9 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         @pydantic.model_validator(mode="after")
         def _source_or_corpora(self) -> Self:
             if self.joint and self.target_tokenizer is not None:
-                raise ValueError("a target_tokenizer needs joint = false: two vocabularies")
+                raise UserError("a target_tokenizer needs joint = false: two vocabularies")
             if (self.source is None) == (not self.corpora):
-                raise ValueError("needs either source or corpora: where the pairs lie")
+                raise UserError("needs either source or corpora: where the pairs lie")
             return self
 
         def parts(self) -> tuple[CorpusFiles, ...]:
@@ -427,7 +428,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
         """Lines after the tag of a language, such as ``<2fr>`` for "fr".
 
-        Raw lines of the run's ``data.format`` become sources. Raises ``ValueError`` where a line is
+        Raw lines of the run's ``data.format`` become sources. Raises `UserError` where a line is
         neither, where the run has no such tag, or needs one and a line has none.
         """
         if self.data.format is not None:
@@ -436,26 +437,26 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         known = ", ".join(tag[2:-1] for tag in tags) or "none, this run has one pair of languages"
         if to is not None:
             if f"<2{to}>" not in tags:
-                raise ValueError(f"no language {to!r} to translate to; there are: {known}")
+                raise UserError(f"no language {to!r} to translate to; there are: {known}")
             return [tagged(line, f"<2{to}>") for line in lines]
         plain = (line for line in lines if line.strip() and not line.startswith(tuple(tags)))
         if tags and next(plain, None) is not None:
-            raise ValueError(f"this run translates to several languages; name one (to): {known}")
+            raise UserError(f"this run translates to several languages; name one (to): {known}")
         return list(lines)
 
     def beginnings(self, prefix: str | Sequence[str], count: int) -> list[Ids]:
         """The ids with which the outputs of ``count`` lines begin: one text for all, or for each.
 
         White space at its end is left out: a word that follows brings its own. Raises
-        ``ValueError`` where there are not as many as lines, or one holds what no output can.
+        `UserError` where there are not as many as lines, or one holds what no output can.
         """
         texts = [prefix] * count if isinstance(prefix, str) else list(prefix)
         if len(texts) != count:
-            raise ValueError(f"{len(texts)} prefixes for {count} lines; give one for each, or one")
+            raise UserError(f"{len(texts)} prefixes for {count} lines; give one for each, or one")
         prefixes = self.target_tokenizer.encode_ids([text.rstrip() for text in texts])
         for text, ids in zip(texts, prefixes, strict=True):
             if UNK in ids:
-                raise ValueError(f"the prefix {text!r} holds what is not in the target vocabulary")
+                raise UserError(f"the prefix {text!r} holds what is not in the target vocabulary")
         return prefixes
 
     def describe_data(self) -> list[str]:
@@ -476,7 +477,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
     # ---- examples
 
     def as_examples(self, sources: Sequence[str], references: Sequence[str]) -> Corpus:
-        """Pairs of the user's own. Raises ``ValueError`` where one side has more."""
+        """Pairs of the user's own. Raises `UserError` where one side has more."""
         return paired(sources, references, ("sources", "references"))
 
     def read(self, source: Path, reference: Path | None = None) -> Corpus:

@@ -23,6 +23,7 @@ from foveate.data.text import at, lines_of
 from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.data.words import CUTS, split_words
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
+from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.inspect.records import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
@@ -216,7 +217,7 @@ class GuidedTranslation(Translation):
         @pydantic.model_validator(mode="after")
         def _as_many(self) -> Self:
             if self.links is not None and len(self.files()) != len(self.parts()):
-                raise ValueError("give a file of links for each of the corpora, in their order")
+                raise UserError("give a file of links for each of the corpora, in their order")
             return self
 
         def files(self) -> tuple[str, ...]:
@@ -335,13 +336,13 @@ def piece_links(
 
 
 def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Attention:
-    """The attention whose head is guided. Raises ``ValueError`` naming what exists."""
+    """The attention whose head is guided. Raises `UserError` naming what exists."""
     layers = [a for a in attentions(model, "cross_attention") if isinstance(a, Attention)]
     if not -len(layers) <= config.layer < len(layers):
-        raise ValueError(f"task.layer = {config.layer}: {len(layers)} layers attend to the source")
+        raise UserError(f"task.layer = {config.layer}: {len(layers)} layers attend to the source")
     if config.head >= layers[config.layer].num_heads:
         heads = layers[config.layer].num_heads
-        raise ValueError(f"task.head = {config.head}: the layer has {heads} heads, from 0")
+        raise UserError(f"task.head = {config.head}: the layer has {heads} heads, from 0")
     return layers[config.layer]
 
 
@@ -388,7 +389,7 @@ class PrefixTranslation(TextToText[JoinedBatch]):
         @classmethod
         def _joint(cls, joint: bool) -> bool:
             if not joint:
-                raise ValueError("one sequence has one vocabulary: leave joint = true")
+                raise UserError("one sequence has one vocabulary: leave joint = true")
             return joint
 
     own_outputs = True

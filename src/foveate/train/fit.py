@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint as activation_checkpoint
 
-from foveate.errors import ConfigError
+from foveate.errors import ConfigError, UserError
 from foveate.models.transformer import DecoderLayer, EncoderLayer
 from foveate.nn.attention import BaseAttention
 from foveate.train import checkpoint
@@ -341,7 +341,7 @@ def observe(job: Job, config: TrainConfig, folder: Path, step: int, tools: Tools
         tools.snapshots = Snapshots(job.task, job.model, config.snapshots, folder, step)
     except ConfigError:
         raise
-    except ValueError as error:
+    except UserError as error:
         return [f"no snapshots: {error}"]
     cut = tools.snapshots.cut
     return [f"{SNAPSHOTS}: {cut} lines dropped, torn or of later steps"] if cut else []

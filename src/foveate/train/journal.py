@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from foveate.config import Config, ConfigError
 from foveate.draw.maps import shorten
+from foveate.errors import UserError
 from foveate.inspect.records import capture, hook_points
 from foveate.tasks.base import AnyTask, Loss, Measures, Task
 from foveate.train.checkpoint import Record, TrainError, write_atomically
@@ -353,9 +354,9 @@ class Snapshots:
         target: str | None = None  # what it is forced to produce from the source
 
     def __init__(self, task: AnyTask, model: nn.Module, config: Config, run: Path, step: int):
-        """Raises ``ValueError`` where there is no attention or no example, in a sentence."""
+        """Raises `UserError` where there is no attention or no example, in a sentence."""
         if not hook_points(model):
-            raise ValueError("the model has no attention")
+            raise UserError("the model has no attention")
         example = (config.source, config.target) if config.source else task.first_example()
         if example[1] is None and type(task).default_target is not Task.default_target:
             raise ConfigError(

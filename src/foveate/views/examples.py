@@ -37,9 +37,11 @@ def example_of(run: Run, text: str | None = None, image: str | None = None) -> P
 def text_of(run: Run, text: str | None = None) -> str:
     """The text, else the first source of the last validation that logged samples.
 
-    Raises `ConfigError` where there is neither.
+    Raises `ConfigError` where there is neither, and for a text of blanks alone.
     """
     if text is not None:
+        if not text.strip():
+            raise ConfigError(f"--text {text!r} is blank: write some words, or leave it out")
         return text
     sources = [sample["source"].splitlines()[0] for sample in last_samples(run.path)]
     if not sources:

@@ -23,7 +23,7 @@ from foveate.draw.drawings import (
 )
 from foveate.draw.model import ModelDrawing, picture
 from foveate.draw.stages import StepsDrawing
-from foveate.errors import is_for_the_user
+from foveate.errors import UserError, is_for_the_user
 from foveate.inspect.flow import influence
 from foveate.inspect.records import ForcedPass, block_of, everywhere, suffixes
 from foveate.nn.attention import BaseAttention
@@ -90,7 +90,7 @@ def gates(
     try:
         title = f"{cells.called(name)}: {run.path.name}"
         return analyses.gates(steps.gates, words, title=title)
-    except ValueError as error:
+    except UserError as error:
         raise ConfigError(f"{name}: {error}") from None
 
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 
 from foveate.answers import Picture
-from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
 from foveate.draw.page import drawn
+from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.inspect.records import ForcedPass, Maps, Where, everywhere
 from foveate.inspect.words import Units
@@ -46,7 +46,7 @@ def report(run: Run, question: Question) -> Report:
         try:
             view = entry.draw([known], question)
             views.append((entry, view))
-        except (ConfigError, OSError, ValueError) as error:
+        except (UserError, OSError) as error:
             left_out[entry.name] = str(error)
     name, step = f"{run.path.resolve().parent.name}/{run.path.name}", Path(run.checkpoint).name
     title = f"{name}: {run.config.task.kind}, {run.config.model.kind}, {step}"

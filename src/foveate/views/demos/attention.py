@@ -22,6 +22,7 @@ from foveate.draw.drawings import (
     sheet,
 )
 from foveate.draw.stages import StepsDrawing, drawn
+from foveate.errors import UserError
 from foveate.inspect.stages import attention_stages, capture_stages
 from foveate.nn.attention import Attention
 from foveate.nn.feed_forward import ReLU
@@ -35,9 +36,9 @@ Words = Annotated[str, Field(description="words with spaces between them")]
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text. Raises ``ValueError`` where it has none."""
+    """The words of a text. Raises `UserError` where it has none."""
     if not text.split():
-        raise ValueError(f"{text!r} has no word: write some, with spaces between them")
+        raise UserError(f"{text!r} has no word: write some, with spaces between them")
     return text.split()
 
 
@@ -53,11 +54,11 @@ def lookup(
 ) -> SheetGrid:  # fmt: skip
     """One query against one-hot keys: out = Σ_i w_i v_i, w = softmax(qᵀk / τ), or hardmax.
 
-    Raises ``ValueError`` for a key that does not exist.
+    Raises `UserError` for a key that does not exist.
     """
     count = len(values)
     if key > count:
-        raise ValueError(f"key {key} of {count}: name one that exists, or give more --values")
+        raise UserError(f"key {key} of {count}: name one that exists, or give more --values")
     keys, mixed = torch.eye(count), torch.tensor(values)
     query = (1 - blend) * keys[key - 1] + blend * keys[key % count]
     scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
@@ -107,13 +108,13 @@ def step(
 ) -> StepsDrawing:
     """Σ_i α_i v_i, α = softmax(q · k_i / √K), of numbers that are typed, stage by stage.
 
-    Raises ``ValueError`` where keys and values do not fit together.
+    Raises `UserError` where keys and values do not fit together.
     """
     table = TABLE if file is None else read(StepTable, file)
     keys, values = table.keys, table.values
     sizes = {len(row) for row in keys}, {len(row) for row in values}
     if len(keys) != len(values) or sizes[0] != {len(table.query)} or len(sizes[1]) != 1:
-        raise ValueError("give as many keys as values, keys as long as the query, values alike")
+        raise UserError("give as many keys as values, keys as long as the query, values alike")
     size, value_size = len(table.query), len(values[0])
     normalizer = Hardmax.Config() if hard else Softmax.Config(temperature=temperature)
     parts = {

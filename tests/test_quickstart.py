@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shutil
 import subprocess
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from foveate.cli import train as quickstart
 from foveate.cli.serve import studio
+from foveate.train.distributed import Ranks
 
 
-def test_everything_is_written_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    short = ["train.max_steps=2", "train.validation.every=2", "train.schedule.warmup_steps=1"]
+def test_everything_is_written_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on a machine that is so slow that nothing is learnt: that is said."""
+    monkeypatch.setattr(Ranks, "agree", lambda self, now, got: (60.0 * next(clock), got))
+    clock = count()  # a minute a step
+    short = ["train.max_minutes=3", "train.validation.every=none", "train.save.every=none"]
     small = ["task.tokenizer.vocab_size=300", "train.batch_tokens=256", "decode.max_extra=3"]
     figures = quickstart.start(
         tmp_path, {"train": 60, "valid": 6, "test": 10}, [*short, *small, "decode.max_ratio=1.0"]
@@ -26,6 +34,10 @@ def test_everything_is_written_and_said(tmp_path: Path, capsys: pytest.CaptureFi
     page = (tmp_path / "attention.html").read_text(encoding="utf-8")
     assert "Content-Security-Policy" in page
     output = capsys.readouterr()
+    slow = (
+        r"BLEU \S+ is poor, for only \d of 2,000 steps were done in \d:00.* train.max_minutes=\d{4}"
+    )
+    assert re.search(slow, output.err), output.err
     assert "</s>" in output.out  # the picture in the terminal
     assert f"foveate translate {tmp_path / 'run'}" in output.err.replace("\n", "")
     port = inspect.signature(studio).parameters["port"].default

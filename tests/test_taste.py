@@ -19,7 +19,7 @@ BUDGET = {
     ".": 2230, "align": 1010, "bench": 930, "cli": 4300, "compare": 1280, "data": 4540,
     "decode": 1600, "documents": 2270, "draw": 4450, "export": 3440, "inspect": 2060,
     "laws": 1220, "models": 2800, "native": 760, "nn": 3140, "server": 5660, "tasks": 5740,
-    "train": 3740, "views": 2990,
+    "train": 3840, "views": 2990,
 }  # fmt: skip
 
 # "file::function" → why its limits are raised. A new line here needs one in CHANGELOG.md.

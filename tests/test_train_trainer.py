@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from foveate.tasks.base import Loss
 from foveate.train import checkpoint
 from foveate.train.checkpoint import TrainError
 from foveate.train.config import TrainConfig
+from foveate.train.distributed import Ranks
+from foveate.train.fit import Outcome
 from foveate.train.journal import read
 from foveate.train.trainer import Feed, Indices, Interrupt, TrainState, fingerprint, mix, portions
 from tolerances import MODEL, close, near
@@ -353,3 +356,41 @@ def test_other_threads_catch_none() -> None:
     thread.start()
     thread.join()
     assert seen == [None, before]
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("cosine", 1000), ("linear", None)])
+def test_the_schedule_follows_time_where_steps_are_behind(
+    tmp_path: Path,
+    kind: str,
+    steps: int | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rate is down when the minutes end; what is done again after a kill has the same rates."""
+    run, killed = tmp_path / "run", tmp_path / "killed"
+    config = toy_config(
+        max_minutes=1, max_steps=steps, schedule={"kind": kind, "warmup_steps": 5}, log_every=1,
+        save={"every": 5, "keep": 99}, validation={"every": 4}, average=3,
+    )  # fmt: skip
+
+    def train(folder: Path, seconds: float) -> Outcome:
+        clock = count(0.0, seconds)  # a step looks at it once
+        monkeypatch.setattr(Ranks, "agree", lambda self, now, received: (next(clock), received))
+        return Toy(folder, config).train()
+
+    outcome = train(run, 1)
+    rates = [line["lr"] for line in read(run) if line["event"] == "train"]
+    assert outcome.reason == "max_minutes" and 30 < outcome.state.step < 60
+    assert max(rates) > 0.015 and rates[-1] < 0.001
+    said = capsys.readouterr().err
+    assert said.count("1,000 take 2") == 2  # after three seconds, and at the end
+    assert said.count("in the 1 minutes of train.max_minutes") == 2
+
+    shutil.copytree(run, killed)
+    for step in checkpoint.steps(killed):
+        if step > 15:
+            shutil.rmtree(checkpoint.path_of(killed, step))
+    train(killed, 2)  # on a slower machine
+    again = [line["lr"] for line in read(killed) if line["event"] == "train"]
+    assert 25 < len(again) < len(rates) and again == rates[: len(again)]
+    assert content(checkpoint.path_of(killed, 25)) == content(checkpoint.path_of(run, 25))

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 CHUNK = 500  # sources that are searched together; `distill` continues at a whole chunk
 SIZES = {"train": 60_000, "valid": 200, "test": 500}  # sentences of the quickstart
 SENTENCES = 8  # on its page
+GOOD = 50.0  # BLEU; the whole training has far more
+EXPECTED = """\
+2,000 steps: two minutes where two processor cores are free, longer beside other programs, and 20
+minutes at most; the lines below show the time left. Ctrl-C stops, and the same command goes on."""
 
 
 def train(
@@ -219,6 +223,7 @@ def start(
     config.write_text(template.replace("{folder}", folder.as_posix()), encoding="utf-8")
 
     console.rule(f"2 · training: {config}")
+    console.print(EXPECTED, soft_wrap=True)
     run = train(config, overrides, folder / "run")
 
     console.rule("3 · held-out sentences, with combinations that training never showed")
@@ -227,6 +232,8 @@ def start(
         console.print(f"{name:>12} {value:6.2f}")
     name, head, agreement = judge_alignment(run, data)
     console.print(f"{'aer':>12} {agreement.aer:6.3f}  ({name}, head {head})")
+    if poor := why_poor(run, config, evaluation.figures["bleu"]):
+        console.print(poor, style="bold", markup=False, soft_wrap=True)
 
     console.rule("4 · translate, and see why")
     records = []
@@ -246,6 +253,26 @@ def start(
     next_steps = NEXT.format(**places, command=_command())
     console.print(next_steps + missing_for_studio(), highlight=False, soft_wrap=True)
     return {**evaluation.figures, "aer": agreement.aer}
+
+
+def why_poor(run: Run, config: Path, bleu: float) -> str:
+    """Why the translations are poor, and how to go on; "" if they are not."""
+    from foveate.train.journal import clock, read
+
+    if bleu >= GOOD:
+        return ""
+    last = read(run.path)[-1]
+    step, seconds = last["step"], float(last["seconds"])
+    all_steps = run.config.train.max_steps or 0
+    if step >= all_steps:
+        return f"BLEU {bleu:.2f} is poor: {all_steps:,} steps are too few; go on with more"
+    needed = seconds / max(1, step) * all_steps
+    return (
+        f"BLEU {bleu:.2f} is poor, for only {step:,} of {all_steps:,} steps were done in "
+        f"{clock(seconds)}: this machine is slow, or other programs use it. All steps take about "
+        f"{clock(needed)} at this pace; to go on: {_command()} train {config} --run {run.path} "
+        f"train.max_minutes={int(needed / 60) + 1}"
+    )
 
 
 def judge_alignment(run: Run, data: Path) -> tuple[str, int, LinkCounts]:

@@ -126,8 +126,9 @@ class TrainConfig(Config):
 
     ``batch_tokens`` is the size of a batch on each device, padding included; ``accumulate``
     batches of each device make one step. ``max_minutes`` is wall clock, earlier sessions of the run
-    included. ``average`` is the number of last checkpoints whose mean is tried at the end; ``ema``
-    keeps a moving mean of the weights, which is what is validated, saved and used.
+    included; the schedule follows the larger of the shares of steps and of time. ``average`` is the
+    number of last checkpoints whose mean is tried at the end; ``ema`` keeps a moving mean of the
+    weights, which is what is validated, saved and used.
     ``health_every`` logs the gradient norm and the size of the update of each module,
     ``snapshots`` keeps the attention to one example.
 
@@ -190,7 +191,12 @@ class TrainConfig(Config):
                 "validation.patience",
                 ("train", "max_steps"),
             )
-        self.schedule.build(self.optimizer.lr, self.max_steps)
+        self.build_schedule()
+
+    def build_schedule(self) -> Schedule:
+        """The schedule of the learning rate, which follows ``max_steps`` and ``max_minutes``."""
+        timed = self.max_minutes is not None
+        return self.schedule.build(self.optimizer.lr, self.max_steps, timed)
 
 
 # -------------------------------------------------------------------------------------- continuing
@@ -203,7 +209,7 @@ CHANGEABLE: Mapping[str, str] = {
     "decode": "changes how the run decodes, not its weights",
     "train.max_steps": "changes where training ends",
     "train.max_epochs": "changes where training ends",
-    "train.max_minutes": "changes where training ends",
+    "train.max_minutes": "changes where training and a schedule that follows time end",
     "train.max_tokens": "changes where training ends",
     "train.optimizer": "changes the updates from the next step on",
     "train.schedule": "changes the learning rates from the next step on",

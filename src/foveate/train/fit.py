@@ -33,6 +33,7 @@ from foveate.train.journal import (
     Snapshots,
     clock,
     is_out_of_memory,
+    read,
 )
 from foveate.train.optim import MovingMean, average
 from foveate.train.trainer import (
@@ -46,6 +47,7 @@ from foveate.train.trainer import (
     TrainState,
     fingerprint,
     mix,
+    too_few,
 )
 
 _TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)
@@ -200,8 +202,22 @@ def try_average(trainer: Trainer, count: int, reason: str) -> str:
         + (f"{record['figure']} {value:.4g}" if value is not None else "not validated")
         + ("" if best is None else f", the best single one {best.value:.4g} (step {best.step:,})")
         + f"; {'the mean' if better else 'the single one'} is taken"
+        + ("" if better else _why_worse(trainer, steps))
     )
     return reason
+
+
+def _why_worse(trainer: Trainer, steps: list[int]) -> str:
+    """Why the mean of the checkpoints of these steps is worse than one of them."""
+    log, name = read(trainer.folder), trainer.config.save.best
+    rates = [line["lr"] for line in log if line["event"] == "train"]
+    if rates and rates[-1] > max(rates) / 2:
+        share = f"{100 * rates[-1] / max(rates):.0f} % of the highest"
+        return f": the learning rate had not come down ({share}), so that they lie far apart"
+    figures = [line[name] for line in log if line["event"] == "valid" and line["step"] in steps]
+    if len(figures) > 1:
+        return f": the model still changed over them ({name} {figures[0]:.4g} to {figures[-1]:.4g})"
+    return ""
 
 
 def _sound_steps(trainer: Trainer) -> list[int]:
@@ -289,19 +305,21 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         total = _total_steps(config, plan, state.batches)
         limit = None if config.max_minutes is None else 60 * config.max_minutes
         newest = checkpoint.path_of(folder, state.step)
+        paces = {} if job.changes else _paces(folder, state.step, ranks)  # before the log is cut
         mean = None
         if config.ema is not None:
             mean = MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
         tools = Tools(
             parallel=parallel,
             optimizer=optimizer,
-            schedule=config.schedule.build(config.optimizer.lr, config.max_steps),
+            schedule=config.build_schedule(),
             precision=_precision(config, state, device, ranks),
             plan=plan,
             journal=Journal(folder, state.step, config.tensorboard) if ranks.leads else NoJournal(),
             display=Display(total, limit, config.validation.every, silent=not ranks.leads),
             interrupt=Interrupt(),
             files=checkpoint.run_files(folder, newest),
+            paces=paces,
             mean=mean,
         )
         stack.callback(tools.journal.close)
@@ -429,6 +447,12 @@ def _precision(
     return Precision(name, device.type, why)
 
 
+def _paces(folder: Path, step: int, ranks: Ranks) -> dict[int, float]:
+    """The seconds that the schedule took to be over, by the steps after a checkpoint."""
+    lines = ranks.lead("the log", lambda: [x for x in read(folder) if x["event"] == "pace"])
+    return {line["step"]: line["seconds"] for line in lines if line["step"] > step}
+
+
 def _total_steps(config: TrainConfig, plan: Plan, batches: int) -> int | None:
     """Steps until max_steps or max_epochs, whichever is first; epochs are taken to be alike."""
     limits = [] if config.max_steps is None else [config.max_steps]
@@ -522,11 +546,14 @@ def _end(trainer: Trainer, reason: str) -> Outcome:
         raise TrainError(f"{folder} has lost its checkpoints while it trained")
     checkpoint.load_weights(trainer.job.model, weights / WEIGHTS)
     trainer.job.model.eval()
-    trainer.tools.journal.write("end", state.step, reason=reason)
+    trainer.tools.journal.write("end", state.step, reason=reason, seconds=round(state.seconds, 3))
     if reason == "interrupted":
         name = stop.name if stop else ""
         place = checkpoint.path_of(folder, state.step)
         say(f"stopped by {name} after step {state.step:,}; the same command goes on from {place}")
     else:
         say(f"trained {state.step:,} steps in {clock(state.seconds)}; {reason} ended it")
+        pace = max(1e-3, state.seconds / max(1, state.step))
+        if reason == "max_minutes" and (few := too_few(trainer.config, state, pace)):
+            say(few)
     return Outcome(reason, state, state.best, weights, 128 + stop if stop else 0)

@@ -20,18 +20,29 @@ from foveate.train.checkpoint import WEIGHTS, TrainError, assign, is_shard, open
 class Schedule(Configurable, ABC):
     """The learning rate at each step; ``peak`` is the optimiser's ``lr``.
 
-    ``max_steps`` is the length of training where it is known, for schedules that end.
+    ``max_steps`` is the length of training where it is known, for schedules that end; ``timed``
+    says that a number of minutes ends it as well.
     """
 
     class Config(BaseConfig, family="schedule"):
         """How the rate rises and falls."""
 
-    def __init__(self, config: Config, peak: float, max_steps: int | None = None) -> None:
-        self.config, self.peak, self.max_steps = config, peak, max_steps
+    def __init__(
+        self, config: Config, peak: float, max_steps: int | None = None, timed: bool = False
+    ) -> None:
+        self.config, self.peak, self.max_steps, self.timed = config, peak, max_steps, timed
 
     @abstractmethod
-    def rate(self, step: int) -> float:
+    def rate(self, step: float) -> float:
         """The learning rate of step 1, 2, …"""
+
+    def rate_at(self, step: int, time: float) -> float:
+        """The rate of a step when the share ``time`` of the minutes allowed is over.
+
+        It follows the larger of the shares of steps and of time, so that it has come down when
+        either ends.
+        """
+        return self.rate(max(step, time * (self.max_steps or 0)))
 
 
 class Constant(Schedule):
@@ -42,7 +53,7 @@ class Constant(Schedule):
 
     config: Config
 
-    def rate(self, step: int) -> float:
+    def rate(self, step: float) -> float:
         return self.peak * _rise(step, self.config.warmup_steps)
 
 
@@ -60,7 +71,7 @@ class Noam(Schedule):
 
     config: Config
 
-    def rate(self, step: int) -> float:
+    def rate(self, step: float) -> float:
         c = self.config
         return float(c.factor * c.hidden_size**-0.5 * min(step**-0.5, step * c.warmup_steps**-1.5))
 
@@ -73,7 +84,7 @@ class InverseSqrt(Schedule):
 
     config: Config
 
-    def rate(self, step: int) -> float:
+    def rate(self, step: float) -> float:
         warmup = self.config.warmup_steps
         return self.peak * min(step / warmup, math.sqrt(warmup / step))
 
@@ -84,34 +95,43 @@ class _Ending(Schedule):
     class Config(Schedule.Config):
         warmup_steps: int = Field(default=0, ge=0)  # steps in which the rate rises
         total_steps: int | None = Field(default=None, gt=0)
-        """Where the fall ends; train.max_steps where absent."""
+        """Where the fall ends; train.max_steps, or else train.max_minutes, where absent."""
         final_ratio: float = Field(default=0.0, ge=0, le=1)
         """The last rate, as a share of the highest."""
 
     config: Config
 
-    def __init__(self, config: Config, peak: float, max_steps: int | None = None) -> None:
-        super().__init__(config, peak, max_steps)
-        total = config.total_steps or max_steps
-        if total is None:
+    def __init__(
+        self, config: Config, peak: float, max_steps: int | None = None, timed: bool = False
+    ) -> None:
+        super().__init__(config, peak, max_steps, timed)
+        self.total = config.total_steps or max_steps
+        if self.total is None and not timed:
             raise ConfigError(
-                f"{config.kind} has to know where training ends: set train.max_steps, "
-                "or total_steps here",
+                f"{config.kind} has to know where training ends: set train.max_steps or "
+                "train.max_minutes, or total_steps here",
                 ("train", "schedule", "total_steps"),
             )
-        if total <= config.warmup_steps:
+        if self.total is not None and self.total <= config.warmup_steps:
             raise ConfigError(
-                f"warmup_steps = {config.warmup_steps} leaves nothing of {total} steps",
+                f"warmup_steps = {config.warmup_steps} leaves nothing of {self.total} steps",
                 ("train", "schedule", "warmup_steps"),
             )
-        self.total = total
 
-    def rate(self, step: int) -> float:
-        c = self.config
-        if step < c.warmup_steps:
-            return self.peak * _rise(step, c.warmup_steps)
-        done = min(1.0, (step - c.warmup_steps) / (self.total - c.warmup_steps))
-        return self.peak * (c.final_ratio + (1 - c.final_ratio) * self.fall(done))
+    def rate(self, step: float) -> float:
+        warmup = self.config.warmup_steps
+        if self.total is None or step < warmup:
+            return self.peak * _rise(step, warmup)
+        return self._fallen(min(1.0, (step - warmup) / (self.total - warmup)))
+
+    def rate_at(self, step: int, time: float) -> float:
+        if self.total is None:  # only time says how much of the training is done
+            return min(self.rate(step), self._fallen(time))
+        return self.rate(max(step, time * (self.max_steps or self.total)))
+
+    def _fallen(self, done: float) -> float:
+        ratio = self.config.final_ratio
+        return self.peak * (ratio + (1 - ratio) * self.fall(done))
 
     @abstractmethod
     def fall(self, done: float) -> float:
@@ -157,7 +177,7 @@ class WarmupStableDecay(_Ending):
         return min(1.0, (1 - done) / self.config.decay_share)
 
 
-def _rise(step: int, warmup: int) -> float:
+def _rise(step: float, warmup: int) -> float:
     return min(1.0, step / warmup) if warmup else 1.0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import queue
 import signal
 import threading
@@ -26,7 +27,7 @@ from foveate.train import checkpoint
 from foveate.train.checkpoint import Record, TrainError
 from foveate.train.config import ConfigChange, Precision, TrainConfig
 from foveate.train.distributed import Parallel
-from foveate.train.journal import Display, Health, Journal, Snapshots, peak_memory
+from foveate.train.journal import Display, Health, Journal, Snapshots, clock, peak_memory
 from foveate.train.optim import MovingMean, Schedule
 
 
@@ -236,6 +237,27 @@ class Feed:
 # What is trained, and the objects that train it.
 
 
+ENOUGH = 1000  # steps, or train.max_steps where that is less: half of them teach little
+
+
+def too_few(config: TrainConfig, state: TrainState, seconds_a_step: float) -> str:
+    """That the minutes allowed are too few to learn from at this pace; "" if they are not."""
+    enough = min(ENOUGH, config.max_steps or ENOUGH)
+    if config.max_minutes is None:
+        return ""
+    left = max(0.0, 60 * config.max_minutes - state.seconds)
+    expected = state.step + left / seconds_a_step
+    if expected > enough / 2:
+        return ""
+    more = state.seconds + (enough - state.step) * seconds_a_step
+    return (
+        f"{60 / seconds_a_step:.3g} steps a minute on this machine now: about {expected:,.0f} in "
+        f"the {config.max_minutes:g} minutes of train.max_minutes, which teach a model little; "
+        f"{enough:,} take {clock(more)}: set train.max_minutes={math.ceil(more / 60)}, or make the "
+        "model or train.batch_tokens smaller"
+    )
+
+
 class TrainObjective(Protocol):
     """What is minimised; it may change with the step."""
 
@@ -281,6 +303,7 @@ class Tools:
     display: Display
     interrupt: Interrupt
     files: Mapping[str, str]  # `checkpoint.run_files`
+    paces: dict[int, float] = field(default_factory=dict)  # logged after the newest checkpoint
     mean: MovingMean | None = None
     health: Health | None = None
     snapshots: Snapshots | None = None  # on rank 0
@@ -314,6 +337,7 @@ class TrainState:
     position: int = 0
     targets: int = 0  # real target tokens seen
     seconds: float = 0.0  # wall clock of all sessions
+    paced: float = 0.0  # seconds of train.max_minutes that the schedule takes to be over
     validated: int = 0  # step of the last validation
     stale: int = 0  # validations since the best one
     best: Best | None = None
@@ -346,6 +370,7 @@ class Trainer:
         self.agree()
         self._earlier, self._begun = state.seconds, self._now
         self._last_save, self._last_log = self._now, state.step
+        self._times: list[float] | None = []  # of the first steps, until their pace is known
         self._measured = Measures({})  # of the last validation, on rank 0
 
     def agree(self) -> None:
@@ -370,6 +395,7 @@ class Trainer:
                 if not self._advance(feed):
                     reason = "max_epochs"
                     break
+                self._say_pace()
                 self._settle()
         finally:
             feed.close()
@@ -391,6 +417,17 @@ class Trainer:
         timed = save.every_minutes is not None and waited >= save.every_minutes
         if improved or (step > self.saved and (last or regular or timed)):
             self.save()
+
+    def _say_pace(self) -> None:
+        """Say it early and once where the minutes allowed are too few to learn from."""
+        if self._times is None:
+            return
+        self._times.append(self._now)  # from the first step, which takes longer than the others
+        steps, seconds = len(self._times) - 1, self._now - self._times[0]
+        if steps and seconds > 3:
+            self._times = None
+            if few := too_few(self.config, self.state, seconds / steps):
+                self.tools.display.say(few)
 
     def seconds(self) -> float:
         """Wall clock of the run, that of earlier sessions included."""
@@ -450,7 +487,7 @@ class Trainer:
             raise TrainError(f"step {number} has no targets: {portion}")
         grads = self.parallel.gradients()
         norm = self.parallel.norm(grads) / count
-        rate = self.tools.schedule.rate(number)
+        rate = self._rate(number)
         if not np.isfinite(norm + sums["loss"]):
             cause = self.parallel.why(micro_batches, own["loss"], self._forward, rate)
             raise TrainError(
@@ -467,6 +504,28 @@ class Trainer:
         if self.tools.mean is not None:
             self.tools.mean.update(number)
         return sums, norm
+
+    def _rate(self, step: int) -> float:
+        """The learning rate of a step, which comes down with the time allowed.
+
+        Where time is ahead of the steps, each further hundredth of it is logged with its step as
+        an event ``pace``. A run that goes on takes the logged ones again, so that the rates of
+        steps done twice are the same.
+        """
+        state, schedule, paces = self.state, self.tools.schedule, self.tools.paces
+        rate = schedule.rate(step)
+        if self.config.max_minutes is None:
+            return rate
+        budget = 60 * self.config.max_minutes
+        if step <= max(paces, default=0):
+            seconds = paces.get(step, 0.0)
+        else:
+            seconds = int(100 * min(1.0, self.seconds() / budget)) * budget / 100
+        paced = schedule.rate_at(step, max(seconds, state.paced) / budget)
+        if paced != rate and seconds > state.paced:
+            state.paced = seconds
+            self.tools.journal.write("pace", step, seconds=seconds)
+        return paced
 
     def _forward(self, micro: MicroBatch) -> Loss:
         """The loss of a batch, without collectives."""
@@ -505,7 +564,7 @@ class Trainer:
             state.step,
             epoch=state.epoch,
             **{name: value / count for name, value in window.items()},
-            lr=self.tools.schedule.rate(state.step),
+            lr=self.tools.optimizer.param_groups[0]["lr"],
             grad_norm=norm,
             target_tokens=state.targets,
             tokens_per_second=round(count / spent, 1),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+from pathlib import Path
 
 import numpy as np
 import pydantic
@@ -17,7 +19,10 @@ from foveate.draw.drawings import (
     LinesDrawing,
     Numbers,
     SheetDrawing,
+    TableDrawing,
     Word,
+    line_chart,
+    sheet,
 )
 from foveate.draw.page import AnyDrawing
 
@@ -74,3 +79,16 @@ def test_a_drawing_comes_back_from_its_json() -> None:
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(pydantic.ValidationError, match="kind"):
         ANY.validate_python({"kind": "sculpture"})
+
+
+def test_numbers_that_json_lacks(tmp_path: Path) -> None:
+    """JSON has no NaN and no infinity: files have null and texts, a page says what is not drawn."""
+    values = np.array([np.nan, np.inf, -np.inf, 1.0])
+    lines = line_chart(np.arange(4.0), {"loss": values})
+    text = lines.save(tmp_path / "a.json").read_text("utf-8")
+    assert "NaN" not in text and json.loads(text)["loss"] == [None, "Infinity", "-Infinity", 1.0]
+    assert lines.drawings()[0].notes == ["infinite, not drawn: loss: 2"]
+    table = TableDrawing(columns=list("abcd"), rows=[values.tolist()])
+    assert json.loads(table.model_dump_json())["rows"] == [["NaN", "∞", "−∞", 1.0]]
+    blank = sheet("blank", np.full((1, 1), np.nan))
+    assert (blank.least, blank.most) == (0, 0)

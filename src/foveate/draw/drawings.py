@@ -66,7 +66,20 @@ def _joined(text: str) -> str:
 
 
 def _table_cell(cell: Cell) -> Cell:
-    return float(cell) if isinstance(cell, int) else shown(cell)
+    if cell is None or isinstance(cell, str):
+        return shown(cell)
+    if np.isfinite(cell):
+        return float(cell)
+    return "NaN" if np.isnan(cell) else "∞" if cell > 0 else "−∞"
+
+
+def finite(value: object) -> object:
+    """A value of JSON, which has no words for NaN (here null) and infinity (here a text)."""
+    if isinstance(value, list):
+        return [finite(each) for each in value]
+    if not isinstance(value, float) or np.isfinite(value):
+        return value
+    return None if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _no_values() -> Floats:
@@ -259,8 +272,9 @@ def _picture(form: str) -> Callable[[Drawing], bytes]:
 
 
 def _json(drawing: Drawing) -> bytes:
-    arrays = {name: array.tolist() for name, array in drawing.arrays().items()}
-    return json.dumps(arrays, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    arrays = {name: finite(array.tolist()) for name, array in drawing.arrays().items()}
+    text = json.dumps(arrays, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _npz(drawing: Drawing) -> bytes:
@@ -366,9 +380,9 @@ def sheet(
     0 is in the middle of the colours where ends have different signs. With ``written`` the numbers
     stand in their cells.
     """
-    finite = values[np.isfinite(values)]
-    least = float(finite.min(initial=np.inf)) if least is None else least
-    most = float(finite.max(initial=-np.inf)) if most is None else most
+    known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+    least = float(known.min()) if least is None else least
+    most = float(known.max()) if most is None else most
     if least < 0 < most:
         most = max(most, -least)
         least = -most
@@ -467,7 +481,10 @@ class LinesDrawing(Drawing):
         return arrays | ({"labels": np.array(self.labels)} if self.labels else {})
 
     def drawings(self) -> list[Drawing]:
-        return [self.model_copy(update={"title": self.title or self.up})]
+        infinite = [f"{c.name}: {n}" for c in self.curves if (n := int(np.isinf(c.y).sum()))]
+        notes = [f"infinite, not drawn: {', '.join(infinite)}"] if infinite else []
+        update = {"title": self.title or self.up, "notes": [*self.notes, *notes]}
+        return [self.model_copy(update=update)]
 
     def looks(self) -> list[tuple[int, int]]:
         """The numbers of the hue and of the dash of each curve.

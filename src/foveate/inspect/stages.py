@@ -1,4 +1,4 @@
-"""One step of attention, or of a recurrent cell, with its numbers, stage by stage.
+"""The stages of an attention, or of a recurrent cell, with their numbers.
 
 A *captured* stage is what the model computed in its own forward pass (`foveate.nn.probe`), bit for
 bit. A *derived* one is computed here, in double precision, from captured stages, and is compared

@@ -154,7 +154,7 @@ VIEWS = {
         ("states", "inside", "The path of hidden states over time."),
         ("surface", "inside", "The loss around the weights, over two directions."),
         ("gates", "inside", "The gates of a recurrent network over time."),
-        ("steps", "inside", "One step of attention, or of a cell, with its numbers."),
+        ("steps", "inside", "The stages of an attention head, or of a cell, in numbers."),
         ("gradients", "inside", "How far back language models can learn."),
         ("model", "inside", "The model's blocks to scale: shapes, parameters, equations."),
         ("exposure", "exposure", "How a model errs by place: after the truth, and its own output."),

@@ -18,8 +18,10 @@ Image = Annotated[str | None, Field(description="JPEG or PNG, or the number of a
 Split = Annotated[str, Field(description="train, valid or test")]
 Block = Annotated[str | None, Field(description="cross_attention, self_attention, …")]
 Layer = Annotated[int, Field(description="from 0, or -1 for the last")]
-Head = Annotated[int | None, Field(ge=0, description="mean of all if absent")]
-Query = Annotated[int | None, Field(ge=0, description="which query or step, from 0; all if absent")]
+Head = Annotated[int | None, Field(ge=0, description="the mean of all if absent; of steps head 0")]
+Query = Annotated[
+    int | None, Field(ge=0, description="which query, or step of a cell, from 0; all if absent")
+]
 Scale = Annotated[
     Literal["row", "absolute"] | None,
     Field(description="colours: absolute (default; of pictures by panel), or by row"),

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 189ce88344eaf3ec.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 0b96aaab7c173e08.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -423,11 +423,11 @@ export interface Question {
    */
   layer?: number;
   /**
-   * mean of all if absent
+   * the mean of all if absent; of steps head 0
    */
   head?: number | null;
   /**
-   * which query or step, from 0; all if absent
+   * which query, or step of a cell, from 0; all if absent
    */
   query?: number | null;
   /**

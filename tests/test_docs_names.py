@@ -25,6 +25,8 @@ PAGES = [
     ROOT / "docs" / "development" / "architecture.md",
 ]
 FOLDERS = {path.name for base in (ROOT, PACKAGE) for path in base.iterdir() if path.is_dir()}
+# the results of benchmarks/peers, of which it makes the tables of docs/speed.md
+COMPARED = [path.name for path in (ROOT / "docs" / "results").glob("peers-*.json")]
 WRITTEN = ("runs", "build")  # folders that commands write
 TORCHRUN = {"--standalone", "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint"}
 OTHERS = TORCHRUN | {"--max-restarts", "--list", "--group", "--seconds", "--strict"}  # of others
@@ -160,3 +162,11 @@ def test_the_check_can_fail() -> None:
         "[x](gone.md)\n\n    echo a | foveate translate RUN --colour\n"
     )
     assert len(list(faults(ROOT / "README.md", page))) == 10
+
+
+def test_every_result_is_named_on_a_page() -> None:
+    paths = [*PAGES, *(ROOT / "docs").rglob("*.md")]
+    texts = "".join(page.read_text("utf-8") for page in paths) + "".join(COMPARED)
+    results = {path.name for path in (ROOT / "docs" / "results").iterdir()}
+    assert not {name for name in results if name not in texts}
+    assert not set(re.findall(r"results/([\w-]+\.(?:json|svg))", texts)) - results

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from foveate.cli import app
-from foveate.config import ConfigError
 from foveate.data.words import split_words
 from foveate.documents.formats import BY_LINES, DocumentOptions, format_of, read_document
 from foveate.documents.memory import Glossary, TranslationMemory, holds
+from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Pair, joined_all
+from foveate.errors import ConfigError
 from small_runs import made
 
 
@@ -46,9 +47,9 @@ def test_rows() -> None:
     assert json.loads(rows[0]) == {"source": "a dog", "n": 1, "target": "A DOG"}
     assert rows[1:] == ["", '{"source": "b", "target": "c"}', ""]
     assert b'"target": "B"' in shouted("jsonl", text, again=True)
-    with pytest.raises(ConfigError, match="the input:2 has no text"):
+    with pytest.raises(DocumentError, match="the input:2 has no text"):
         shouted("jsonl", '{"source": ""}\n[]\n')
-    with pytest.raises(ConfigError, match="the input:2 is not UTF-8"):
+    with pytest.raises(DocumentError, match="the input:2 is not UTF-8"):
         shouted("tsv", b"a\n\xff\n")
 
 
@@ -91,7 +92,7 @@ def test_subtitles() -> None:
     assert (result[2][:11], "<i>" in result[3], "</i>" in result[3]) == ("A BLACK DOG", True, True)
     assert result[4:7] == ["", "2", "00:00:03,000 --> 00:00:04,000"]
     assert result[7:] == ["- WHO?", "- THE MAN.", ""]
-    with pytest.raises(ConfigError, match="holds no subtitles"):
+    with pytest.raises(DocumentError, match="holds no subtitles"):
         shouted("srt", "a dog\n")
 
 
@@ -129,7 +130,7 @@ def test_catalogues() -> None:
     again = polib.pofile(shouted("po", CATALOGUE, again=True).decode())
     assert again[1].msgstr == "DONE"
     for bad in ("a dog", __file__):  # the name of a file is no catalogue and is not opened
-        with pytest.raises(ConfigError, match="PO file"):
+        with pytest.raises(DocumentError, match="PO file"):
             shouted("po", bad)
 
 
@@ -163,7 +164,7 @@ def test_memories_get_a_variant() -> None:
     ],
 )
 def test_hostile_xml_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be read as XML"):
+    with pytest.raises(DocumentError, match="cannot be read as XML"):
         shouted("tmx", text, to="fr")
 
 
@@ -189,7 +190,7 @@ def test_word_documents() -> None:
     assert result.tables[0].cell(0, 0).text == "IN A CELL"
     assert result.sections[0].header.paragraphs[0].text == "AT THE TOP"
     for bad in (b"", b"PK", _zip()):
-        with pytest.raises(ConfigError, match="is no DOCX file"):
+        with pytest.raises(DocumentError, match="is no DOCX file"):
             shouted("docx", bad)
 
 

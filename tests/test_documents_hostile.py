@@ -15,11 +15,11 @@ import html5lib
 import polib
 import pytest
 
-from foveate.config import ConfigError
 from foveate.documents import formats
 from foveate.documents import html as html_module
 from foveate.documents.formats import DEEPEST, DocumentOptions, read_document
 from foveate.documents.html import check, html_passage, without_repeats
+from foveate.documents.spans import DocumentError
 from foveate.documents.translate import LONGEST, Pair, Passage, joined_all, text_passage
 
 SIZE = 10_000  # characters; where time is quadratic they take minutes
@@ -50,6 +50,13 @@ TEXTS = {
     "sentences": "A. " * (SIZE // 3),
     "addresses": "x " + "http://a.b " * (SIZE // 11),
     "blanks": "x" + " " * SIZE + "x",
+}
+GROWING: dict[str, Callable[[int], str]] = {  # pages whose time the parser multiplies by itself
+    "attributes": lambda n: "<p " + " ".join(f"a{i}=x" for i in range(n)) + ">x</p>",
+    "attributes behind a quoted >": lambda n: "<p q='>' " + " ".join(map("a{}".format, range(n))),
+    "options": lambda n: "<select>" + "<option>x" * n,
+    "groups": lambda n: "<select>" + "<optgroup><option>x" * n,
+    "attributes of the body": lambda n: "".join(f"<body a{i}=x>" for i in range(n)),
 }
 PAGES = {
     "elements": "<p>" + "<b>a</b> " * (SIZE // 9),
@@ -85,6 +92,19 @@ def test_pages_take_time_linear_in_their_length(name: str) -> None:
     soon(lambda: back(html_passage(PAGES[name])))
 
 
+@pytest.mark.parametrize("name", GROWING)
+def test_twice_the_page_takes_twice_the_time_or_is_refused(name: str) -> None:
+    seconds = []
+    for size in (64, 50_000, 100_000):
+        began = time.process_time()
+        try:
+            back(html_passage(GROWING[name](size)))
+        except DocumentError as error:
+            assert size > 64 and "more than" in str(error)
+        seconds.append(time.process_time() - began)
+    assert seconds[2] < max(3 * seconds[1], 1.0)  # four times, and minutes
+
+
 def test_a_long_sentence_is_cut_at_white_space_and_nothing_is_lost() -> None:
     text = "a dog " * 1000
     passage = text_passage(text)
@@ -110,7 +130,7 @@ def test_a_long_sentence_is_cut_at_white_space_and_nothing_is_lost() -> None:
 )
 def test_what_is_too_deep_is_refused_before_it_is_read(html: str) -> None:
     def work() -> None:
-        with pytest.raises(ConfigError, match=r"line \d+ of the HTML is in more than 2,000"):
+        with pytest.raises(DocumentError, match=r"line \d+ of the HTML is in more than 2,000"):
             html_passage(html)
 
     soon(work)
@@ -133,7 +153,7 @@ def test_what_is_deep_but_closed_or_closes_itself_is_read() -> None:
         "<!--<i>-->",
     ):
         check(fine * 3000)
-    with pytest.raises(ConfigError, match="more than 1,000,000 tags"):
+    with pytest.raises(DocumentError, match="more than 1,000,000 tags"):
         check("<" * 1_000_001)
 
 
@@ -222,7 +242,7 @@ def test_archives_that_swell_are_refused(
         monkeypatch.setattr(formats, name, most)
     assert formats.bounded(document, "a.docx")
     bomb = packed(members(document) | more)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(DocumentError, match=message):
         shouted("docx", bomb)
 
 
@@ -253,7 +273,7 @@ def test_word_documents_may_not_declare_entities(document: bytes, dtd: str, body
     head, _, rest = text.partition("?>")
     text = f"{head}?><!DOCTYPE w:document [{dtd}]>{rest}"
     for encoded in (text.encode(), text.replace("UTF-8", "UTF-16").encode("utf-16")):
-        with pytest.raises(ConfigError, match="it declares entities of its own"):
+        with pytest.raises(DocumentError, match="it declares entities of its own"):
             shouted("docx", packed(files | {"word/document.xml": encoded}))
 
 
@@ -261,7 +281,7 @@ def test_formatting_that_would_be_copied_for_ever_is_refused(document: bytes) ->
     files = members(document)
     run = b'<w:r><w:rPr><w:rStyle w:val="' + b"x" * 10_000 + b'"/></w:rPr>'
     text = files["word/document.xml"].replace(b"<w:r>", run + b"<w:br/>" * 1000)
-    with pytest.raises(ConfigError, match="formatting of some words is too large"):
+    with pytest.raises(DocumentError, match="formatting of some words is too large"):
         shouted("docx", packed(files | {"word/document.xml": text}))
 
 
@@ -271,7 +291,7 @@ def test_broken_archives_are_named(document: bytes, cut: int) -> None:
     broken[200:220] = bytes(20)
     odd = packed(members(document), zipfile.ZIP_BZIP2)
     for bad in (document[:cut], bytes(broken), odd):
-        with pytest.raises(ConfigError, match="the input"):
+        with pytest.raises(DocumentError, match="the input"):
             shouted("docx", bad)
 
 
@@ -298,7 +318,7 @@ DOGS = 'msgid "a dog"\nmsgid_plural "dogs"\n'
     ],
 )
 def test_broken_plural_forms_are_named(text: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(DocumentError, match=message):
         shouted("po", text)
 
 
@@ -329,7 +349,7 @@ TIMES = "00:00:01,000 --> 00:00:02,000\n"
     ],
 )
 def test_times_that_cannot_be_read_are_named(times: str) -> None:
-    with pytest.raises(ConfigError, match="the input:6 holds times that cannot be read"):
+    with pytest.raises(DocumentError, match="the input:6 holds times that cannot be read"):
         shouted("srt", f"1\n{TIMES}a dog\n\n2\n{times}\na cat\n")
 
 
@@ -363,7 +383,7 @@ def test_memories_in_another_language_are_left() -> None:
 def test_memories_that_are_too_deep_are_refused() -> None:
     for depth in (DEEPEST + 1, 100_000):
         deep = "<hi>" * depth + "a dog" + "</hi>" * depth
-        with pytest.raises(ConfigError, match="more than 100 elements are in each other"):
+        with pytest.raises(DocumentError, match="more than 100 elements are in each other"):
             shouted("tmx", UNIT.format("en", deep), to="fr")
     fine = "<hi>" * 90 + "a dog" + "</hi>" * 90
     assert shouted("tmx", UNIT.format("en", fine), to="fr").count(b"<hi>") == 180
@@ -371,5 +391,5 @@ def test_memories_that_are_too_deep_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["text", "html", "tsv", "jsonl", "srt", "po"])
 def test_bytes_that_are_no_text_are_named_by_their_line(kind: str) -> None:
-    with pytest.raises(ConfigError, match="the input:2 is not UTF-8"):
+    with pytest.raises(DocumentError, match="the input:2 is not UTF-8"):
         shouted(kind, b"a\n\xff\xfe b\n")

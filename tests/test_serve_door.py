@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,39 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
     assert all(list(item.json()) == ["error"] for item in result)
     file.remove("ann")
     assert send(app, good[0])[0].status_code == 403, "a key that is removed is gone at once"
+
+
+def test_a_wrong_key_is_refused_before_the_body_and_bodies_without_one_are_few(
+    run: Run, tmp_path: Path
+) -> None:
+    file, asked = KeyFile(tmp_path / "keys"), list[int]()
+    bearer = {"Authorization": f"Bearer {file.add('ann')}"}
+    app = served(run.path, Limits(unknown=100), keys=file)
+
+    async def content() -> AsyncIterator[bytes]:
+        asked.append(1)
+        yield json.dumps(BODY | {"q": "the dog runs " * 20}).encode()
+
+    def sent(**headers: str) -> int:
+        headers |= {"content-type": "application/json"}
+        return send(app, {"content": content(), "headers": headers})[0].status_code
+
+    assert sent(Authorization="Bearer fov_wrong") == 403 and not asked
+    assert sent() == 503, "more bytes than bodies without a key may have"
+    assert sent(**bearer) == 200
+    assert send(app, {"json": BODY})[0].status_code == 403, "what was refused is counted no more"
+
+
+@pytest.mark.parametrize("field", ["q", "source", "api_key"])
+def test_half_a_character_is_refused_in_every_field(run: Run, field: str) -> None:
+    for half in ('"\\ud800"', b'"\xed\xa0\x80"'):
+        body = json.dumps(BODY | {field: "HALF"}).encode()
+        raw = half if isinstance(half, bytes) else half.encode()
+        headers = {"content-type": "application/json"}
+        [answer] = send(
+            served(run.path), {"content": body.replace(b'"HALF"', raw), "headers": headers}
+        )
+        assert answer.status_code == 400 and "half a character" in answer.json()["error"]
 
 
 def test_keys_that_cannot_be_read_let_nobody_in(run: Run, tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ def test_html_keeps_its_tags(app: FastAPI, run: Run) -> None:
         ("a.exe", b"x", 400, ".exe is not supported; there are: .txt"),
         ("noending", b"x", 400, "no ending"),
         ("a.txt", b"\xff\xfe\0", 400, "not UTF-8"),
+        ("a.docx", b"PK", 400, "the file is no DOCX file"),
+        ("a.html", b"<div>" * 3000, 400, "more than 2,000 elements"),
+        ("a.jsonl", b'{"source": "a", "x": "\\ud800"}', 400, "the file:1 holds half a character"),
         ("a.txt", b"the dog runs\n" * 300, 413, "characters at once"),
         ("a.txt", b"x" * 60_000, 413, "bytes at most"),
     ],
@@ -74,6 +77,16 @@ def test_what_cannot_be_translated_is_refused(
 ) -> None:
     answer, _ = send(app, name, data)
     assert answer.status_code == status and message in answer.json()["error"]
+
+
+def test_a_file_that_takes_too_long_ends_with_its_process(run: Run) -> None:
+    app = served(run.path, Limits(seconds=120, file_characters=10**7))
+    app.state.service.documents.seconds = 0.0
+    page = b"<p>the dog <b>runs</b></p>" * 200_000  # many seconds of work
+    answer, _ = send(app, "a.html", page)
+    assert answer.status_code == 400 and "seconds to read" in answer.json()["error"]
+    assert send(app, "a.html", b"the dog")[0].status_code == 200
+    app.state.service.close(0)
 
 
 def answer_to(run: Run, text: str) -> str:

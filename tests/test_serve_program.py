@@ -93,6 +93,9 @@ def test_the_studio_is_at_the_root(server: Program) -> None:
     assert "studio" in httpx.get(server.url).text
     [result] = httpx.get(f"{server.url}/api/v1/runs").json()["runs"]
     assert result["id"] == "transformer"
+    for method, path, status in (("GET", "/translate", 405), ("POST", "/nowhere", 404)):
+        answer = httpx.request(method, f"{server.url}{path}")
+        assert answer.status_code == status and isinstance(answer.json()["error"], str)
 
 
 def test_bodies_that_are_too_large_are_refused(server: Program) -> None:

@@ -71,6 +71,20 @@ def test_every_encoding_gives_the_same(app: FastAPI, run: Run) -> None:
     assert listed == post(app, json=both).json()["translatedText"] and len(listed) == 2
 
 
+def test_what_a_form_does_not_escape_is_utf_8_as_curl_sends_it(app: FastAPI) -> None:
+    text = "彼は été"
+    body = f"q={text}&source=en&target=fr".encode()
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    expected = post(app, json=ask(text, target="en")).json()
+    assert expected == {"translatedText": text}
+    same = body.replace(b"target=fr", b"target=en")
+    assert post(app, content=same, headers=form).json() == expected
+    events = post(app, "/v1/stream", content=body, headers=form).text
+    assert events.startswith("event: sentence") and text in events
+    wrong = post(app, content="q=été".encode("latin-1"), headers=form)
+    assert wrong.status_code == 400 and "not UTF-8" in wrong.json()["error"]
+
+
 def test_lines_stay_where_they_were(app: FastAPI, run: Run) -> None:
     item = run.translate(["the dog runs"])[0].hypotheses[0]
     text = "\n  the dog runs\t\r\n\r\n the dog runs \n"

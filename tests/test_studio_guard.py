@@ -19,7 +19,8 @@ async def told(request: Request) -> Response:
 
 
 def client(token: str | None = None, hosts: frozenset[str] | None = LOOPBACK) -> TestClient:
-    app = Starlette(routes=[Route("/", told, methods=["GET", "POST"])])
+    paths = ("/", "/api/v1/runs/x/evaluation")
+    app = Starlette(routes=[Route(path, told, methods=["GET", "POST"]) for path in paths])
     app.add_middleware(StudioGuard, token=token, hosts=hosts)
     return TestClient(app, base_url="http://127.0.0.1:8377")
 
@@ -58,6 +59,8 @@ def test_pages_of_other_sites_are_refused() -> None:
     assert own.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 403
     linked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
     assert own.get("/", headers=linked).status_code == 200, "a link may lead here"
+    started = own.get("/api/v1/runs/x/evaluation", headers=linked)
+    assert started.status_code == 403, "but not start a computation"
 
 
 def test_nothing_may_be_loaded_from_elsewhere() -> None:

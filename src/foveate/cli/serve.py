@@ -73,6 +73,7 @@ def serve_runs(
     wait_ms: OldDelay = None,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="source tokens × beams")] = None,
     queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
+    max_wait: Annotated[float | None, typer.Option(min=0.1, help="seconds, then refused")] = None,
     drain: Annotated[float, typer.Option(min=0, help="seconds to finish at the end")] = 30.0,
     threads: Annotated[int | None, typer.Option(min=1, help="batches answered at a time")] = None,
     processes: Annotated[int, typer.Option(min=0, help="that translate, with the run each")] = 0,
@@ -94,7 +95,7 @@ def serve_runs(
                      "banned": ban or (), "copies_unknown": copy_unknown},
         limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},
         batching={"max_delay": delay_ms / 1000, "tokens": batch_tokens, "queue": queue,
-                  "workers": batch_threads(threads, processes)},
+                  "max_wait": max_wait, "workers": batch_threads(threads, processes)},
     )  # fmt: skip
     serve(runs, options, run_loader(precision, engine, sample, processes))
 

@@ -22,7 +22,7 @@ from xml.etree import ElementTree as XML
 from xml.sax.saxutils import escape
 
 from foveate.documents.html import html_passage
-from foveate.documents.spans import Piece, Rules
+from foveate.documents.spans import DocumentError, Piece, Rules, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
 from foveate.errors import ConfigError
 
@@ -62,7 +62,7 @@ Reader = Callable[[bytes, DocumentOptions, str], Document]
 def read_document(
     kind: str, data: bytes, options: DocumentOptions, where: str = "the input"
 ) -> Document:
-    """A document of a format. Raises ``ConfigError`` naming it where it has another format."""
+    """A document of a format. Raises `DocumentError` naming it where it has another format."""
     if kind not in READERS:
         raise ConfigError(f"no format {kind!r}; there are: {', '.join(READERS)}")
     return READERS[kind](data, options, where)
@@ -86,12 +86,12 @@ def format_of(path: Path) -> str:
 
 
 def decoded(data: bytes, where: str) -> str:
-    """The text of UTF-8 bytes. Raises ``ConfigError`` naming the line that is not UTF-8."""
+    """The text of UTF-8 bytes. Raises ``DocumentError`` naming the line that is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{where}:{line} is not UTF-8; convert it, as with iconv") from None
+        raise DocumentError(f"{where}:{line} is not UTF-8; convert it, as with iconv") from None
 
 
 # ------------------------------------------------------------------------------ whole texts
@@ -175,16 +175,18 @@ def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
 def jsonl_object(row: str, where: str) -> dict[str, str] | None:
     """The object of a line of JSONL; None for an empty line.
 
-    Raises ``ConfigError`` that names the line where it has no text to translate.
+    Raises ``DocumentError`` that names the line where it has no text to translate.
     """
     if not row.strip():
         return None
     try:
         record = json.loads(row)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where} is no JSON: {error}") from None
+        raise DocumentError(f"{where} is no JSON: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("source"), str):
-        raise ConfigError(f'{where} has no text; write {{"source": "…"}}')
+        raise DocumentError(f'{where} has no text; write {{"source": "…"}}')
+    if "\\u" in row and half_character(json.dumps(record, ensure_ascii=False)):
+        raise DocumentError(f"{where} holds half a character: a lone surrogate")
     return record
 
 
@@ -197,19 +199,19 @@ def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Subtitles: numbers and times stay; the lines of one are translated together.
 
     A line that begins with a dash is a speaker's and stays one; text behind an empty line still
-    belongs to the subtitle. Raises ``ConfigError`` naming a line of times that cannot be read, or
+    belongs to the subtitle. Raises ``DocumentError`` naming a line of times that cannot be read, or
     where there is none at all.
     """
     rows = rows_of(decoded(data, where))
     for number, (row, _) in enumerate(rows, start=1):
         if "->" in row and re.search(r"\d:\d", row) and not _TIMES.match(row):
-            raise ConfigError(
+            raise DocumentError(
                 f"{where}:{number} holds times that cannot be read: write "
                 "00:00:01,000 --> 00:00:02,500"
             )
     groups = list(_cues([row for row, _ in rows]))
     if not groups and any(row.strip() for row, _ in rows):
-        raise ConfigError(f"{where} holds no subtitles: no line such as 00:00:01,000 --> …")
+        raise DocumentError(f"{where} holds no subtitles: no line such as 00:00:01,000 --> …")
     passages = [
         text_passage(" ".join(rows[n][0].strip() for n in group), options.rules) for group in groups
     ]
@@ -263,7 +265,7 @@ METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those of office document
 def bounded(data: bytes, where: str) -> bytes:
     """The same archive with its members uncompressed, read within the bounds of this module.
 
-    Raises ``ConfigError`` for members above the bounds, for XML with a DTD, which could declare
+    Raises ``DocumentError`` for members above the bounds, for XML with a DTD, which could declare
     entities, and for data that is no archive.
     """
     out, names = io.BytesIO(), set[str]()
@@ -272,33 +274,33 @@ def bounded(data: bytes, where: str) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
             if len(old.infolist()) > MEMBERS:
-                raise ConfigError(f"{where} holds more than {MEMBERS:,} files")
+                raise DocumentError(f"{where} holds more than {MEMBERS:,} files")
             for info in old.infolist():
                 if info.filename in names or info.compress_type not in METHODS:
-                    raise ConfigError(f"{where}: {info.filename} is there twice, or packed oddly")
+                    raise DocumentError(f"{where}: {info.filename} is there twice, or packed oddly")
                 names.add(info.filename)
                 with old.open(info) as file:
                     member = file.read(UNPACKED - size + 1)
                 size += len(member)
                 if size > UNPACKED:
-                    raise ConfigError(f"{where} holds more than {UNPACKED // MIB} MiB, unpacked")
+                    raise DocumentError(f"{where} holds more than {UNPACKED // MIB} MiB, unpacked")
                 if member[:64].lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")[:1] == b"<":
                     xml += len(member)
                     marks += member.count(b"<") + member.count(b"=")
                     dtd = b"<!DOCTYPE" in member.replace(b"\0", b"")
                 if dtd:
                     place = f"{where}: {info.filename}"
-                    raise ConfigError(f"{place} cannot be read: it declares entities of its own")
+                    raise DocumentError(f"{place} cannot be read: it declares entities of its own")
                 if xml > XML_BYTES or marks > MARKS:
-                    raise ConfigError(
+                    raise DocumentError(
                         f"{where} holds more than {XML_BYTES // MIB} MiB of XML, or more than "
                         f"{MARKS:,} elements and attributes; translate it in parts"
                     )
                 new.writestr(info.filename, member)
-    except ConfigError:
+    except DocumentError:
         raise
     except DAMAGED as error:
-        raise ConfigError(f"{where} is no DOCX file: {error}") from None
+        raise DocumentError(f"{where} is no DOCX file: {error}") from None
     return out.getvalue()
 
 
@@ -317,10 +319,10 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     try:
         file = docx.Document(io.BytesIO(archive))
     except Exception as error:  # zip, XML and package errors of many kinds
-        raise ConfigError(f"{where} is no DOCX file: {error}") from None
+        raise DocumentError(f"{where} is no DOCX file: {error}") from None
     stories = list(_paragraphs(file))
     if any(element.getroottree().docinfo.internalDTD is not None for element in stories):
-        raise ConfigError(f"{where} cannot be read: it declares entities of its own")
+        raise DocumentError(f"{where} cannot be read: it declares entities of its own")
     paragraphs = [Paragraph(element, options, where) for element in stories]
 
     def written(texts: Sequence[str]) -> bytes:
@@ -351,10 +353,10 @@ class Paragraph:
     """A paragraph as a passage: its commonest formatting is plain, other formatting an element."""
 
     def __init__(self, element: Element, options: DocumentOptions, where: str) -> None:
-        """Raises ``ConfigError`` for formatting of a run above `FORMATTING`."""
+        """Raises ``DocumentError`` for formatting of a run above `FORMATTING`."""
         self.element = element
         if any(len(_key(run)) > FORMATTING for run in element.iter(f"{W}r")):
-            raise ConfigError(f"{where}: the formatting of some words is too large to be copied")
+            raise DocumentError(f"{where}: the formatting of some words is too large to be copied")
         self.objects: list[Element] = []  # and hyperlinks, by number
         self.formats: list[Element] = []  # run properties, by number
         self.text = TextBuilder(options.rules, layout=True)
@@ -479,7 +481,7 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     """A gettext catalogue: messages without a translation get one, plural forms too.
 
     The first form is the translation of the singular, all others that of the plural; their number
-    is in the header. Flags, comments and obsolete messages stay. Raises ``ConfigError`` naming a
+    is in the header. Flags, comments and obsolete messages stay. Raises ``DocumentError`` naming a
     line that cannot stand in a PO file, and a message with another number of forms.
     """
     try:
@@ -494,7 +496,7 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
         # polib opens a text that is the name of a file; no name begins with a line break
         catalogue = polib.pofile("\n" + text)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{where} is no PO file: {error}") from None
+        raise DocumentError(f"{where} is no PO file: {error}") from None
     forms = _forms(catalogue.metadata.get("Plural-Forms", ""), where)
     for entry in catalogue:
         _check_forms(entry, forms, where)
@@ -525,10 +527,10 @@ _COUNT = re.compile(r"nplurals\s*=\s*(\d{1,9})")
 
 
 def _check_lines(text: str, where: str) -> None:
-    """Raise ``ConfigError`` naming a line that polib would change silently, or misread."""
+    """Raise ``DocumentError`` naming a line that polib would change silently, or misread."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not _LINE.match(line.strip()):
-            raise ConfigError(
+            raise DocumentError(
                 f"{where}:{number} is no line of a PO file: a comment, or a keyword such as msgid, "
                 'msgstr or msgstr[0] to msgstr[9], and a text in "…"'
             )
@@ -538,17 +540,17 @@ def _forms(header: str, where: str) -> int | None:
     """The number of plural forms in the header, if it names one."""
     count = int(match[1]) if (match := _COUNT.search(header)) else None
     if count is not None and not 1 <= count <= 9:
-        raise ConfigError(f"{where}: nplurals={count} in Plural-Forms: there are 1 to 9")
+        raise DocumentError(f"{where}: nplurals={count} in Plural-Forms: there are 1 to 9")
     return count
 
 
 def _check_forms(entry: POEntry, count: int | None, where: str) -> None:
-    """Raise ``ConfigError`` where the plural forms of a message have gaps, or are too many."""
+    """Raise ``DocumentError`` where the plural forms of a message have gaps, or are too many."""
     forms = sorted(entry.msgstr_plural)
     most = len(forms) if count is None else count
     if forms != list(range(len(forms))) or len(forms) > most:
         named = ", ".join(f"msgstr[{n}]" for n in forms)
-        raise ConfigError(
+        raise DocumentError(
             f"{where}:{(entry.linenum or 2) - 1} has {named}; its forms should be msgstr[0] to "
             f"msgstr[{max(0, most - 1)}]"
         )
@@ -570,13 +572,13 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     """A translation memory: units without a variant in ``options.to`` get one.
 
     It is translated from the variant in ``options.source``, else in the language of the header,
-    else from the first. Raises ``ConfigError`` where ``to`` is absent, or it is no TMX.
+    else from the first. Raises ``DocumentError`` where ``to`` is absent, or it is no TMX.
     """
     if options.to is None:
         raise ConfigError("a TMX holds several languages; name the one to add (--to)")
     root = parse_xml(data, where)
     if root.tag != "tmx":
-        raise ConfigError(f"{where} is no TMX: its root is <{root.tag}>")
+        raise DocumentError(f"{where} is no TMX: its root is <{root.tag}>")
     header = root.find("header")
     source = "" if header is None else header.get("srclang", "")
     units = [
@@ -600,7 +602,7 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
 def parse_xml(data: bytes, where: str) -> XML.Element:
     """The root of an XML file that declares no entities, which could expand or read files.
 
-    Raises ``ConfigError`` naming the line, where the parser knows it, also for elements that are
+    Raises ``DocumentError`` naming the line, where the parser knows it, also for elements that are
     more than `DEEPEST` in each other.
     """
     try:
@@ -620,9 +622,9 @@ def parse_xml(data: bytes, where: str) -> XML.Element:
             if depth > DEEPEST:
                 raise ValueError(f"more than {DEEPEST} elements are in each other")
     except (XML.ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        raise ConfigError(f"{where} cannot be read as XML: {error}") from None
+        raise DocumentError(f"{where} cannot be read as XML: {error}") from None
     if root is None:
-        raise ConfigError(f"{where} cannot be read as XML: it holds no element")
+        raise DocumentError(f"{where} cannot be read as XML: it holds no element")
     return root
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from foveate.documents.spans import Piece, Rules
+from foveate.documents.spans import DocumentError, Piece, Rules
 from foveate.documents.translate import Part, Passage, TextBuilder
 from foveate.errors import ConfigError
 
@@ -19,11 +19,21 @@ if TYPE_CHECKING:
 
 TAGS = 1_000_000  # of a document
 DEEPEST = 2_000  # elements in each other; browsers stop at 512
+ATTRIBUTES = 250  # of an element: each is compared with all others
+OPTIONS = 10_000  # of all lists to choose from: each costs as much as there are before it
+ROOTS = 100  # tags <html> and <body>, which add to the attributes of the first
 REPEATED = 250_000  # elements that could be opened again, in all
 
 _TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?P<end>/?)(?P<name>[a-z][^\s/>]*)(?P<rest>[^<>]*)", re.I | re.S
 )
+_BLANK = r"[\t\n\f\r ]"  # as HTML has it
+_ATTRIBUTE = (
+    rf"(?:[\t\n\f\r /]*+[^\t\n\f\r />][^\t\n\f\r />=]*+"
+    rf"(?:{_BLANK}*+={_BLANK}*+(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >]*+))?+)"
+)
+_MANY_ATTRIBUTES = re.compile(rf"<[a-z][^\t\n\f\r />]*+{_ATTRIBUTE}{{{ATTRIBUTES + 1}}}", re.I)
+_OPTION, _ROOT = re.compile(r"<opt(?:ion|group)\b", re.I), re.compile(r"<(?:html|body)\b", re.I)
 _EMPTY = "area base br col embed hr img input link meta param source track wbr"
 VOID = frozenset(f"{_EMPTY} basefont bgsound frame keygen".split())  # without an end tag
 # Their end tags are optional: they end with their parents, or where the next element begins.
@@ -44,9 +54,20 @@ MARK = "\ue000"  # behind the names of elements that are not to be opened again
 
 
 def check(html: str) -> None:
-    """Raise ``ConfigError`` for more elements, or deeper ones, than can be read in time."""
+    """Raise ``DocumentError`` for more elements, or deeper ones, than can be read in time."""
     if html.count("<") > TAGS:
-        raise ConfigError(f"the HTML has more than {TAGS:,} tags; translate it in parts")
+        raise DocumentError(f"the HTML has more than {TAGS:,} tags; translate it in parts")
+    if match := _MANY_ATTRIBUTES.search(html):
+        line = html.count("\n", 0, match.start()) + 1
+        raise DocumentError(
+            f"line {line} of the HTML: an element of more than {ATTRIBUTES} attributes"
+        )
+    for pattern, most, what in (
+        (_OPTION, OPTIONS, "options"),
+        (_ROOT, ROOTS, "html and body tags"),
+    ):
+        if sum(1 for _ in pattern.finditer(html)) > most:
+            raise DocumentError(f"the HTML has more than {most:,} {what}; translate it in parts")
     tree, foreign = _Open(), False
     for match in _TAG.finditer(html):
         name = (match["name"] or "").lower()
@@ -60,7 +81,7 @@ def check(html: str) -> None:
             tree.begin(name)
         if len(tree.names) > DEEPEST:
             line = html.count("\n", 0, match.start()) + 1
-            raise ConfigError(
+            raise DocumentError(
                 f"line {line} of the HTML is in more than {DEEPEST:,} elements; are they closed?"
             )
 
@@ -144,8 +165,8 @@ def html_passage(html: str, rules: Rules | None = None) -> Passage:
     """A fragment or a document, read as a browser reads it, with all its errors.
 
     Elements with ``translate="no"`` or the class ``notranslate``, code and scripts stay as they
-    are. Raises ``ConfigError`` where selectolax is not installed, and for more, or deeper, elements
-    than can be read in time (`check`).
+    are. Raises ``ConfigError`` where selectolax is not installed, and ``DocumentError`` for more
+    elements than can be read in time, or deeper ones (`check`).
     """
     check(html)
     rules = rules or Rules()

@@ -10,7 +10,16 @@ from functools import cached_property
 from itertools import groupby
 
 from foveate.data.tokenizer import Span
-from foveate.errors import ConfigError
+from foveate.errors import ConfigError, UserError
+
+
+class DocumentError(UserError):
+    """A document that cannot be read: names its line or part, and never a path of this machine."""
+
+
+def half_character(text: str) -> bool:
+    """Whether a text holds a lone surrogate, which UTF-8 cannot write."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,16 @@ import socket
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -63,6 +71,32 @@ class RequestError(UserError):
 # ------------------------------------------------------------------------------ the guard
 
 
+class BytesInFlight:
+    """The bytes of bodies that are being read or answered, of all requests together."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.bytes = limit, 0
+
+    @contextmanager
+    def request(self) -> Iterator[Callable[[int], None]]:
+        """A function that counts bytes of one request, until it is answered.
+
+        It raises `RequestError` (503) where there are too many.
+        """
+        own = 0
+
+        def count(size: int) -> None:
+            nonlocal own
+            if self.bytes + size > self.limit:
+                raise RequestError(503, "too many bodies at once: come back", retry_after=1)
+            own, self.bytes = own + size, self.bytes + size
+
+        try:
+            yield count
+        finally:
+            self.bytes -= own
+
+
 class Guard(ABC):
     """The outermost layer of an application: it checks the name of the host, the origin, the size.
 
@@ -100,8 +134,17 @@ class Guard(ABC):
             raise wrong_origin
 
     @staticmethod
-    def limited(headers: Headers, receive: Receive, limit: int, too_long: RequestError) -> Receive:
-        """``receive`` for a body of ``limit`` bytes at most; else ``too_long`` is raised."""
+    def limited(
+        headers: Headers,
+        receive: Receive,
+        limit: int,
+        too_long: RequestError,
+        count: Callable[[int], None] = lambda size: None,
+    ) -> Receive:
+        """``receive`` for a body of ``limit`` bytes at most; else ``too_long`` is raised.
+
+        ``count`` gets the size of each part.
+        """
         length = headers.get("content-length") or "0"
         if not length.isdecimal() or int(length) > limit:
             raise too_long
@@ -110,9 +153,10 @@ class Guard(ABC):
         async def receive_limited() -> Message:
             nonlocal received
             message = await receive()
-            received += len(message.get("body", b""))
+            received += (size := len(message.get("body", b"")))
             if received > limit:
                 raise too_long
+            count(size)
             return message
 
         return receive_limited

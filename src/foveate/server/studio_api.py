@@ -232,7 +232,8 @@ class StudioGuard(Guard):
             wrong_origin(f"pages of {origin} may not use the studio"),
         )
         foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        if foreign and headers.get("sec-fetch-mode") != "navigate":
+        page = headers.get("sec-fetch-mode") == "navigate" and scope["path"] == "/"
+        if foreign and not page:  # a link may open the page, but not start a computation
             raise wrong_origin("pages of other sites may not use the studio")
         message = f"the studio reads at most {MOST_BYTES:,} bytes"
         too_long = RequestError(413, message, code="too_long")

@@ -31,6 +31,7 @@ from foveate.documents.translate import Passage, text_passage
 from foveate.errors import UserError
 from foveate.server.batching import AlignPairs, Links, Pair, TranslateLines
 from foveate.server.common import JsonObject, JsonValue, RequestError
+from foveate.server.document_processes import DocumentProcesses
 from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.server.languages import Detected, Detector, Direction
 from foveate.server.runs import RunPool, ServedRun
@@ -39,7 +40,6 @@ from foveate.server.translation_schemas import Limits, StreamBody, TranslateBody
 T = TypeVar("T")
 AUTO = "auto"
 SHORT = 2_000  # characters that are cut and joined in the event loop itself
-DOCUMENT_THREADS = 2  # each file may take hundreds of MiB while it is read or written
 THREADS = 16  # for what would hold up the event loop: cutting, joining, detecting languages
 LEFT = "left"  # in a request's state: a future that is done once the client has left
 CLIENT_LEFT = 499  # status in logs: the client did not wait for the answer
@@ -174,15 +174,11 @@ class Service:
         self.files = FileCache(limits.file_cache, 60 * limits.file_minutes)
         self.closing = False
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
-        self.document_threads = ThreadPoolExecutor(
-            DOCUMENT_THREADS, thread_name_prefix="documents"
-        )  # for work that takes much memory
+        self.documents = DocumentProcesses()
 
-    async def in_thread(
-        self, work: Callable[[], T], threads: ThreadPoolExecutor | None = None
-    ) -> T:
+    async def in_thread(self, work: Callable[[], T]) -> T:
         """The result of a function that would hold up the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(threads or self.threads, work)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     async def for_client(self, request: Request, work: Coroutine[None, None, T]) -> T:
         """The result of the work, as long as the client waits for it and the time allows.
@@ -206,30 +202,25 @@ class Service:
         finally:
             left.remove_done_callback(cancel)
 
-    def aligner(self, route: Route, client: Client) -> Callable[[Sequence[Pair]], list[Links]]:
-        """A function, not for the event loop, from pairs to links.
+    def align(self, route: Route, client: Client, pairs: Sequence[Pair]) -> list[Links]:
+        """The links of pairs, not in the event loop.
 
         A pair has none where the run cannot align, or the pair is too long.
         """
         assert route.run is not None
-        submit = partial(route.run.batcher.submit, client.name, AlignPairs(route.direction.to))
-
-        def align(pairs: Sequence[Pair]) -> list[Links]:
-            links: list[Links] = []
-            for future in submit(pairs):
-                links.append([])
-                with suppress(UserError, RequestError):
-                    links[-1] = future.result(self.limits.seconds)
-            return links
-
-        return align
+        operation, links = AlignPairs(route.direction.to), list[Links]()
+        for future in route.run.batcher.submit(client.name, operation, pairs):
+            links.append([])
+            with suppress(UserError, RequestError):
+                links[-1] = future.result(self.limits.seconds)
+        return links
 
     def close(self, seconds: float) -> bool:
         """Answer what was accepted; whether that was done in the time."""
         self.closing = True
         done = self.pool.close(seconds)
-        for threads in (self.threads, self.document_threads):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.documents.close()
         return done
 
 
@@ -345,18 +336,12 @@ async def stream_sentences(pending: PendingTranslation, until: float) -> AsyncIt
 def check_size(
     service: Service, texts: Sequence[str], client: Client, characters: int, items: int
 ) -> None:
-    """Count texts and characters.
-
-    Raises `RequestError`: 413 for more of them than are allowed, 400 for a lone surrogate.
-    """
+    """Count texts and characters. Raises `RequestError` (413) for more than are allowed."""
     size = sum(map(len, texts))
     if len(texts) > items:
         raise RequestError(413, f"{len(texts):,} texts at once; at most {items:,}")
     if size > characters:
         raise RequestError(413, f"{size:,} characters at once; at most {characters:,}")
-    for text in texts:
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            raise RequestError(400, "a text holds half a character: a lone surrogate")
     client.record.add(texts=len(texts), characters=size)
     service.metrics.characters.inc(size)
 
@@ -390,6 +375,13 @@ async def find_routes(
     return [route(source)] * len(texts)
 
 
+def operation_of(route: Route, versions: int = 1) -> TranslateLines:
+    """What the run of a route computes, with the assistance of its direction."""
+    assert route.run is not None
+    assistance = route.run.assistance.get(route.direction)
+    return TranslateLines(route.direction.to, versions, assistance)
+
+
 def submit(
     service: Service,
     passages: Sequence[Passage],
@@ -402,9 +394,7 @@ def submit(
     groups: dict[tuple[str, TranslateLines], list[PendingTranslation]] = {}
     for text in pending:
         if (run := text.route.run) is not None:
-            assistance = run.assistance.get(text.route.direction)
-            operation = TranslateLines(text.route.direction.to, versions, assistance)
-            groups.setdefault((run.name, operation), []).append(text)
+            groups.setdefault((run.name, operation_of(text.route, versions)), []).append(text)
     try:
         for (name, operation), group in groups.items():
             lines = [line for text in group for line in text.passage.sentences]
@@ -417,6 +407,24 @@ def submit(
             cancel(text.answers)
         raise
     return pending
+
+
+async def translate_lines(
+    service: Service, lines: Sequence[str], route: Route, client: Client
+) -> list[str]:
+    """The best translation of each line; tokens that were cut off are counted."""
+    assert route.run is not None
+    client.record.add(sentences=len(lines))
+    futures = route.run.batcher.submit(client.name, operation_of(route), lines)
+    answers: list[TextAnswer] = await results(futures)
+    _count_cut(service, client, sum(answer.cut for answer in answers))
+    return [answer.hypotheses[0] for answer in answers]
+
+
+def _count_cut(service: Service, client: Client, tokens: int) -> None:
+    if tokens:
+        client.record.add(cut=tokens)
+        service.metrics.cut.inc(tokens)
 
 
 async def join(
@@ -432,9 +440,7 @@ async def join(
     finally:
         for text in pending:
             cancel(text.answers)
-    if tokens_cut := sum(text.cut for text in texts):
-        client.record.add(cut=tokens_cut)
-        service.metrics.cut.inc(tokens_cut)
+    _count_cut(service, client, sum(text.cut for text in texts))
     return texts
 
 
@@ -449,7 +455,7 @@ def _joined(
         if text.route.run is None:
             texts.append(TranslatedText([]))
             continue
-        align = service.aligner(text.route, client)
+        align = partial(service.align, text.route, client)
         count = max((len(answer.hypotheses) for answer in sentences), default=1)
         lines = (
             [a.hypotheses[min(k, len(a.hypotheses) - 1)] for a in sentences] for k in range(count)

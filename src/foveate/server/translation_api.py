@@ -16,10 +16,10 @@ import traceback
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from html import escape
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
@@ -30,17 +30,20 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.answers import PairScore
 from foveate.config import ConfigError
-from foveate.documents.formats import ENDINGS, DocumentOptions, read_document
+from foveate.documents.formats import ENDINGS
+from foveate.documents.spans import DocumentError
 from foveate.errors import is_for_the_user, message_of
 from foveate.server.batching import AlignPairs, Links, ScorePairs
 from foveate.server.common import (
     EVENT_STREAM,
     LOOPBACK,
     SCHEMA_REF,
+    BytesInFlight,
     Guard,
     JsonObject,
     OpenApi,
@@ -66,8 +69,8 @@ from foveate.server.translation import (
     results,
     start,
     stream_sentences,
-    submit,
     translate,
+    translate_lines,
 )
 from foveate.server.translation_schemas import (
     BODIES,
@@ -90,6 +93,7 @@ from foveate.server.translation_schemas import (
 B = TypeVar("B", bound=Body)
 Fields = dict[str, object]  # of a body: JSON
 FILE_PATHS = ("/translate_file",)  # whose bodies bring a file
+HOME = ("/api/", "/assets/", "/icon.svg")  # paths of the studio, beside its page
 METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))  # counted by name; clients invent others
 REQUEST_ID = re.compile(r"[\w.-]{1,64}")
 NETWORK_BITS = 64  # of an IPv6 address, by which rates are counted
@@ -129,6 +133,8 @@ def request_error(error: Exception) -> RequestError:
         return RequestError(CLIENT_LEFT, "the client has left")
     if isinstance(error, TimeoutError):
         return RequestError(504, "it took longer than this server allows; send less at once")
+    if isinstance(error, DocumentError):
+        return RequestError(400, str(error))
     if isinstance(error, ConfigError):  # its message may name files of this machine
         return RequestError(400, "this model cannot do that")
     if is_for_the_user(error) and not isinstance(error, OSError):
@@ -146,7 +152,9 @@ class TranslationGuard(Guard):
         self, app: ASGIApp, service: Service, hosts: Iterable[str] | None, origins: Iterable[str]
     ) -> None:
         super().__init__(app, hosts, origins)
-        self.limits, self.metrics = service.limits, service.metrics
+        self.limits, self.metrics, self.keys = service.limits, service.metrics, service.keys
+        self.known = BytesInFlight(self.limits.in_flight)
+        self.unknown = BytesInFlight(self.limits.unknown)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse; no error is raised from here."""
@@ -169,7 +177,10 @@ class TranslationGuard(Guard):
             )
             most = self.limits.file if scope["path"] in FILE_PATHS else self.limits.body
             too_long = RequestError(413, f"a body may have {most:,} bytes at most")
-            await self.app(scope, self.limited(headers, receive, most, too_long), send_with_id)
+            known = self.keys is None or bool(key_in_head(Request(scope)))
+            with (self.known if known else self.unknown).request() as count:
+                limited = self.limited(headers, receive, most, too_long, count)
+                await self.app(scope, limited, send_with_id)
         except Exception as raised:
             error = request_error(raised)
             if error.status == 500:
@@ -232,18 +243,35 @@ async def read_fields(request: Request) -> Fields:
     Raises `RequestError` (400) for a body that cannot be read.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in (FORM, MULTIPART):
-        return _merged(request.query_params.multi_items()) | await _form(request)
+    query = _urlencoded(request.scope["query_string"])
+    if kind == MULTIPART:
+        return query | await _form(request)
     body = await request.body()
+    if kind == FORM:
+        return query | _urlencoded(body)
     if not body.strip():
-        return _merged(request.query_params.multi_items())
+        return query
     try:
         fields = json.loads(body)
+        if b"\\u" in body or b"\xed" in body:
+            json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise RequestError(400, "a text holds half a character: a lone surrogate") from None
     except (ValueError, RecursionError):
         raise RequestError(400, "invalid request: the body is no JSON") from None
     if not isinstance(fields, dict):
         raise RequestError(400, "invalid request: the body is no JSON object")
     return fields
+
+
+def _urlencoded(content: bytes) -> Fields:
+    """The fields of a form or of an address; what is not escaped is UTF-8, as curl sends it."""
+    try:
+        items = parse_qsl(content.decode(), True, errors="strict", max_num_fields=MOST_FIELDS)
+    except ValueError:
+        message = f"the form is not UTF-8, or has more than {MOST_FIELDS:,} fields"
+        raise RequestError(400, f"invalid request: {message}") from None
+    return _merged(items)
 
 
 async def _form(request: Request) -> Fields:
@@ -272,20 +300,29 @@ def _merged(items: Sequence[tuple[str, str | Upload]]) -> Fields:
 async def authenticate(request: Request, service: Service) -> tuple[Fields, Client]:
     """The fields of a request and its client.
 
-    Raises `RequestError`: 400 for a body that cannot be read, 403 without a valid key, 408 where
-    the body does not come, 429 above the rate.
+    A client that is known by its head is admitted before its body is read. Raises `RequestError`:
+    400 for a body that cannot be read, 403 without a valid key, 408 where the body does not come,
+    429 above the rate.
     """
+    secret, client = key_in_head(request), None
+    if secret or service.keys is None:
+        client = client_of(request, service, secret)
     try:
         async with asyncio.timeout(service.limits.reading):
             fields = await read_fields(request)
     except TimeoutError:
         raise RequestError(408, "the body did not come in time") from None
-    return fields, client_of(request, service, str(fields.get("api_key") or ""))
+    return fields, client or client_of(request, service, str(fields.get("api_key") or ""))
 
 
-def client_of(request: Request, service: Service, secret: str = "") -> Client:
+def key_in_head(request: Request) -> str:
+    """The key in the head of a request, as a bearer or in the address, if any."""
+    bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+    return bearer or request.query_params.get("api_key", "")
+
+
+def client_of(request: Request, service: Service, secret: str) -> Client:
     """The client by its key, or else by its address; takes a token of its bucket."""
-    secret = secret or request.headers.get("authorization", "").removeprefix("Bearer ").strip()
     name = f"address:{network(request.client.host if request.client else '')}"
     rate, refusal = service.limits.rate, None
     if service.keys is not None:
@@ -431,7 +468,7 @@ async def ready(service: ServiceOf) -> Response:
 async def metrics(request: Request, service: ServiceOf) -> Response:
     """Figures for Prometheus; where keys are required, with one as bearer."""
     if service.keys is not None:
-        client_of(request, service)
+        client_of(request, service, key_in_head(request))
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -455,11 +492,8 @@ async def translate_file(request: Request, service: ServiceOf) -> Response:
         message = f"file: {suffix or 'no ending'} is not supported; there are: "
         raise RequestError(400, message + ", ".join(ENDINGS))
     client.record.add(bytes=len(upload.data))
-    try:
-        work = _translated_file(service, ENDINGS[suffix], upload.data, body, client)
-        translated = await service.for_client(request, work)
-    except ConfigError as error:
-        raise RequestError(400, str(error)) from None
+    work = _translated_file(service, ENDINGS[suffix], upload.data, body, client)
+    translated = await service.for_client(request, work)
     key = service.files.put(translated, upload.name, body.target)
     return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{key}"})
 
@@ -469,22 +503,20 @@ async def _translated_file(
 ) -> bytes:
     """The document with a translation in place of each passage.
 
-    Raises ``ConfigError`` for a document that cannot be read.
+    Raises `RequestError` (400) for a document that cannot be read.
     """
     source = None if body.source == AUTO else body.source
-    choices = DocumentOptions(service.rules, body.target, source=source)
-    read = partial(read_document, kind, data, choices, "the file")
-    document = await service.in_thread(read, service.document_threads)
-    sentences = [text for passage in document.passages for text in passage.sentences]
+    document = service.documents.document(kind, data, service.rules, source, body.target)
+    sentences = [text for passage in await document.sentences() for text in passage]
     check_size(service, sentences, client, service.limits.file_characters, len(sentences))
     sample = " ".join(sentences)[:FILE_SAMPLE]
     [route] = await find_routes(service, body.source, body.target, [sample])
     if route.run is None:
         raise RequestError(400, f"the file is in {body.target} already")
-    routes = [route] * len(document.passages)
-    pending = submit(service, document.passages, routes, client)
-    texts = [text.versions[0] for text in await join(service, pending, client)]
-    return await service.in_thread(partial(document.written, texts), service.document_threads)
+    lines = await translate_lines(service, sentences, route, client)
+    pairs = await document.pairs(lines)
+    links = await service.in_thread(lambda: service.align(route, client, pairs)) if pairs else []
+    return await document.written(lines, links)
 
 
 @router.get(
@@ -661,6 +693,15 @@ def _table(tree: OpenApi, content: OpenApi) -> list[str]:
 # ------------------------------------------------------------------------------ the application
 
 
+class HomeMount(Mount):
+    """The studio, for the paths that are its own: errors of others have the form of this API."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """As `Mount`, for these paths."""
+        own = scope["path"] == "/" or scope["path"].startswith(HOME)
+        return super().matches(scope) if own else (Match.NONE, {})
+
+
 def application(
     service: Service,
     version: str,
@@ -701,7 +742,7 @@ def application(
         return JSONResponse({"error": message}, error.status_code, error.headers)
 
     if home is not None:
-        app.mount("/", home, "home")
+        app.router.routes.append(HomeMount("/", home, name="home"))
     app.add_middleware(TranslationGuard, service=service, hosts=hosts, origins=origins)
     if origins:
         app.add_middleware(

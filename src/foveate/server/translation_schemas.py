@@ -18,6 +18,8 @@ class Limits(Config):
     body: int = Field(2 * 2**20, ge=1)  # bytes
     file_characters: int = Field(200_000, ge=1)  # of the sentences of a file
     file: int = Field(10 * 2**20, ge=1)  # bytes of a body that brings a file
+    in_flight: int = Field(256 * 2**20, ge=1)  # bytes of all bodies that are read or answered
+    unknown: int = Field(32 * 2**20, ge=1)  # the same of clients whose head holds no key
     seconds: float = Field(60.0, gt=0)  # from the body to the answer
     reading: float = Field(20.0, gt=0)  # seconds in which a head, and then a body, have to come
     rate: float = Field(0.0, ge=0)  # requests a minute of a key or an address; 0: any number

@@ -181,6 +181,17 @@ def test_only_what_may_mend_itself_is_tried_again(
     with pytest.raises(DataError, match=f"{status} .*{attempts} of 3 attempts"):
         get(a_set(origin.address, file()), tmp_path)
     assert len(origin.requested) == attempts
+    assert not (tmp_path / "dogs").exists(), "an empty folder hides how to get the set"
+
+
+def test_a_file_that_cannot_be_had_takes_no_other_away(origin: Origin, tmp_path: Path) -> None:
+    origin.files["text.fr"] = TEXT
+    data = a_set(origin.address, file(), file(name="text.fr", origin="text.fr"))
+    with pytest.raises(
+        DataError, match=r"text\.en .*; missing: text\.en\.gz; the others are in .*dogs"
+    ):
+        get(data, tmp_path)
+    assert everything_below(tmp_path / "dogs") == ["text.fr"]
 
 
 def test_without_a_network_the_error_names_address_and_remedy(

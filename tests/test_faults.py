@@ -122,6 +122,15 @@ def test_a_full_disk_keeps_what_was_there_and_is_told_with_the_name(
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_file_that_is_replaced_is_on_the_disk_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("foveate.files.sync", synced.append)
+    replace_file(tmp_path / "a.txt", "a")
+    assert synced == [tmp_path]
+
+
 def test_a_mean_that_has_no_room_leaves_the_one_before(run: Path) -> None:
     average(run)
     before = (run / "averaged" / checkpoint.WEIGHTS).read_bytes()

@@ -40,6 +40,7 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
+        sync(path.parent)
     except OSError as error:
         if error.strerror and error.filename in (None, part, str(part)):
             state = "what was there is kept" if path.exists() else "nothing was written"
@@ -48,6 +49,17 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no handle of a folder to wait for
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def part_of(path: Path) -> Path:

@@ -162,24 +162,36 @@ def get(
 
     Files come from a folder of sets, ``mirror`` or ``FOVEATE_DATA``, or else from the public
     address. The content of each is verified by its sha256 before it takes its place atomically;
-    what is there already and right is left alone. Raise `DataError` with address and remedy.
+    what is there already and right is left alone. Raise `DataError` with address and remedy once
+    all files were tried; the others stay, and a folder that is empty then is removed.
     """
     data = named(name) if isinstance(name, str) else name
     folder = (into or cache_folder()) / data.name
     mirror = mirror or mirror_folder()
+    failed: dict[str, DataError] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         missing = [file for file in data.files if not _is_there(folder / file.name, file)]
         with tempfile.TemporaryDirectory(prefix=".get-", dir=folder) as scratch:
             for file in missing:
-                if mirror is not None:
-                    content, where = _from_mirror(data, file, mirror)
+                try:
+                    if mirror is not None:
+                        content, where = _from_mirror(data, file, mirror)
+                    else:
+                        content, where = _from_origin(data, file, Path(scratch), progress)
+                    _verify(content, file, where)
+                except DataError as error:
+                    failed[file.name] = error
                 else:
-                    content, where = _from_origin(data, file, Path(scratch), progress)
-                _verify(content, file, where)
-                _put(content, folder / file.name)
+                    _put(content, folder / file.name)
+        if not any(folder.iterdir()):
+            folder.rmdir()
     except OSError as error:
         raise DataError(f"cannot write {error.filename or folder}: {error.strerror}") from error
+    if failed:
+        first, others = next(iter(failed.values())), len(data.files) - len(failed)
+        kept = f"; missing: {', '.join(failed)}; the others are in {folder}" if others else ""
+        raise DataError(f"{first}{kept}") from first
     return folder
 
 

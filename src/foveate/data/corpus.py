@@ -50,7 +50,7 @@ from foveate.data.text import (
 )
 from foveate.data.tokenizer import Tokenizer, valid
 from foveate.errors import UserError
-from foveate.files import cache_folder
+from foveate.files import cache_folder, sync
 
 
 class Meter:
@@ -305,9 +305,9 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
         make(new)
         files = {f.name: (f.stat().st_size, digest_of(f)) for f in sorted(new.iterdir())}
         for name in files:
-            _sync(new / name)
+            sync(new / name)
         (new / MANIFEST).write_text(json.dumps(files), encoding="utf-8")
-        _sync(new / MANIFEST)
+        sync(new / MANIFEST)
         os.replace(new, target)
     except OSError as error:
         if error.errno != errno.ENOSPC:
@@ -380,11 +380,6 @@ def _alone(lock: Path) -> Iterator[None]:
             with suppress(OSError):  # a network file system may have no locks
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb+") as stream:
-        os.fsync(stream.fileno())
 
 
 FACTS = "corpus.json"

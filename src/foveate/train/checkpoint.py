@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from foveate.config import Config, ConfigError, Tree, load_tree
 from foveate.errors import UserError
+from foveate.files import sync
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
@@ -51,9 +52,9 @@ def write_atomically(path: Path, text: str) -> None:
     new = path.with_name(NEW + path.name)
     try:
         new.write_text(text, encoding="utf-8")
-        _sync(new)
+        sync(new)
         os.replace(new, path)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             new.unlink()
@@ -77,17 +78,17 @@ def sealed_folder(target: Path, run_files: Mapping[str, str] | None = None) -> I
         files = {}
         for file in sorted(folder.iterdir()):
             files[file.name] = {"bytes": file.stat().st_size, "sha256": sha256(file)}
-            _sync(file)
+            sync(file)
         manifest = folder / MANIFEST
         tree = {"format": 1, "files": files, "run": dict(run_files or {})}
         manifest.write_text(json.dumps(tree, indent=1), encoding="utf-8")
-        _sync(manifest)
-        _sync(folder)
+        sync(manifest)
+        sync(folder)
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
             os.replace(target, old)
         os.replace(folder, target)
-        _sync(target.parent)
+        sync(target.parent)
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         folders = [folder, *target.parent.glob("[!.]*")]
@@ -200,17 +201,6 @@ def sha256(file: Path) -> str:
     """The sha256 of a file's content, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    if path.is_dir() and os.name == "nt":
-        return  # Windows has no handle of a folder to wait for
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # ----------------------------------------------------------------------------------------- tensors

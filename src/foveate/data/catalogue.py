@@ -175,15 +175,10 @@ def get(
         with tempfile.TemporaryDirectory(prefix=".get-", dir=folder) as scratch:
             for file in missing:
                 try:
-                    if mirror is not None:
-                        content, where = _from_mirror(data, file, mirror)
-                    else:
-                        content, where = _from_origin(data, file, Path(scratch), progress)
-                    _verify(content, file, where)
+                    content = _verified(data, file, mirror, Path(scratch), progress)
+                    _put(content, folder / file.name)
                 except DataError as error:
                     failed[file.name] = error
-                else:
-                    _put(content, folder / file.name)
         if not any(folder.iterdir()):
             folder.rmdir()
     except OSError as error:
@@ -199,6 +194,17 @@ def _is_there(place: Path, file: File) -> bool:
     with contextlib.suppress(DataError, OSError):
         return _sha256(_unpack(place.read_bytes(), str(place))) == file.content
     return False
+
+
+def _verified(
+    data: DataSet, file: File, mirror: Path | None, scratch: Path, progress: Progress | None
+) -> bytes:
+    if mirror is not None:
+        content, where = _from_mirror(data, file, mirror)
+    else:
+        content, where = _from_origin(data, file, scratch, progress)
+    _verify(content, file, where)
+    return content
 
 
 def _from_mirror(data: DataSet, file: File, mirror: Path) -> tuple[bytes, str]:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.compare import cost
-from foveate.compare import lineage as lineages
-from foveate.compare.budget import planned
-from foveate.compare.cost import most_bytes, writer
-from foveate.compare.figures import slope_verdict
-from foveate.compare.lineage import lineage
+from foveate.bench import cost
+from foveate.bench import lineage as lineages
+from foveate.bench.budget import planned
+from foveate.bench.cost import most_bytes, writer
+from foveate.bench.lineage import lineage
+from foveate.bench.quality import slope_verdict
 from foveate.errors import ConfigError
 from foveate.tasks.metrics import paired_means, paired_texts, slope
 from foveate.train.journal import read

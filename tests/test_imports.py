@@ -30,7 +30,6 @@ LAYERS = [
     {"documents"},
     {"views"},
     {"export", "bench"},
-    {"compare"},
     {"server"},
     {"cli"},
     {"__init__", "__main__"},

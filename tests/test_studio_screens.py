@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
 from fastapi.testclient import TestClient
 
-from foveate.compare.report import Chapter, Comparison
+from foveate.bench.comparison import Chapter, Comparison
 from foveate.draw.drawings import Drawing, TableDrawing, line_chart, sheet
 from foveate.server.studio_api import application
 from foveate.views.demos import DEMOS

@@ -12,7 +12,7 @@ pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'foveate[stu
 pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
 from pages import require_page, served, until, visitor, wait
 
-from foveate.compare.report import Chapter, Comparison
+from foveate.bench.comparison import Chapter, Comparison
 from foveate.draw.drawings import TableDrawing, line_chart
 from small_runs import made
 

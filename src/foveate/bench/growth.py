@@ -170,12 +170,18 @@ def worth(growth: Growth, lengths: Sequence[int]) -> bool:
     return before * times < 1000 * PATIENCE and memory * times < ROOM
 
 
-def exponent(lengths: Sequence[int], figures: Sequence[float | None]) -> float | None:
-    """P of figure ∝ length^p, by least squares of the logarithms over the longest `FITTED`."""
-    known = [(n, f) for n, f in zip(lengths, figures, strict=True) if f is not None and f > 0]
+def exponent(
+    lengths: Sequence[int], figures: Sequence[float | None], fitted: int = FITTED
+) -> float | None:
+    """P of figure ∝ length^p, by least squares of the logarithms over the longest ``fitted``.
+
+    ``None`` where fewer than two figures are known; infinite ones and NaN are not.
+    """
+    pairs = zip(lengths, figures, strict=True)
+    known = [(n, f) for n, f in pairs if f is not None and 0 < f < math.inf]
     if len(known) < 2:
         return None
-    x, y = np.log(np.array(known[-FITTED:], dtype=float)).T
+    x, y = np.log(np.array(known[-fitted:], dtype=float)).T
     return round(float(np.polyfit(x, y, 1)[0]), 2)
 
 

@@ -37,9 +37,9 @@ def compare(
         raise ConfigError(f"--out {out}: the comparison is a page; end its name in .html")
     if threads is not None:
         set_threads(threads)
-    from foveate.compare.budget import Budget, planned
-    from foveate.compare.lineage import lineage
-    from foveate.compare.report import compare
+    from foveate.bench.budget import Budget, planned
+    from foveate.bench.comparison import compare
+    from foveate.bench.lineage import lineage
 
     overrides = [each for each in models if "=" in each]
     paths = [each for each in models if "=" not in each]

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from foveate.bench.budget import Contender, Say
 from foveate.bench.decoding import forced
+from foveate.bench.growth import exponent
 from foveate.bench.machine import MIB, counting
-from foveate.compare.budget import Contender, Say
 from foveate.data.tokenizer import SPECIALS
 from foveate.draw.drawings import Cell, Drawing, LinesDrawing, TableDrawing, line_chart
 from foveate.errors import UserError
@@ -220,11 +221,7 @@ def operations(contenders: Sequence[Contender]) -> list[Drawing]:
         with without_kernels(), counting() as long:
             stepper(each.run, LONG)()
         times[each.name] = [1000 * best_of(stepper(each.run, n)) for n in READ]
-        known = [(n, t) for n, t in zip(READ, times[each.name], strict=True) if np.isfinite(t)]
-        power = math.nan
-        if len(known) > 1:
-            x, y = np.log(np.array(known[-3:])).T
-            power = float(np.polyfit(x, y, 1)[0])
+        power = exponent(READ, times[each.name], fitted=3)
         rows.append(
             [each.name, short.total / SHORT / ROWS / 1e6, long.total / LONG / ROWS / 1e6,
              long.total / max(1, short.total), power]

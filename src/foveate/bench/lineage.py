@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from random import Random
 
-from foveate.compare.budget import Budget, ComparisonPlan, add
+from foveate.bench.budget import Budget, ComparisonPlan, add
 from foveate.config import ConfigError, merge, parse_tree, with_overrides
 from foveate.data import synthetic
 from foveate.files import replace_file
@@ -31,7 +31,7 @@ def lineage(
 
     ``names`` are other models than the usual ones. Raises ``ConfigError`` naming those that exist.
     """
-    text = files("foveate.compare").joinpath("lineage.toml").read_text(encoding="utf-8")
+    text = files("foveate.bench").joinpath("lineage.toml").read_text(encoding="utf-8")
     settings = tomllib.loads(text.replace("{folder}", folder.as_posix()))
     known = settings["models"]
     if unknown := [name for name in names if name not in known]:

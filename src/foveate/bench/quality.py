@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.compare.budget import Contender, Say
+from foveate.bench.budget import Contender, Say
 from foveate.data.text import Corpus
 from foveate.draw.drawings import (
     BarsDrawing,

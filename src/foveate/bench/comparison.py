@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from foveate.bench.budget import Budget, ComparisonPlan, Contender, Say, contenders
+from foveate.bench.cost import laws, written
 from foveate.bench.machine import describe
-from foveate.compare.budget import Budget, ComparisonPlan, Contender, Say, contenders
-from foveate.compare.cost import laws, written
-from foveate.compare.figures import (
+from foveate.bench.quality import (
     Quality,
     lengths_of_texts,
     losses,

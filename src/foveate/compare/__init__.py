@@ -1,1 +1,0 @@
-"""Models side by side: trained with an equal budget, measured on the same examples, on one page."""

@@ -107,17 +107,17 @@ def bench(source: Path, *arguments: str) -> Rates:
     return {name: float(rate) for name, rate in report["sentences_per_second"].items()}
 
 
-def load(source: Path, run: Path, sentences: Path, seconds: float) -> Rates:
+def load(source: Path, run: Path, sentences: Path, seconds: float, clients: int = CLIENTS) -> Rates:
     """Requests a second that the server of a version answers; each client waits for its answer."""
     lines = sentences.read_text(encoding="utf-8").splitlines()
-    with served(run, source=source) as server, ThreadPoolExecutor(CLIENTS) as threads:
+    with served(run, source=source) as server, ThreadPoolExecutor(clients) as threads:
 
         def client(number: int, until: float) -> int:
             answered = 0
             # no certificates, whose loading takes 64 clients more than a second
             with httpx.Client(base_url=server.url, timeout=60, verify=False) as connection:
                 while time.monotonic() < until:
-                    text = lines[(number + answered * CLIENTS) % len(lines)]
+                    text = lines[(number + answered * clients) % len(lines)]
                     body = {"q": text, "source": "en", "target": "fr"}
                     connection.post("/translate", json=body).raise_for_status()
                     answered += 1
@@ -126,7 +126,7 @@ def load(source: Path, run: Path, sentences: Path, seconds: float) -> Rates:
         for duration in (min(3.0, seconds), seconds):  # the first is the warm-up
             started = time.monotonic()
             until = started + duration
-            answered = sum(threads.map(client, range(CLIENTS), [until] * CLIENTS))
+            answered = sum(threads.map(client, range(clients), [until] * clients))
             rate = answered / (time.monotonic() - started)
     return {"": rate}
 

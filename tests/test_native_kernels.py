@@ -1,7 +1,10 @@
-"""The native library where it cannot be built: everything works, and what went wrong is said."""
+"""The native library where it cannot be built, and OpenMP's threads beside other programs."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,3 +43,48 @@ def test_a_compiler_that_fails_is_told_of_once(
     assert library() is None and library() is None
     output = capsys.readouterr().err
     assert output.count("native kernels were not built") == 1 and "no such thing" in output
+
+
+BUSY = """
+import os, subprocess, sys, time, torch
+from foveate.native import barriers
+barriers.CHECK, barriers.CALM = 0.1, 1.0
+barriers.watch()
+torch.set_num_threads(2)
+x = torch.ones(300, 300)
+def until(busy):
+    end = time.monotonic() + 60
+    while barriers.busy() != busy and time.monotonic() < end:
+        x @ x
+    time.sleep(0.5)
+    print(barriers.busy(), len(os.listdir("/proc/self/task")) - alone, flush=True)
+x @ x
+alone = len(os.listdir("/proc/self/task"))
+loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+         for _ in range(os.cpu_count() + 1)]
+try:
+    until(True)
+finally:
+    for loop in loops:
+        loop.kill()
+barriers._waited = dict
+until(False)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="waiting times are Linux's")
+@pytest.mark.parametrize("setting", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}], ids=["watched", "own"])
+def test_threads_sleep_at_barriers_while_others_need_the_cores(setting: dict[str, str]) -> None:
+    """A team of threads beyond the cores is there meanwhile, unless the user has decided."""
+    own = [name for name in os.environ if name.startswith(("OMP_", "GOMP_"))]
+    env = {name: value for name, value in os.environ.items() if name not in own} | setting
+    program = BUSY if not setting else BUSY.replace("+ 60", "+ 2")
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    if setting:
+        assert lines == [["False", "0"], ["False", "0"]]
+    else:
+        (busy, more), (calm, rest) = lines
+        assert (busy, calm, rest) == ("True", "False", "0") and int(more) >= 2

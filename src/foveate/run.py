@@ -37,6 +37,7 @@ from foveate.inspect.records import AttentionRecord, ForcedPass
 from foveate.inspect.words import Units
 from foveate.kinds import load_kinds
 from foveate.models.encoder_decoder import Model
+from foveate.native import barriers
 from foveate.start import Start
 from foveate.tasks.base import Aligns, AnyTask, Classifies, Evaluation, Reads, Scores, Task
 from foveate.tasks.captioning import Captioning
@@ -342,6 +343,7 @@ def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] =
 
 
 def _load(path: Path, which: str) -> Run:
+    barriers.watch()
     path, folder = checkpoint.place(path)
     config = read_run(path)
     task = config.task.build(config.data)

@@ -130,12 +130,18 @@ def _processor(report: MachineReport, seconds: float) -> None:
     import torch
 
     from foveate.bench.machine import DTYPES, cpu_name, product_rate
+    from foveate.native.barriers import busy_now, one_thread
 
     flags = set(_field("/proc/cpuinfo", "flags", "Features").split())
     usable, threads = usable_cores(), torch.get_num_threads()
     native = sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)
     wide = torch.backends.cpu.get_cpu_capability()
-    report.gflops = {name: product_rate(dtype, seconds, 512) for name, dtype in DTYPES.items()}
+    with one_thread() as clock:
+        report.gflops = {
+            name: product_rate(dtype, seconds, 512, clock=clock) for name, dtype in DTYPES.items()
+        }
+    matrix = torch.ones(512, 512)
+    busy = busy_now(lambda: matrix @ matrix, seconds)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     report.facts["processor"] = {
         "model": cpu_name(),
@@ -145,9 +151,9 @@ def _processor(report: MachineReport, seconds: float) -> None:
         "vectors": wide,
         "bf16 in hardware": ", ".join(native) or "no",
         "AMX": "yes" if "amx_tile" in flags else "no",
-        **{f"matrix product {k}": f"{v:.0f} GFLOP/s" for k, v in report.gflops.items()},
+        **{f"{k} product, 1 thread": f"{v:.0f} GFLOP/s" for k, v in report.gflops.items()},
     }
-    report.advice += _processor_advice(report.gflops, threads, usable, load)
+    report.advice += _processor_advice(report.gflops, threads, usable, busy or load > usable + 0.5)
     if platform.machine().lower() in ("x86_64", "amd64") and "512" not in wide:
         report.advice.append(
             f"The processor offers {wide}, not AVX-512: matrix products run at half the width. "
@@ -156,7 +162,7 @@ def _processor(report: MachineReport, seconds: float) -> None:
 
 
 def _processor_advice(
-    gflops: dict[str, float], threads: int, usable: float, load: float
+    gflops: dict[str, float], threads: int, usable: float, busy: bool
 ) -> list[str]:
     advice = []
     if gflops["bf16"] < 1.2 * gflops["fp32"]:
@@ -174,10 +180,10 @@ def _processor_advice(
             f"torch uses {threads} of {usable:g} cores: unset OMP_NUM_THREADS, or set it to "
             f"{int(usable)}."
         )
-    if load > usable + 0.5:
+    if busy:
         advice.append(
-            f"The load is {load:.1f} on {usable:g} usable cores: other programs are taking time, "
-            "and figures measured now are too low."
+            f"Other programs use the {usable:g} cores now: training has its share of them, and "
+            "times measured now are too long."
         )
     return advice
 

@@ -14,6 +14,7 @@ import torch
 from pydantic import Field
 
 from foveate.config import Config, ConfigError, Tree
+from foveate.native.barriers import one_thread
 from foveate.train.checkpoint import write_atomically
 from foveate.train.journal import Journal, Snapshots
 from foveate.train.optim import AdamWConfig, InverseSqrt, MovingMean, OptimizerConfig, Schedule
@@ -54,15 +55,18 @@ def resolve(name: Name, device: torch.device | str = "cpu") -> Precision:
 def _gain(device: str) -> float:
     """Time of an fp32 product over that of the same in bf16, the quickest of some of each.
 
-    Some processors have bf16 instructions that are slower than their fp32 ones.
+    Some processors have bf16 instructions that are slower than their fp32 ones. On a processor it
+    is the processor time of one thread, which other programs do not change.
     """
     best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}
-    for _ in range(8):  # in turn, so that what else the machine does meets both
-        for dtype in best:
-            a = torch.ones(1024, 512, dtype=dtype, device=device)
-            started = time.perf_counter()
-            float((a @ a.T)[0, 0])
-            best[dtype] = min(best[dtype], time.perf_counter() - started)
+    with one_thread() as processor_time:
+        clock = processor_time if device == "cpu" else time.perf_counter
+        for _ in range(8):  # in turn, so that what else the machine does meets both
+            for dtype in best:
+                a = torch.ones(1024, 512, dtype=dtype, device=device)
+                started = clock()
+                float((a @ a.T)[0, 0])
+                best[dtype] = min(best[dtype], clock() - started)
     return best[torch.float32] / best[torch.bfloat16]
 
 

@@ -19,6 +19,7 @@ from torch.utils import checkpoint as activation_checkpoint
 
 from foveate.errors import ConfigError, UserError
 from foveate.models.transformer import DecoderLayer, EncoderLayer
+from foveate.native import barriers
 from foveate.nn.attention import BaseAttention
 from foveate.train import checkpoint
 from foveate.train.checkpoint import WEIGHTS, DamagedError, Record, TrainError
@@ -470,6 +471,7 @@ def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     if device.type == "cpu":
+        barriers.watch()
         keep_freed_memory()
         torch.use_deterministic_algorithms(True)
         rules.fill_uninitialized_memory = False  # it would cost time, and no result depends on it
@@ -497,6 +499,8 @@ def _start(trainer: Trainer) -> None:
     trainer.ranks.doing("the rehearsal")
     rehearse(trainer)
     trainer.parallel.volume(1)
+    if barriers.busy():
+        tools.display.say(barriers.BUSY_MACHINE)
     if state.best is not None:
         trainer.point()  # best.json may have named a damaged checkpoint
     if not checkpoint.steps(trainer.folder):

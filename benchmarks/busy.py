@@ -1,0 +1,148 @@
+"""What a busy machine leaves: training, decoding and serving beside other programs.
+
+    python benchmarks/busy.py RUN SENTENCES --source SRC --name after [--only train] [--beside 1]
+
+Beside nothing, one and two busy loops, and a second training of the same version: steps a second of
+the first 60 of the quickstart (the first ten apart, in which kernels are chosen), ``bench decode
+small`` in int8, and one request at a time to ``foveate serve RUN``. ``SRC`` is the folder that
+holds ``foveate``, ``--name`` that version's name in the result. Each neighbour runs in a session of
+its own, which Linux with ``sched_autogroup_enabled`` gives one share of the processor; so ``nice``
+between these programs would change nothing.
+
+The fair share of n cores beside k busy programs is the larger of 1/(k + 1) and (n − k)/n of the
+rate alone, the rate of "before" where it has been measured. Figures are added to
+docs/results/busy.json, or ``--out``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+import harness
+import speed
+from foveate.data import synthetic
+
+BUSY = [sys.executable, "-c", "while True: pass"]
+NEIGHBOURS = {"0": 0, "1": 1, "2": 2, "training": 1}  # and how many programs these are
+SHORT = ("train.max_minutes=60", "train.schedule.warmup_steps=20", "train.precision=bf16",
+         "train.log_every=10", "train.validation.every=1000", "train.save.every=1000")  # fmt: skip
+MEASURES = ("train", "decode", "serve")
+
+
+def main(
+    run: Path,
+    sentences: Path,
+    source: Annotated[Path, Option(help="the version's src")],
+    name: Annotated[str, Option(help="of the version: before, after")],
+    seconds: Annotated[float, Option(help="of decoding and serving")] = 8,
+    only: Annotated[list[str] | None, harness.among(MEASURES, "these alone")] = None,
+    beside: Annotated[list[str] | None, harness.among(NEIGHBOURS, "these alone")] = None,
+    out: Path = harness.RESULTS / "busy.json",
+) -> None:
+    window = ("small", "--seconds", str(seconds), "--precision", "int8")
+    result = harness.previous("busy", out)
+    rates = result.get("rates", {})
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        measures: dict[str, Callable[[], float]] = {
+            "train": lambda: train(source, folder, "measured", 60),
+            "decode": lambda: speed.bench(source, "decode", *window)["native"],
+            "serve": lambda: speed.load(source, run, sentences, seconds, clients=1)[""],
+        }
+        prepare(folder)
+        for measure in only or MEASURES:
+            for neighbours in beside or NEIGHBOURS:
+                with busy(neighbours, source, folder):
+                    rate = round(measures[measure](), 3)
+                rates.setdefault(measure, {}).setdefault(name, {}).setdefault(neighbours, [])
+                rates[measure][name][neighbours].append(rate)
+                print(name, measure, "beside", neighbours, rate, file=sys.stderr, flush=True)
+    autogroup = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    facts = {
+        "autogroup": autogroup.exists() and autogroup.read_text().strip() == "1",
+        "neighbours": "each in a session of its own",
+    }
+    harness.write("busy", {**facts, "rates": rates, "shares": shares(rates)}, out)
+
+
+Rates = dict[str, dict[str, dict[str, list[float]]]]  # by measure, version and neighbours
+
+
+def shares(rates: Rates) -> dict[str, dict[str, dict[str, float]]]:
+    """The best rate of each cell over the fair share of the rate alone, by measure and version."""
+    cores, result = len(os.sched_getaffinity(0)), {}
+    for measure, versions in rates.items():
+        alone = max(versions.get("before", next(iter(versions.values()))).get("0", [0]))
+        result[measure] = {
+            version: {n: round(max(r) / (alone * fair(NEIGHBOURS[n], cores)), 3) for n, r in cells}
+            for version, cells in ((v, c.items()) for v, c in versions.items())
+            if alone
+        }
+    return result
+
+
+def fair(others: int, cores: int) -> float:
+    """The fair share of the machine beside other programs of one thread, or of as many as cores."""
+    return max(1 / (others + 1), (cores - others) / cores)
+
+
+def prepare(folder: Path) -> None:
+    """The quickstart's data and config."""
+    synthetic.write(folder / "data", {"train": 20_000, "valid": 50, "test": 50})
+    template = files("foveate").joinpath("quickstart.toml").read_text(encoding="utf-8")
+    config = template.replace("{folder}", folder.as_posix())
+    (folder / "quickstart.toml").write_text(config, encoding="utf-8")
+
+
+def training(source: Path, folder: Path, name: str, steps: int) -> subprocess.Popen[bytes]:
+    """A training of the quickstart by a version, in a session of its own."""
+    command = harness.foveate("train", folder / "quickstart.toml", "--run", folder / name)
+    return subprocess.Popen(
+        [*command, *SHORT, f"train.max_steps={steps}"], stdout=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(source)}, start_new_session=True,
+    )  # fmt: skip
+
+
+def train(source: Path, folder: Path, name: str, steps: int) -> float:
+    """Steps a second of a training, after its first ten."""
+    path = folder / f"{name}-{time.monotonic_ns()}"
+    if training(source, folder, path.name, steps).wait():
+        raise RuntimeError("a training failed")
+    seconds = [record["seconds"] for record in harness.logged(path, "train")]
+    return (steps - 10) / (float(seconds[-1]) - float(seconds[0]))
+
+
+@contextlib.contextmanager
+def busy(neighbours: str, source: Path, folder: Path) -> Iterator[None]:
+    """These programs run meanwhile; a second training has made its first ten steps."""
+    programs: Sequence[subprocess.Popen[bytes]]
+    if neighbours == "training":
+        path = folder / f"second-{time.monotonic_ns()}"
+        programs = [training(source, folder, path.name, 100_000)]
+        while not harness.logged(path, "train"):
+            time.sleep(0.2)
+    else:
+        loops = range(NEIGHBOURS[neighbours])
+        programs = [subprocess.Popen(BUSY, start_new_session=True) for _ in loops]
+    try:
+        yield
+    finally:
+        for program in programs:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+
+
+if __name__ == "__main__":
+    harness.run(main)

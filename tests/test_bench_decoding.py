@@ -11,6 +11,7 @@ from foveate.bench import decoding
 from foveate.bench.decoding import Case, batches_of, forced
 from foveate.bench.training import workload
 from foveate.config import ConfigError
+from foveate.engine.base import SearchRequest
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,9 @@ def test_int8_is_a_precision_of_decoding(tmp_path: Path) -> None:
 def test_outputs_are_as_long_as_they_are_forced_to_be(tmp_path: Path, beam_size: int) -> None:
     with workload(str(bench_tiny.write(tmp_path))) as work:
         sources = [[5, 6, 7], [8]]
-        result = work.task.search(work.model().eval(), sources, forced(beam_size, 7))
+        result = work.task.engine(work.model().eval()).outputs(
+            sources, SearchRequest(forced(beam_size, 7))
+        )
     assert [len(outputs[0].ids) for outputs in result] == [7, 7]
 
 

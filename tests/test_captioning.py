@@ -15,6 +15,7 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import UNK, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import MinLength
+from foveate.engine.base import SearchRequest
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder
@@ -174,12 +175,12 @@ def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:
 def test_captions_of_files_and_numbers(task: Captioning, model: Any, tmp_path: Path) -> None:
     path = tmp_path / "mine.png"
     path.write_bytes(png("red"))
-    search = Greedy.Config().build()
-    answers = task.caption(model, [path, 0, str(path)], search)
+    engine, request = task.engine(model), SearchRequest(Greedy.Config().build())
+    answers = task.answer(engine, [path, 0, str(path)], request)
     assert [answer.name for answer in answers] == ["mine.png", "red.png", "mine.png"]
     assert answers[0].caption == answers[1].caption, "the same square"
     with pytest.raises(ValueError, match="picture 9: the test data has 0 to 2"):
-        task.caption(model, [9], search)
+        task.answer(engine, [9], request)
 
 
 def test_unknown_words_are_not_said(task: Captioning) -> None:
@@ -192,7 +193,9 @@ def test_unknown_words_are_not_said(task: Captioning) -> None:
     ):
         with torch.no_grad():
             model.output.weight.zero_()
-        (answer,) = task.caption(model, [0], search)  # all words are equally good
+        (answer,) = task.answer(
+            task.engine(model), [0], SearchRequest(search)
+        )  # all words are equally good
         assert UNK not in answer.ids
         assert answer.ids, "something is said"
         assert np.isfinite(answer.score)
@@ -210,7 +213,9 @@ def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
 
 
 def test_evaluation_has_a_figure_without_a_model_beside_it(task: Captioning, model: Any) -> None:
-    result = task.evaluate(model, task.examples("test"), Greedy.Config().build())
+    result = task.evaluate(
+        task.engine(model), task.examples("test"), SearchRequest(Greedy.Config().build())
+    )
     assert result.figures["bleu_of_nearest_picture"] == pytest.approx(100), "train is test here"
     assert len(result.outputs) == 3
     assert "case:lc" in result.signatures["bleu"]

@@ -19,6 +19,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, WordTokenizer
 from foveate.decode.beam import Greedy
+from foveate.engine.base import SearchRequest
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, Max
 from foveate.models.language_model import MaskedLanguageModel
@@ -223,7 +224,9 @@ def test_eight_texts_are_learnt_by_heart(
     figures = task.measure(model, "train", SEARCH).figures
     assert figures["accuracy"] == figures["f1_macro"] == 100
     assert figures["loss"] < 0.3
-    result = task.evaluate(model, task.corpus("train"), SEARCH, batch_tokens=20)
+    result = task.evaluate(
+        task.engine(model), task.corpus("train"), SearchRequest(SEARCH, batch_tokens=20)
+    )
     assert result.outputs == [label for _, label in TRAIN]
     assert result.tables["confusion"].cells == [[4, 0], [0, 4]]
 
@@ -256,7 +259,11 @@ def test_long_texts_are_cut_and_named(task: TextClassification, tmp_path: Path) 
     model = model_of(short, MODELS["transformer"])
     result = short.classify(model, ["a joy", "clever , warm , loved by all"])
     assert [item.cut for item in result] == [0, 4]
-    evaluation = short.evaluate(model, short.as_examples(["a", GOOD[3]], ["good", "good"]), SEARCH)
+    evaluation = short.evaluate(
+        short.engine(model),
+        short.as_examples(["a", GOOD[3]], ["good", "good"]),
+        SearchRequest(SEARCH),
+    )
     assert evaluation.noted == {CUT: [2]}
     with pytest.raises(ValueError, match="2 texts but 1 labels"):
         short.as_examples(["a", "b"], ["good"])

@@ -12,7 +12,7 @@ import pytest
 
 from foveate import cli
 from foveate.cli import translate
-from foveate.cli.workers import ProcessRun, RunSpec
+from foveate.cli.workers import ProcessEngine, RunSpec, in_order
 from foveate.data.corpus import WorkerError
 from foveate.errors import is_for_the_user
 from foveate.run import load
@@ -138,11 +138,11 @@ def rounded(text: str) -> str:
 def test_a_killed_process_ends_the_others(folder: Path) -> None:
     run = load(folder / "run")
     jobs = ((["the dog runs"], {"beam_size": 2}) for _ in range(9))
-    several = ProcessRun(run, RunSpec(str(folder / "run")), 2)
-    answers = several.in_order(jobs)
+    engine = ProcessEngine(run, RunSpec(str(folder / "run")), 2)
+    answers = in_order(run.by(engine), jobs)
     (first,) = next(answers)
     assert first == run.translate(["the dog runs"], beam_size=2)[0]
-    for worker in several.workers.all:
+    for worker in engine.workers.all:
         worker.kill()
     with pytest.raises(WorkerError, match="was it killed"):
         list(answers)

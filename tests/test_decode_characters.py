@@ -13,7 +13,7 @@ from torch import Tensor
 
 from foveate.data.tokenizer import BPE, Byte, Character, Tokenizer, Unigram
 from foveate.decode import beam as greedy
-from foveate.decode.beam import Beam, Greedy, Wording
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import (
     REJECTED,
     WHOLE,
@@ -24,6 +24,7 @@ from foveate.decode.constraints import (
     byte_table,
 )
 from foveate.decode.search import Hypothesis, Search
+from foveate.engine.base import SearchRequest
 from laws.conftest import defaults
 from laws.tables import END, START, Table, Tables, alike, limit, random_table
 from variants import transformer, translator
@@ -49,8 +50,9 @@ def tables(size: int, count: int = 2, ending: float = 1.0) -> list[Table]:
 
 
 def result(config: Search.Config, pieces: Tokenizer, ending: float = 1.0) -> list[list[Hypothesis]]:
-    search: Search = config.build().spelling(byte_table(pieces))
-    return search(Tables(tables(pieces.vocab_size, 2, ending)), [1] * 2, START, END)
+    search, constraints = SearchRequest(config.build()).built(pieces)
+    steps = Tables(tables(pieces.vocab_size, 2, ending))
+    return search(steps, [1] * 2, START, END, None, constraints)
 
 
 def broken(outputs: Sequence[Sequence[Hypothesis]], pieces: Tokenizer) -> list[str]:
@@ -132,12 +134,12 @@ class Entering(Tables):
 
 def test_sources_that_enter_later_are_whole_too(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces, many = tokenizer("byte"), tables(260, 12, 20.0)
-    search: Search = Greedy.Config(**limit(2, 1.0)).build().spelling(byte_table(pieces))
+    search, constraints = SearchRequest(Greedy.Config(**limit(2, 1.0)).build()).built(pieces)
     lengths = [n % 5 for n in range(12)]
-    apart = search(Tables(many), lengths, START, END)
+    apart = search(Tables(many), lengths, START, END, None, constraints)
     monkeypatch.setattr(greedy, "ROOM", 3)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    together = search(Entering(many), lengths, START, END)
+    together = search(Entering(many), lengths, START, END, None, constraints)
     assert not broken(together, pieces)
     for item, other in zip(together, apart, strict=True):
         alike(item, other)
@@ -145,9 +147,10 @@ def test_sources_that_enter_later_are_whole_too(monkeypatch: pytest.MonkeyPatch)
 
 def test_terms_and_beginnings_come_among_whole_characters() -> None:
     pieces = tokenizer("byte")
-    search: Search = Beam.Config(beam_size=4, **limit(24)).build().spelling(byte_table(pieces))
-    requested = Wording([[("猫",)]] * 2).on(search, pieces).after(pieces.encode_ids(["für", "好"]))
-    outputs = requested(Tables(tables(260, 2)), [1, 1], START, END)
+    beam = Beam.Config(beam_size=4, **limit(24)).build()
+    request = SearchRequest(beam, pieces.encode_ids(["für", "好"]), [[("猫",)]] * 2)
+    search, constraints = request.built(pieces)
+    outputs = search(Tables(tables(260, 2)), [1, 1], START, END, None, constraints)
     assert not broken(outputs, pieces)
     for of_source, begun in zip(outputs, ("für", "好"), strict=True):
         texts = [pieces.decode(h.ids) for h in of_source]

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.decode.beam import Beam, DiverseBeam, Greedy
+from foveate.decode.constraints import Constraints
 from foveate.decode.sample import Sample
-from foveate.decode.search import PartialHypothesis, Search, Step, Watch
+from foveate.decode.search import Search, Watch, map_yields, result_of
 from laws.tables import END, START, A, B, Tables, limit, log_p, random_table
 from tolerances import MODEL, ROW, near
 
@@ -32,16 +33,16 @@ def test_what_is_watched_is_what_is_found(
     config: Search.Config, seed: int, begun: list[int]
 ) -> None:
     table, watch = random_table(seed), Watch(top_k=3)
-    search: Search = config.build().after([begun])
-    (plain,) = search(Tables([table]), [0], START, END)
-    (result,) = search.watched(watch)(Tables([table]), [0], START, END)
+    search, given = config.build(), ([0], START, END, None, Constraints([begun]))
+    (plain,) = search(Tables([table]), *given)
+    (result,) = result_of(map_yields(search.positions(Tables([table]), *given), watch.read))
     assert result == plain
     for item in result:
         path = watch.find(item.ids, END)
         assert path[-1].log_p == near(item.log_probability)
         assert path[-1].score == near(item.score, terms=ROW)
         assert sum(p.token_log_p for p in path) == near(item.log_probability)
-    for number, beginnings in enumerate(watch.steps):
+    for number, beginnings in enumerate(watch.positions):
         assert sum(b.state == "live" for b in beginnings) <= search.width
         for beginning in beginnings:
             path = watch.path(beginning)
@@ -50,45 +51,32 @@ def test_what_is_watched_is_what_is_found(
             assert beginning.log_p == near(log_p(table, tokens), terms=MODEL)
             assert all(p.state == "live" for p in path[:-1]), "only what is live goes on"
     if not begun:
-        best, p = watch.instead(watch.steps[0][0]), table(())
+        best, p = watch.instead(watch.positions[0][0]), table(())
         assert best.tokens == sorted(range(4), key=lambda v: -p[v])[:3]
         assert best.log_p[0] == near(math.log(max(p)))
         assert best.entropy == near(-sum(v * math.log(v) for v in p))
 
 
-def test_a_listener_that_raises_stops_the_search() -> None:
-    class Enough(Exception):
-        pass
-
-    seen: list[list[PartialHypothesis]] = []
-
-    def reported(step: list[PartialHypothesis]) -> None:
-        seen.append(step)
-        if len(seen) == 2:
-            raise Enough
-
+def test_a_search_goes_no_further_than_its_positions_are_read() -> None:
     def never(prefix: tuple[int, ...]) -> list[float]:
         return [0.5, 0.3, 0.2, 0.0]
 
     search: Search = Beam.Config(beam_size=2, **limit(50)).build()
     tables = Tables([never])
-    with pytest.raises(Enough):
-        search.watched(Watch(on_step=reported))(tables, [0], START, END)
-    assert len(seen) == 2
-    assert len(tables.written[0]) == 1, "no third step was asked for"
-    assert search.listener is None, "the search itself is not watched"
+    positions = search.positions(tables, [0], START, END)
+    assert len([position for position, _ in zip(positions, range(2), strict=False)]) == 2
+    assert len(tables.written[0]) == 2, "no fourth position was asked for"
 
 
-def test_steps_of_several_sources_name_them() -> None:
-    steps: list[Step] = []
+def test_positions_of_several_sources_name_them() -> None:
     tables = [random_table(seed) for seed in (1, 2, 3)]
     for config in SEARCHES:
-        steps.clear()
-        config.build().watched(steps.append)(Tables(tables), [0] * 3, START, END, [7, 8, 9])
-        assert steps[0].sources == [7, 8, 9]
-        for item, after in itertools.pairwise(steps):
+        search: Search = config.build()
+        positions = list(search.positions(Tables(tables), [0] * 3, START, END, [7, 8, 9]))
+        assert positions[0].sources == [7, 8, 9]
+        for item, after in itertools.pairwise(positions):
             assert set(after.sources) <= set(item.sources)
             assert len(item.onward) == len(after.following.logits)
             assert item.token.shape == item.state.shape == item.parent.shape == item.score.shape
     with pytest.raises(ValueError, match="one source"):
-        SEARCHES[0].build().watched(Watch())(Tables(tables), [0] * 3, START, END)
+        Watch().read(positions[0])

@@ -11,11 +11,12 @@ import torch
 
 from foveate.data.tokenizer import WordTokenizer
 from foveate.decode.beam import Beam
+from foveate.engine.base import SearchRequest
+from foveate.engine.ensemble import Ensemble, check_pieces, steps_of, together
 from foveate.models.encoder_decoder import Decoder
 from foveate.models.language_model import LanguageModel
 from foveate.spec import Tokens
-from foveate.tasks.text_to_text import Ensemble, check_pieces, steps_of, together
-from foveate.tasks.translation import PrefixTranslation
+from foveate.tasks.prefix_translation import PrefixTranslation
 from test_translation import RECURRENT, TRANSFORMER, VALID, make, model_of, write
 from tolerances import MODEL, near
 
@@ -32,8 +33,8 @@ def task(tmp_path: Path) -> Any:
 
 def test_a_model_with_itself_is_the_model(task: Any) -> None:
     model = model_of(task, TRANSFORMER).double()
-    alone = task.answer(model, SOURCES, SEARCH)
-    twice = task.answer(Ensemble([model, model]), SOURCES, SEARCH)
+    alone = task.answer(task.engine(model), SOURCES, SearchRequest(SEARCH))
+    twice = task.answer(task.engine(Ensemble([model, model])), SOURCES, SearchRequest(SEARCH))
     assert [a.hypotheses for a in alone] == [a.hypotheses for a in twice]
     for item, other in zip(alone, twice, strict=True):
         expected = [h.log_probability for h in item.outputs]
@@ -43,9 +44,11 @@ def test_a_model_with_itself_is_the_model(task: Any) -> None:
 def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -> None:
     """A Transformer and a recurrent network; p is the mean of theirs, token by token."""
     models = [model_of(task, TRANSFORMER), model_of(task, RECURRENT)]
-    both = together([task, task], models, ["a", "b"])
+    both = together([task.pieces()] * 2, models, ["a", "b"])
     ids = task.source_tokenizer.encode_ids(SOURCES)
-    for source, answer in zip(ids, task.answer(both, SOURCES, SEARCH), strict=True):
+    for source, answer in zip(
+        ids, task.answer(task.engine(both), SOURCES, SearchRequest(SEARCH)), strict=True
+    ):
         for item in answer.outputs:
             (log_p,) = task.force(both, [(source, item.ids)])
             each = [task.force(model, [(source, item.ids)])[0] for model in models]
@@ -69,7 +72,9 @@ def test_joined_models_decode_together(tmp_path: Path) -> None:
         models.append(task.build(LanguageModel.Config(decoder=decoder)).eval())
     both = Ensemble(models)
     ids = task.source_tokenizer.encode_ids(SOURCES)
-    for source, answer in zip(ids, task.answer(both, SOURCES, SEARCH), strict=True):
+    for source, answer in zip(
+        ids, task.answer(task.engine(both), SOURCES, SearchRequest(SEARCH)), strict=True
+    ):
         for item in answer.outputs:
             (log_p,) = task.force(both, [(source, item.ids)])
             expected = sum(log_p) if item.ended else sum(log_p[:-1])

@@ -16,8 +16,10 @@ import foveate
 from foveate.cli.workers import RunSpec
 from foveate.config import kinds
 from foveate.data.catalogue import DataError
+from foveate.engine.base import EngineError, SearchRequest
 from foveate.export.base import POINTER, Different, export, sample_of, targets
-from foveate.export.ctranslate2 import CTranslate2, Engine, first_misfit, through_ctranslate2
+from foveate.export.ctranslate2 import CTranslate2, first_misfit
+from foveate.export.ctranslate2_engine import CTranslate2Engine
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
 from small_runs import made
@@ -107,8 +109,8 @@ def test_every_part_that_it_has_gives_the_same_tokens(
     assert checked.ties == 0
     search = run.search(3, 0.6, 3)
     ids = run.task.source_tokenizer.encode_ids(["the dog runs", "a girl the man"])
-    ours = run.task.search(run.model, ids, search)
-    theirs = Engine(run, out).search(run.model, ids, search)
+    ours = run.engine.outputs(ids, SearchRequest(search))
+    theirs = CTranslate2Engine(run, out).outputs(ids, SearchRequest(search))
     for item, other in zip(ours, theirs, strict=True):
         assert (item[0].ids, item[0].ended) == (other[0].ids, other[0].ended)
         assert item[0].score == near(other[0].score, terms=MODEL)
@@ -204,7 +206,7 @@ def test_rounded_weights_are_held_to_chrf(
 def test_a_run_translates_through_it(runs: dict[str, Run], tmp_path: Path) -> None:
     run = foveate.load(runs["transformer"].path)
     exported(run, tmp_path / "model")
-    other = through_ctranslate2(run, tmp_path / "model")
+    other = run.by(CTranslate2Engine(run, tmp_path / "model"))
     lines = ["the dog runs", "", "a cat sleeps", "  "]
     for choices in ({"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 2}):
         ours, theirs = run.translate(lines, **choices), other.translate(lines, **choices)
@@ -212,5 +214,5 @@ def test_a_run_translates_through_it(runs: dict[str, Run], tmp_path: Path) -> No
             assert there.hypotheses == item.hypotheses and there.source == item.source
             assert there.scores == near(item.scores, terms=MODEL)
             assert there.alignment() == item.alignment()
-    with pytest.raises(ExchangeError, match="without rules and beginnings"):
+    with pytest.raises(EngineError, match="cannot search with prefixes; leave out --engine"):
         other.translate(lines, prefix="le")

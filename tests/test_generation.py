@@ -74,10 +74,10 @@ def test_every_search_goes_on_whatever_stands_beside(name: str, kind: str) -> No
     made = task()
     model = model_of(made, name)
     configs: dict[str, Any] = {"greedy": Greedy, "beam": Beam, "sample": Sample}
-    search = configs[kind].Config.parse(SHORT).build()
-    together = made.generate(model, PROMPTS, search)
+    config, engine = configs[kind].Config.parse(SHORT), made.engine(model)
+    together = made.generate(engine, PROMPTS, config)
     assert [result.prompt for result in together] == PROMPTS
-    alone = made.generate(model, PROMPTS[:1], search)[0]
+    alone = made.generate(engine, PROMPTS[:1], config)[0]
     assert alone.text == together[0].text
     assert alone.log_probability == near(together[0].log_probability, terms=MODEL)
 
@@ -144,7 +144,7 @@ def test_on_a_terminal_a_text_appears_as_it_is_made() -> None:
     run, out = trained("lstm"), Terminal()
     heard: list[str] = []
     result = run.generate(["the cat"], max_length=9, listen=heard.append)[0]
-    assert len(heard) == 8 and all(result.text.startswith(text) for text in heard)
+    assert len(heard) == 9 and all(result.text.startswith(text) for text in heard)
     write_texts(partial(run.generate, max_length=9), ["the cat"], out, False, stream=True)
     assert out.getvalue() == f"{result}\n"
 

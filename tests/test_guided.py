@@ -19,8 +19,9 @@ from foveate.data.words import split_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.tasks.guided import GuidedBatch, GuidedTranslation, piece_links
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.translation import GuidedBatch, GuidedTranslation, Translation, piece_links
+from foveate.tasks.translation import Translation
 from tolerances import near
 
 SIZE: dict[str, Any] = {"hidden_size": 32, "num_heads": 2, "num_layers": 1, "ffn_size": 32}

@@ -13,8 +13,10 @@ from PIL import Image
 from foveate.data.catalogue import DataError
 from foveate.data.image import IDX, Canvas, ImageFiles
 from foveate.data.text import TextData
+from foveate.decode.beam import Greedy
 from foveate.draw.drawings import PictureDrawing
 from foveate.draw.maps import AttendedPicture
+from foveate.engine.base import SearchRequest
 from foveate.models.classifier import Classifier, First
 from foveate.models.presets import vit
 from foveate.models.vision import Glimpse
@@ -68,7 +70,9 @@ def test_figures_and_answers(task: ImageClassification) -> None:
     model: Any = task.build(VIT).eval()
     model.output.weight.zero_()
     model.output.bias.copy_(torch.tensor([0.0, 1.0]))
-    result = task.evaluate(model, task.examples("test"), None)
+    result = task.evaluate(
+        task.engine(model), task.examples("test"), SearchRequest(Greedy.Config().build())
+    )
     assert result.figures["accuracy"] == 50
     nll = [float(torch.tensor([0.0, 1.0]).log_softmax(0)[label]) for label in (0, 1)]
     assert result.figures["loss"] == pytest.approx(-sum(nll) / 2)
@@ -78,7 +82,14 @@ def test_figures_and_answers(task: ImageClassification) -> None:
     assert result.outputs == ["1"] * 24
     assert result.tables["confusion"].cells == [[0, 12], [0, 12]]
     assert task.measure(model, "test", None).figures == result.figures
-    assert len(task.evaluate(model, "test", None, batch_tokens=7).outputs) == 24
+    assert (
+        len(
+            task.evaluate(
+                task.engine(model), "test", SearchRequest(Greedy.Config().build(), batch_tokens=7)
+            ).outputs
+        )
+        == 24
+    )
     (answer,) = task.classify(model, [3])
     assert (answer.source, answer.label) == (3, "1")
     assert list(answer.probabilities) == ["1", "0"]  # the most probable first

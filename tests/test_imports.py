@@ -21,7 +21,7 @@ LAYERS = [
     {"decode", "inspect"},
     {"draw"},
     {"align"},
-    {"answers"},
+    {"answers", "engine"},
     {"tasks"},
     {"train"},
     {"kinds", "start"},
@@ -76,7 +76,7 @@ NAMED = {  # other packages, and the only places that may import them
     "argostranslate": {"export"},
     "ray": {"cli"},
     "pyarrow": {"cli"},
-    "jaxtyping": {"nn", "models", "decode", "tasks"},
+    "jaxtyping": {"nn", "models", "decode", "engine", "tasks"},
 }
 
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -15,11 +15,12 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
+from foveate.engine.base import SearchRequest
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.tasks.base import Task
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.translation import PrefixTranslation, join
+from foveate.tasks.prefix_translation import PrefixTranslation, join
 from tolerances import close
 
 PAIRS = {
@@ -69,7 +70,8 @@ def test_a_pair_is_one_sequence_of_which_the_target_counts() -> None:
 def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
     for search in (Greedy.Config(), Beam.Config(beam_size=3), Sample.Config(top_k=1)):
-        answers = task.answer(model, [*PAIRS, ""], search.build(), batch_tokens=16)
+        request = SearchRequest(search.build(), batch_tokens=16)
+        answers = task.answer(task.engine(model), [*PAIRS, ""], request)
         assert [str(answer) for answer in answers[:-1]] == list(PAIRS.values())
         assert answers[-1].outputs == []
     measures = task.measure(model, "valid", Greedy.Config().build())
@@ -78,7 +80,7 @@ def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -
 
 def test_forced_scores_are_the_searchs(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
-    answers = task.answer(model, list(PAIRS), Greedy.Config().build())
+    answers = task.answer(task.engine(model), list(PAIRS), SearchRequest(Greedy.Config().build()))
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
     pairs = [(s, a.outputs[0].ids) for s, a in zip(sources, answers, strict=True)]
     for log_p, answer in zip(task.force(model, pairs), answers, strict=True):

@@ -17,6 +17,8 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import Text, read_text, read_text_split
 from foveate.data.text import TextData
 from foveate.data.tokenizer import EOS, Character, Symbol, Tokenizer
+from foveate.decode.beam import Greedy
+from foveate.engine.base import SearchRequest
 from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentDecoder
@@ -186,7 +188,9 @@ def test_figures_are_in_their_units() -> None:
     model = model_of(made, "lstm")
     with torch.no_grad():
         model.output.weight.zero_()  # every token as probable as any other
-    result = made.evaluate(model, made.examples("test"), None)  # type: ignore[arg-type]
+    result = made.evaluate(
+        made.engine(model), made.examples("test"), SearchRequest(Greedy.Config().build())
+    )
     vocabulary, tokens = made.tokenizer.vocab_size, result.figures["tokens"]
     assert result.figures["loss"] == pytest.approx(math.log(vocabulary))
     assert result.figures["perplexity"] == pytest.approx(vocabulary)

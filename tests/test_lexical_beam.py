@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.decode.beam import Beam, LexicalBeam, Wording
-from foveate.decode.constraints import START, Phrase, RequiredPhrases, Spelling, WordPieces
+from foveate.decode.beam import Beam, LexicalBeam
+from foveate.decode.constraints import (
+    START,
+    Constraints,
+    Phrase,
+    RequiredPhrases,
+    Spelling,
+    WordPieces,
+)
 from foveate.decode.search import Hypothesis
 from foveate.documents.memory import holds
 from foveate.run import Run
@@ -47,8 +54,8 @@ def searched(
     kind: type[Beam] = LexicalBeam,
 ) -> list[list[Hypothesis]]:
     search = kind(Beam.Config.parse({"beam_size": beam_size, "max_ratio": 0.0, "max_extra": 25}))
-    search.demands = demands
-    return search(Random(seed), [3] * len(demands), START_ID, END)
+    constraints = Constraints(required=demands)
+    return search(Random(seed), [3] * len(demands), START_ID, END, None, constraints)
 
 
 def demand(*phrases: Sequence[Sequence[int]], goes_on: Sequence[int] = ()) -> RequiredPhrases:
@@ -123,7 +130,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_terms_of_a_trained_run(run: Run) -> None:
     lines = ["the dog runs", "", "a cat sleeps"]
     expected: list[list[list[str]]] = [[["mange", "dort"]], [], [["fille"], ["chante"]]]
-    result = [str(a) for a in run.translate(lines, wording=Wording(expected))]
+    result = [str(a) for a in run.translate(lines, required=expected)]
     assert holds(result[0], ("mange", "dort"))
     assert result[1] == ""
     assert holds(result[2], ("fille",)) and holds(result[2], ("chante",))
@@ -131,17 +138,17 @@ def test_terms_of_a_trained_run(run: Run) -> None:
 
 def test_a_term_that_no_output_can_hold_is_left_out(run: Run) -> None:
     free = str(run.translate(["the dog runs"])[0])
-    assert str(run.translate(["the dog runs"], wording=Wording([[["zzz"]]]))[0]) == free
+    assert str(run.translate(["the dog runs"], required=[[["zzz"]]])[0]) == free
 
 
 def test_banned_phrases(run: Run) -> None:
     free = [str(a) for a in run.translate(["the dog runs", "a cat sleeps"])]
     assert holds(free[0], ("chien",))
-    wording = Wording(banned=["Chien", "un chat"])
-    result = [str(a) for a in run.translate(["the dog runs", "a cat sleeps"], wording=wording)]
+    banned = ["Chien", "un chat"]
+    result = [str(a) for a in run.translate(["the dog runs", "a cat sleeps"], banned=banned)]
     assert not any(holds(text, ("chien", "un chat")) for text in result)
 
 
 def test_only_a_beam_can_be_forced(run: Run) -> None:
     with pytest.raises(ConfigError, match=r"cannot force terms; use decode\.kind=beam"):
-        run.decoding("greedy").translate(["a cat"], wording=Wording([[["chat"]]]))
+        run.decoding("greedy").translate(["a cat"], required=[[["chat"]]])

@@ -13,6 +13,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, WordTokenizer
 from foveate.decode.beam import Greedy
+from foveate.engine.base import SearchRequest
 from foveate.models.classic import BagEncoder
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder
@@ -131,7 +132,9 @@ def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     assert measures.figures["perplexity"] == pytest.approx(np.exp(measures.figures["loss"]))
     (sample,) = measures.samples
     assert sample.reference == TEXTS[0]
-    evaluation = task.evaluate(model, task.as_examples(TEXTS), SEARCH, 30)
+    evaluation = task.evaluate(
+        task.engine(model), task.as_examples(TEXTS), SearchRequest(SEARCH, batch_tokens=30)
+    )
     assert evaluation.figures == near(measures.figures, terms=MODEL)
     assert sum(a == b for a, b in zip(evaluation.outputs, TEXTS, strict=True)) >= 6
 
@@ -189,7 +192,9 @@ def test_empty_lines_are_dropped_and_counted(tmp_path: Path) -> None:
     assert "empty text: 2" in output
     assert "words between blanks" in output
     model = model_of(task).eval()
-    evaluation = task.evaluate(model, task.as_examples(["", TEXTS[0]]), SEARCH)
+    evaluation = task.evaluate(
+        task.engine(model), task.as_examples(["", TEXTS[0]]), SearchRequest(SEARCH)
+    )
     assert evaluation.outputs[0] == ""
 
 

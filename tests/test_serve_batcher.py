@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ from foveate.server.common import RequestError
 class Book:
     """What is asked of: it keeps the batches, and may be held at a gate."""
 
-    def __init__(self, apart: bool = False) -> None:
-        self.apart = apart
+    def __init__(self, processes: int = 0) -> None:
+        self.engine = SimpleNamespace(processes=processes)
         self.batches: list[list[str]] = []
         self.gate = threading.Event()
         self.gate.set()
@@ -56,7 +57,7 @@ class Upper:
         with run.lock:
             run.at_work += 1
             run.most = max(run.most, run.at_work)
-            assert run.at_work == 1 or run.apart or not self.exclusive
+            assert run.at_work == 1 or run.engine.processes or not self.exclusive
         run.gate.wait(10)
         time.sleep(0.001)
         with run.lock:
@@ -257,7 +258,7 @@ def test_as_many_batches_at_a_time_as_there_are_workers() -> None:
 
 
 def test_nobody_needs_to_be_alone_with_a_run_that_others_look_into() -> None:
-    book = Book(apart=True)
+    book = Book(processes=1)
     book.gate.clear()
     queue = batcher(book, workers=2)
     futures = queue.submit("a", Upper(exclusive=True), ["aaaa", "bbbb"])

@@ -27,6 +27,7 @@ from foveate.data.words import words
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
 from foveate.decode.search import NoOutputError, Search
+from foveate.engine.base import SearchRequest
 from foveate.inspect.records import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
@@ -257,15 +258,17 @@ def test_answers_come_in_order(
     model, search = model_of(task, config), Beam.Config(beam_size=3, max_extra=3).build()
     texts = ["Children play.", "", "The small dog runs.", "Yes.", "", "A woman drinks cold water."]
     sources, seen = task.source_tokenizer.encode_ids(texts), list[int]()
-    result = task.search(model, sources, search, budget, seen.append)
+    engine, request = task.engine(model), SearchRequest(search, batch_tokens=3 * budget)
+    answers = task.answer(engine, texts, request, seen.append)
+    result = [answer.outputs for answer in answers]
     assert [bool(outputs) for outputs in result] == [bool(text) for text in texts]
     assert sum(seen) == 4
     for ids, outputs in zip(sources, result, strict=True):
         if ids:
-            (alone,) = task.search(model, [ids], search)
+            (alone,) = engine.outputs([ids], request)
             assert [h.ids for h in outputs] == [h.ids for h in alone]
-    assert task.search(model, [], search) == []
-    assert task.search(model, [[], []], search) == [[], []]
+    assert engine.outputs([], request) == []
+    assert engine.outputs([[], []], request) == [[], []]
 
 
 @pytest.mark.parametrize("search", [Greedy.Config(), Beam.Config(), Sample.Config()])
@@ -275,14 +278,15 @@ def test_weights_that_are_no_numbers_give_no_answer(
     model = model_of(task, TRANSFORMER)
     with torch.no_grad():
         model.output.weight.fill_(torch.nan)
+    engine, request = task.engine(model), SearchRequest(search.build())
     for call in (
-        lambda: task.answer(model, ["Yes."], search.build()),
-        lambda: task.evaluate(model, task.corpus("valid"), search.build()),
+        lambda: task.answer(engine, ["Yes."], request),
+        lambda: task.evaluate(engine, task.corpus("valid"), request),
         lambda: task.measure(model, "valid", search.build()),
     ):
         with pytest.raises(NoOutputError, match=r"source \d has no output: .*NaN"):
             call()
-    assert task.answer(model, [" "], search.build())[0].scores == [0.0]
+    assert task.answer(engine, [" "], request)[0].scores == [0.0]
 
 
 @MODELS
@@ -294,7 +298,8 @@ def test_outputs_are_as_long_as_their_own_source_allows(
         model.output.weight[EOS] = 0  # an end is never the most probable
         model.output.weight[4:] *= 5
     sources = task.source_tokenizer.encode_ids(["Yes.", "The small dog runs.", "Children play."])
-    for ids, (output,) in zip(sources, task.search(model, sources, search), strict=True):
+    outputs = task.engine(model).outputs(sources, SearchRequest(search))
+    for ids, (output,) in zip(sources, outputs, strict=True):
         assert len(output.ids) == len(ids) + 2
         assert not output.ended
 
@@ -305,7 +310,8 @@ def test_the_score_of_an_output_is_that_of_forcing_it(
 ) -> None:
     model, sources = model_of(task, config), task.source_tokenizer.encode_ids([s for s, _ in VALID])
     pairs, scores = [], []
-    result = task.search(model, sources, Beam.Config(max_extra=3).build())
+    request = SearchRequest(Beam.Config(max_extra=3).build())
+    result = task.engine(model).outputs(sources, request)
     for ids, outputs in zip(sources, result, strict=True):
         pairs += [(ids, h.ids) for h in outputs]
         scores += [(h.log_probability, h.ended) for h in outputs]
@@ -479,9 +485,9 @@ def test_answers_begin_with_the_text_that_is_given(
     lines = ["The small dog runs.", "", "Yes.", "Children play."]
     prefixes = ["Le petit", "Rien", "", "Des enfants "]
     search = Beam.Config(beam_size=3, max_ratio=0.0, max_extra=4).build()
-    begun = search.after(task.beginnings(prefixes, len(lines)))
+    prefix_ids, engine = task.beginnings(prefixes, len(lines)), task.engine(model)
     for budget in (1, 4096):
-        answers = task.answer(model, lines, begun, budget)
+        answers = task.answer(engine, lines, SearchRequest(search, prefix_ids, batch_tokens=budget))
         assert answers[1].outputs == []
         for answer, prefix in zip(answers, prefixes, strict=True):
             assert all(text.startswith(prefix.rstrip()) for text in answer.hypotheses if text)
@@ -492,7 +498,7 @@ def test_answers_begin_with_the_text_that_is_given(
     for log_p, item in zip(forced, answers[0].outputs, strict=True):
         expected = sum(log_p) if item.ended else sum(log_p[:-1])
         assert expected == near(item.log_probability, terms=MODEL)
-    assert answers[2].outputs == task.answer(model, lines, search)[2].outputs
+    assert answers[2].outputs == task.answer(engine, lines, SearchRequest(search))[2].outputs
 
 
 def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> None:

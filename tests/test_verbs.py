@@ -30,6 +30,7 @@ class Shout:
     """A translator whose model is ``str.upper``: of at most 5 words, spoken at once."""
 
     requested: list[int] = field(default_factory=list)
+    engine: Any = field(default_factory=lambda: SimpleNamespace(processes=0))
 
     def translate(self, lines: Sequence[str], num_hypotheses: int = 1, **search: Any) -> list[Any]:
         self.requested.append(len(lines))

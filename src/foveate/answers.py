@@ -11,13 +11,13 @@ from typing import Protocol, TypedDict
 import numpy as np
 
 from foveate.align.aer import Links
-from foveate.decode.beam import Wording
 from foveate.decode.search import Hypothesis
 from foveate.draw.drawings import Drawing, Word, WordsDrawing, bar_chart
 from foveate.draw.maps import AttentionView, attention
 from foveate.inspect.records import AttentionRecord
 from foveate.inspect.words import Units
 
+Term = Sequence[str]  # variants, any of which meets it
 Picture = int | str | Path  # of the test data by its number, or a file
 
 
@@ -31,17 +31,18 @@ class TranslateOptions(TypedDict, total=False):
     progress: Callable[[int], None] | None
     to: str | None
     prefix: str | Sequence[str] | None
-    wording: Wording | None
+    required: Sequence[Sequence[Term]]
+    banned: Sequence[str]
 
 
 class Explains(Protocol):
-    """The part of a run that an answer needs to be explained."""
+    """The part of an engine that an answer needs to be explained."""
 
     def explain(
-        self, source: Picture, target: str | list[int] | None = None, units: Units = "auto"
+        self, source: Picture, target: str | list[int] | None, units: Units
     ) -> AttentionRecord: ...
 
-    def links(self, pairs: Sequence[tuple[str, str | list[int]]]) -> list[Links]: ...
+    def links(self, pairs: Sequence[tuple[str, str | list[int]]], head: None) -> list[Links]: ...
 
 
 class Answer(ABC):
@@ -75,7 +76,7 @@ class TextAnswer(Answer):
     scores: list[float]
     cut: int = 0
     outputs: list[Hypothesis] = field(default_factory=list, repr=False)
-    run: Explains | None = field(default=None, repr=False, compare=False)
+    explains: Explains | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.hypotheses[0]
@@ -94,9 +95,9 @@ class TextAnswer(Answer):
         ``units`` are those of `Run.explain`. One forced pass over (source, hypothesis); raises
         ``IndexError`` where there is none.
         """
-        if not self.outputs or self.run is None:
+        if not self.outputs or self.explains is None:
             raise IndexError("an empty line has no hypothesis to explain")
-        return self.run.explain(self.source, self.outputs[i].ids, units)
+        return self.explains.explain(self.source, self.outputs[i].ids, units)
 
     @property
     def attention(self) -> AttentionView:
@@ -109,9 +110,9 @@ class TextAnswer(Answer):
         By the head that the run has saved (``foveate align RUN … --save``), else by the last
         layer, mean of the heads; none where the model has no attention to the source.
         """
-        if not self.outputs or self.run is None:
+        if not self.outputs or self.explains is None:
             return []
-        return sorted(self.run.links([(self.source, self.outputs[i].ids)])[0])
+        return sorted(self.explains.links([(self.source, self.outputs[i].ids)], None)[0])
 
     def _repr_mimebundle_(self, **kwargs: object) -> object:
         return self.attention._repr_mimebundle_(**kwargs)
@@ -130,7 +131,7 @@ class LabelAnswer(Answer):
     label: str
     probabilities: dict[str, float]
     cut: int = 0
-    run: Explains | None = field(default=None, repr=False, compare=False)
+    explains: Explains | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.label
@@ -151,9 +152,9 @@ class LabelAnswer(Answer):
         ``units`` are those of `Run.explain`. Raises ``IndexError`` where there is
         no label to explain.
         """
-        if not self.probabilities or self.run is None:
+        if not self.probabilities or self.explains is None:
             raise IndexError("an empty line has no label to explain")
-        return self.run.explain(self.source, self.label, units)
+        return self.explains.explain(self.source, self.label, units)
 
 
 @dataclass(frozen=True)

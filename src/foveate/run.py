@@ -25,29 +25,38 @@ from foveate.answers import (
     LabelAnswer,
     PairScore,
     Picture,
+    Term,
     TextAnswer,
 )
 from foveate.config import Config, ConfigError, read
-from foveate.data.text import TextData
-from foveate.decode.beam import Beam, Wording, another, with_beam
+from foveate.data.text import Corpus, TextData
+from foveate.decode.beam import Beam, another, with_beam
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing
+from foveate.engine.base import Engine, SearchRequest
+from foveate.engine.ensemble import together
+from foveate.engine.pytorch import TorchEngine
 from foveate.inspect.records import AttentionRecord, ForcedPass
 from foveate.inspect.words import Units
 from foveate.kinds import load_kinds
 from foveate.models.encoder_decoder import Model
 from foveate.native import barriers
 from foveate.start import Start
-from foveate.tasks.base import Aligns, AnyTask, Classifies, Evaluation, Reads, Scores, Task
-from foveate.tasks.captioning import Captioning
-from foveate.tasks.forecasting import Forecast, Forecasting
-from foveate.tasks.image_classification import PictureTask
-from foveate.tasks.language import Language
+from foveate.tasks.base import (
+    Aligns,
+    AnyTask,
+    Continues,
+    DrawsOver,
+    Evaluation,
+    Gives,
+    Reads,
+    Scores,
+    Task,
+    Translates,
+)
 from foveate.tasks.metrics import BleuTokenizer
 from foveate.tasks.objectives import CrossEntropy, Objective
-from foveate.tasks.text import TextTask
-from foveate.tasks.text_to_text import TextToText, together
 from foveate.train import checkpoint
 from foveate.train.checkpoint import rebuilt
 from foveate.train.config import TrainConfig
@@ -55,6 +64,7 @@ from foveate.train.config import TrainConfig
 load_kinds()
 
 T = TypeVar("T")
+BATCH_TOKENS = 8192
 
 
 class RunConfig(Config):
@@ -92,12 +102,30 @@ class EvaluateOptions(TypedDict, total=False):
 class Run:
     """A trained model with everything that it needs to answer."""
 
-    def __init__(self, path: Path, config: RunConfig, task: AnyTask, model: Any, step: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: RunConfig,
+        task: AnyTask,
+        model: Any,
+        step: str,
+        engine: Engine | None = None,
+    ) -> None:
+        """``engine`` is what searches, scores and links; PyTorch where it is None."""
         self.path, self.config, self.task, self.model = path, config, task, model
-        self.checkpoint, self.apart = step, False  # relative to the run; looked into by others
+        self.checkpoint, self._engine = step, engine  # the checkpoint relative to the run
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.checkpoint})"
+
+    @property
+    def engine(self) -> Engine:
+        """What searches, scores and links for the run."""
+        return self._engine or TorchEngine(self.task, self.model)
+
+    def by(self, engine: Engine | None) -> Run:
+        """The same run by another engine."""
+        return Run(self.path, self.config, self.task, self.model, self.checkpoint, engine)
 
     def translate(
         self,
@@ -109,42 +137,58 @@ class Run:
         progress: Callable[[int], None] | None = None,
         to: str | None = None,
         prefix: str | Sequence[str] | None = None,
-        wording: Wording | None = None,
+        required: Sequence[Sequence[Term]] = (),
+        banned: Sequence[str] = (),
     ) -> list[TextAnswer]:
         """Translate each line; as many answers as lines, in their order; empty lines stay empty.
 
         ``beam_size`` 1 is greedy; ``batch_tokens`` bounds source tokens × beams of a batch, padding
         included. Lines longer than ``data.max_length`` tokens are cut, and say so in ``cut``.
         ``to`` names the language, where the run knows several. ``prefix`` is how the outputs begin:
-        one text for all, or one for each line ("" for none); scores count it like the rest. What
-        outputs must and must not hold is the ``wording``.
+        one text for all, or one for each line ("" for none); scores count it like the rest.
+        ``required`` are the terms that the output of each line must hold, each a list of variants,
+        and ``banned`` phrases that no output may hold.
         """
-        if isinstance(lines, str):
-            raise TypeError("translate takes a list of lines; write translate([text])")
-        task = self.need(TextToText, "translate")
-        lines = task.addressed(lines, to)
-        search = self.search(beam_size, length_penalty, num_hypotheses)
-        if prefix is not None:
-            search = search.after(task.beginnings(prefix, len(lines)))
-        if wording is not None:
-            search = wording.on(search, task.target_tokenizer)
-        answers = task.answer(self.model, lines, search, batch_tokens or 8192, progress)
-        return [
-            replace(
-                answer,
-                hypotheses=answer.hypotheses[:num_hypotheses],
-                scores=answer.scores[:num_hypotheses],
-                outputs=answer.outputs[:num_hypotheses],
-                run=self,
-            )
-            for answer in answers
-        ]
+        task = self.need(Translates, "translate")
+        request = SearchRequest(
+            self.search(beam_size, length_penalty, num_hypotheses),
+            () if prefix is None else task.beginnings(prefix, len(lines)),
+            required,
+            banned,
+            batch_tokens or BATCH_TOKENS,
+            num=num_hypotheses,
+        )
+        lines = task.addressed(_several(lines, "translate"), to)
+        return list(self.task.answer(self.engine, lines, request, progress))
 
     def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
         """The label of each line with p of every label; an empty line has none."""
-        if isinstance(lines, str):
-            raise TypeError("classify takes a list of lines; write classify([text])")
-        return self._labels(lines, "text", batch_tokens, "classify")
+        self._only("text", "label", "classify")
+        return self._labels(_several(lines, "classify"), batch_tokens)
+
+    def classify_images(
+        self, pictures: Sequence[Picture], batch_size: int | None = None
+    ) -> list[LabelAnswer]:
+        """The label of each picture with p of every label: files, or numbers of the test data."""
+        self._only("picture", "label", "classify pictures")
+        return self._labels(pictures, batch_size)
+
+    def _labels(self, inputs: Sequence[Picture], batch_tokens: int | None) -> list[LabelAnswer]:
+        request = SearchRequest(self.search(), batch_tokens=batch_tokens or BATCH_TOKENS)
+        return list(self.task.answer(self.engine, inputs, request))
+
+    def caption(
+        self, pictures: Sequence[Picture], beam_size: int | None = None
+    ) -> list[CaptionAnswer]:
+        """A caption for each picture: a file, or the number of one of the test data."""
+        self._only("picture", "text", "caption")
+        request = SearchRequest(self.search(beam_size, None))
+        return list(self.task.answer(self.engine, pictures, request))
+
+    def forecast(self, source: str | Path | None = None) -> Any:
+        """The rows after the end of a CSV, or of the run's own series."""
+        self._only("series", "forecast", "forecast")
+        return self.answer([source])[0]
 
     def generate(
         self,
@@ -163,27 +207,19 @@ class Run:
         probable text is looked for instead (1 is greedy). ``whole_lines`` ends a text with its
         line; ``listen`` is called with the text so far.
         """
-        if isinstance(prompts, str):
-            raise TypeError("generate takes a list of prompts; write generate([text])")
-        task = self.need(Language, "generate")
+        task, prompts = self.need(Continues, "generate"), _several(prompts, "generate")
         limits: dict[str, float] = {"max_ratio": 0.0, "max_extra": max_length}
         own = self.config.decode
         own = own if isinstance(own, Sample.Config) else Sample.Config()
-        search = Sample.Config.parse(own.tree() | choices | limits).build()
+        config: Search.Config = Sample.Config.parse(own.tree() | choices | limits)
         if beam_size is not None:
-            search = Beam.Config(beam_size=beam_size, length_penalty=0.0, **limits).build()
-        return task.generate(self.model, prompts, search, num, whole_lines, listen)
+            config = Beam.Config(beam_size=beam_size, length_penalty=0.0, **limits)
+        return task.generate(self.engine, prompts, config, num, whole_lines, listen)
 
     def answer(self, inputs: Sequence[Any], batch_tokens: int | None = None) -> list[Answer]:
         """An answer for each input, whatever the task reads (`foveate.tasks.base.Task.answer`)."""
-        if isinstance(inputs, str):
-            raise TypeError("answer takes a list of inputs; write answer([text])")
-        search = self.search(None, None)
-        answers = self.task.answer(self.model, inputs, search, batch_tokens or 8192)
-        return [
-            replace(answer, run=self) if isinstance(answer, TextAnswer | LabelAnswer) else answer
-            for answer in answers
-        ]
+        request = SearchRequest(self.search(), batch_tokens=batch_tokens or BATCH_TOKENS)
+        return list(self.task.answer(self.engine, _several(inputs, "answer"), request))
 
     def need(self, ability: type[T], verb: str) -> T:
         """The run's task as one that has an ability (`foveate.tasks.base`), or of a kind.
@@ -194,12 +230,20 @@ class Run:
             return self.task
         raise self._cannot(verb)
 
+    def _only(self, reads: Reads, gives: Gives, verb: str) -> None:
+        """Raise ``ConfigError`` where the task reads or gives something else."""
+        if (self.task.reads, self.task.gives) != (reads, gives):
+            raise self._cannot(verb)
+
     def _cannot(self, verb: str) -> ConfigError:
         kind = self.config.task.kind
         return ConfigError(f"{self.path} is a run of the task {kind}: it cannot {verb}")
 
     def search(
-        self, beam_size: int | None, length_penalty: float | None, num_hypotheses: int = 1
+        self,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        num_hypotheses: int = 1,
     ) -> Search:
         """The run's own search, or a beam of the given choices, wide enough for the hypotheses."""
         config = with_beam(self.config.decode, beam_size, length_penalty)
@@ -210,9 +254,9 @@ class Run:
 
         ``foveate kinds search`` lists them. Limits, rules and what else both kinds know are kept.
         """
-        search = another(self.config.decode, kind, fields)
-        config = self.config.model_copy(update={"decode": search})
-        return Run(self.path, config, self.task, self.model, self.checkpoint)
+        other, search = self.by(self._engine), another(self.config.decode, kind, fields)
+        other.config = self.config.model_copy(update={"decode": search})
+        return other
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
         """Log p(target | source) of given pairs, and of each target token, the end included."""
@@ -220,7 +264,7 @@ class Run:
         pieces = task.target_tokenizer
         sources = task.source_tokenizer.encode_ids([s for s, _ in pairs])
         targets = pieces.encode_ids([t for _, t in pairs])
-        scores = task.force(self.model, list(zip(sources, targets, strict=True)))
+        scores = self.engine.score(list(zip(sources, targets, strict=True)))
         return [
             PairScore(sum(log_p), [*(pieces.decode([i]) for i in ids), "</s>"], log_p)
             for ids, log_p in zip(targets, scores, strict=True)
@@ -259,53 +303,27 @@ class Run:
         if bleu_tokenizer is not None:
             tree = task.config.tree() | {"bleu_tokenizer": bleu_tokenizer}
             task.config = type(task.config).parse(tree, ("task",))
-        return task.evaluate(self.model, examples, search, batch_tokens or 8192)
-
-    def caption(
-        self, pictures: Sequence[Picture], beam_size: int | None = None
-    ) -> list[CaptionAnswer]:
-        """A caption for each picture: a file, or the number of one of the test data."""
-        search = self.search(beam_size, None)
-        return self.need(Captioning, "caption").caption(self.model, pictures, search)
-
-    def classify_images(
-        self, pictures: Sequence[Picture], batch_size: int | None = None
-    ) -> list[LabelAnswer]:
-        """The label of each picture with p of every label: files, or numbers of the test data."""
-        return self._labels(pictures, "picture", batch_size, "classify pictures")
-
-    def _labels(
-        self, inputs: Sequence[Picture], reads: Reads, batch_size: int | None, verb: str
-    ) -> list[LabelAnswer]:
-        task = self.need(Classifies, verb)
-        if self.task.reads != reads:
-            raise self._cannot(verb)
-        return [
-            replace(answer, run=self) for answer in task.classify(self.model, inputs, batch_size)
-        ]
+        request = SearchRequest(search, batch_tokens=batch_tokens or BATCH_TOKENS)
+        return task.evaluate(self.engine, examples, request)
 
     def view(self, picture: Picture, target: str | None = None, **part: Any) -> Drawing:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""
-        task, search = self.need(PictureTask, "draw over pictures"), self.search(None, None)
-        return task.view(self.model, picture, target, search, **part)
+        task = self.need(DrawsOver, "draw over pictures")
+        return task.view(self.model, picture, target, self.search(), **part)
 
     def pairs(self, split: str = "test") -> tuple[Sequence[str], Sequence[str]]:
         """Sources and references of a split of the run's own data."""
-        corpus = self.need(TextTask, "give pairs of texts").corpus(split)
-        return corpus.sources, corpus.targets
-
-    def forecast(self, source: str | Path | None = None) -> Forecast:
-        """The rows after the end of a CSV, or of the run's own series."""
-        return self.need(Forecasting, "forecast").forecast(self.model, source)
+        examples = self.task.examples(split)
+        if not isinstance(examples, Corpus):
+            raise self._cannot("give pairs of texts")
+        return examples.sources, examples.targets
 
     def links(
         self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None = None
     ) -> list[Links]:
         """Word links of pairs by a head, else the run's own; a target is a text or ids."""
-        task = self.need(Aligns, "align")
-        chosen = head or Head.load(self.path, task.head)
-        word_maps = task.word_maps(self.model, pairs, chosen.rows)
-        return [chosen.links(maps) if maps else set() for maps in word_maps]
+        self.need(Aligns, "align")
+        return self.engine.links(pairs, head)
 
     def explain(
         self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
@@ -322,9 +340,15 @@ class Run:
         self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
     ) -> ForcedPass:
         """The example with its target, as a pass that can be run repeatedly."""
-        search = self.search(None, None)
-        ready = self.task.forced(self.model, source, target, search)
+        ready = self.task.forced(self.model, source, target, self.search())
         return replace(ready, units=units)
+
+
+def _several(inputs: Sequence[T], verb: str) -> Sequence[T]:
+    """The inputs. Raises ``TypeError`` for a single text in place of a list."""
+    if isinstance(inputs, str):
+        raise TypeError(f"{verb} takes a list of inputs; write {verb}([text])")
+    return inputs
 
 
 def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = ()) -> Run:
@@ -337,7 +361,8 @@ def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] =
     runs = [_load(Path(each), which) for each in (path, *ensemble)]
     if len(runs) > 1:
         names = [f"{run.path}/{run.checkpoint}" for run in runs]
-        runs[0].model = together([run.task for run in runs], [run.model for run in runs], names)
+        vocabularies = [run.task.pieces() for run in runs]
+        runs[0].model = together(vocabularies, [run.model for run in runs], names)
         runs[0].checkpoint = " + ".join(names)
     return runs[0]
 

@@ -1,23 +1,22 @@
-"""The search of a run that generates text, step by step: each partial hypothesis as text.
+"""The search of a run that generates text, position by position: each partial hypothesis as text.
 
-What a search reports of its steps is `foveate.decode.search.Watch`; how tokens become text is up to
-the task (`foveate.tasks.base.Generates`).
+What a search yields is `foveate.decode.search.SearchPosition`, its record `Watch`; how tokens
+become text is up to the task (`foveate.tasks.base.Generates`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from foveate.answers import Picture
 from foveate.data.tokenizer import EOS
-from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch
+from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch, map_yields
 from foveate.draw.drawings import LanesDrawing, Node
 from foveate.draw.drawings import lanes as draw_lanes
+from foveate.engine.base import SearchRequest
 from foveate.run import Run
 from foveate.tasks.base import NEAR, Generates
-
-Listener = Callable[[list[PartialHypothesis]], None]
 
 
 @dataclass(frozen=True)
@@ -33,38 +32,42 @@ class Output:
 
 
 class Watched:
-    """A search of one source, step by step, in text; it can be read while it goes on.
+    """A search of one source, position by position, in text; it can be read while it goes on.
 
-    ``listener`` is called after each step with its partial hypotheses, best first; an exception
-    that it raises stops the search. Of each token the ``top_k`` most probable ones are stored.
+    Of each token the ``top_k`` most probable ones are stored.
     """
 
-    def __init__(self, run: Run, top_k: int = 8, listener: Listener | None = None) -> None:
+    def __init__(self, run: Run, top_k: int = 8) -> None:
         """Raises ``ConfigError`` where the task of the run generates no text."""
         self.run, self.task = run, run.need(Generates, "write text")
-        self.watch = Watch(top_k, listener)
+        self.watch, self.outputs = Watch(top_k), list[Output]()
 
     def search(self, kind: str | None = None, **fields: object) -> Search.Config:
         """The run's own search with other fields, or of another kind."""
         return self.task.search_config(self.run.config.decode, kind, **fields)
 
+    def positions(
+        self, source: Picture | None, search: Search, prefix: Sequence[int] = ()
+    ) -> Iterator[list[PartialHypothesis]]:
+        """The partial hypotheses at each position, best first.
+
+        ``outputs`` are then those of the search, best first and each once; they begin with the ids
+        of the ``prefix``.
+        """
+        request = SearchRequest(search, [list(prefix)] if prefix else ())
+        results = self.run.engine.positions(self.task.encode([source])[0], request)
+        (hypotheses,) = yield from map_yields(results, self.watch.read)
+        paths = {tuple(h.ids): (self.watch.find(h.ids, EOS), h.score) for h in reversed(hypotheses)}
+        ordered = [paths.pop(tuple(h.ids), ([], 0.0)) for h in hypotheses]
+        self.outputs = [self.output(path, score) for path, score in ordered if path]
+
     def write(
         self, source: Picture | None, search: Search, prefix: Sequence[int] = ()
     ) -> list[Output]:
-        """The outputs of the search, best first; each begins with the ids of the ``prefix``."""
-        begun = search.after([list(prefix)]) if prefix else search
-        hypotheses = self.task.write(self.run.model, source, begun.watched(self.watch))
-        paths = [(self.watch.find(h.ids, EOS), h.score) for h in hypotheses]
-        return [self.output(path, score) for path, score in paths or self._ended() if path]
-
-    def _ended(self) -> list[tuple[list[PartialHypothesis], float]]:
-        """The paths of what has ended, the highest score first, each output once."""
-        done = [partial for step in self.watch.steps for partial in step if partial.state == "done"]
-        paths: dict[tuple[int, ...], list[PartialHypothesis]] = {}
-        for partial in sorted(done, key=lambda partial: -partial.score):
-            path = self.watch.path(partial)
-            paths.setdefault(tuple(step.token for step in path), path)
-        return [(path, path[-1].score) for path in paths.values()]
+        """The outputs of the search."""
+        for _ in self.positions(source, search, prefix):
+            pass
+        return self.outputs
 
     def output(self, path: list[PartialHypothesis], score: float | None = None) -> Output:
         """The output of a path."""
@@ -100,6 +103,6 @@ class Watched:
         )
 
     def lanes(self, best: Output | None = None, title: str = "") -> LanesDrawing:
-        """The beam at each step, with the path of an output."""
-        steps = [[self.node(partial) for partial in step] for step in self.watch.steps]
-        return draw_lanes(steps, [partial.id for partial in best.path] if best else [], title)
+        """The beam at each position, with the path of an output."""
+        columns = [[self.node(partial) for partial in column] for column in self.watch.positions]
+        return draw_lanes(columns, [partial.id for partial in best.path] if best else [], title)

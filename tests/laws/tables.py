@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from foveate.decode.constraints import Constraints
 from foveate.decode.search import Hypothesis, Search
 from foveate.laws.searches import (
     END as END,
@@ -58,8 +59,9 @@ def search(
     rows: Sequence[int] | None = None,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
-    built: Search = config.build().after(prefixes)
-    return built(Tables(tables), lengths or [1] * len(tables), START, END, rows)
+    built: Search = config.build()
+    lengths = lengths or [1] * len(tables)
+    return built(Tables(tables), lengths, START, END, rows, Constraints(prefixes))
 
 
 def alike(left: Sequence[Hypothesis], right: Sequence[Hypothesis]) -> None:

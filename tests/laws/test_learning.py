@@ -13,6 +13,7 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
+from foveate.engine.base import SearchRequest
 from foveate.inspect.records import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.spec import Tokens
@@ -180,7 +181,7 @@ def test_translation_overfits_eight_sentences(
     searches: list[Search.Config] = [Greedy.Config(), Beam.Config()]
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
     for search in searches:
-        result = task.search(model, sources, search.build())
+        result = task.engine(model).outputs(sources, SearchRequest(search.build()))
         outputs = [task.target_tokenizer.decode(hypotheses[0].ids) for hypotheses in result]
         known = task.target_tokenizer.encode_ids(list(PAIRS.values()))
         assert outputs == [task.target_tokenizer.decode(ids) for ids in known]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.decode.beam import DiverseBeam, Greedy
-from foveate.decode.constraints import MinLength, NoRepeat
+from foveate.decode.constraints import Constraints, MinLength, NoRepeat
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, Steps
 from foveate.models.encoder_decoder import Decoder, DecoderSteps, Encoder, EncoderDecoder
 from foveate.models.native import LONGEST, NativeSteps, decoder_steps, native_memory, native_steps
@@ -70,7 +70,8 @@ def begun(model: EncoderDecoder, plain: bool) -> DecoderSteps | NativeSteps:
 
 def found_by(config: Search.Config, steps: Steps, **begun: Any) -> list[list[Hypothesis]]:
     search: Search = config.like(config, max_ratio=1.0, max_extra=6).build()
-    return search.after(begun.get("prefixes", ()))(steps, LENGTHS, 2, END)
+    constraints = Constraints(begun.get("prefixes", ()))
+    return search(steps, LENGTHS, 2, END, None, constraints)
 
 
 def same(left: Sequence[Sequence[Hypothesis]], right: Sequence[Sequence[Hypothesis]]) -> None:

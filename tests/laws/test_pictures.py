@@ -14,6 +14,7 @@ from foveate.data.image import IDX, ImageFiles
 from foveate.data.text import TextData
 from foveate.data.tokenizer import WordTokenizer
 from foveate.decode.beam import Greedy
+from foveate.engine.base import SearchRequest
 from foveate.inspect.records import capture
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.encoder_decoder import EncoderDecoder, Model
@@ -248,7 +249,9 @@ def test_captioning_overfits_its_captions(describing: Captioning, name: str) -> 
     torch.manual_seed(0)
     model: Any = describing.build(CAPTIONERS[name])
     learn(describing, model, Reinforce.Config().build(), steps=80)
-    outputs = describing.evaluate(model, "train", Greedy.Config().build()).outputs
+    outputs = describing.evaluate(
+        describing.engine(model), "train", SearchRequest(Greedy.Config().build())
+    ).outputs
     for output, colour in zip(outputs, ("red", "green", "blue"), strict=True):
         assert output in (f"A {colour} square on grey.", f"The square is {colour}."), outputs
     assert describing.measure(model, "train", Greedy.Config().build()).figures["bleu"] > 99

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.decode.beam import Beam, DiverseBeam, Greedy
-from foveate.decode.constraints import MinLength, NoRepeat
+from foveate.decode.constraints import Constraints, MinLength, NoRepeat
 from foveate.decode.sample import Sample
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps
@@ -123,8 +123,9 @@ def test_draws_behind_a_beginning_are_draws_of_the_rest() -> None:
 def test_models_score_what_begins_so_as_if_forced(config: Search.Config, name: str) -> None:
     model = build(MODELS[name]).double()
     source, prefixes = ids(3, 5), [[7, 8, 9], [], [20]]
-    short: Search = config.model_copy(update=limit(4)).build().after(prefixes)
-    result = short(DecoderSteps(model, model.encode(source)), [5] * 3, 2, END)
+    short: Search = config.model_copy(update=limit(4)).build()
+    steps = DecoderSteps(model, model.encode(source))
+    result = short(steps, [5] * 3, 2, END, None, Constraints(prefixes))
     for row, outputs in enumerate(result):
         assert outputs
         for item in outputs[:4]:

@@ -13,6 +13,7 @@ import torch
 from foveate.bench.decoding import WHOLE, forced
 from foveate.bench.training import workload
 from foveate.data.corpus import Arrays, Work, Workers
+from foveate.engine.base import SearchRequest
 from foveate.nn.linear import quantized
 from foveate.train.config import resolve
 
@@ -33,7 +34,8 @@ def searcher(values: Mapping[str, Any]) -> Work:
 
     def search(sentences: Ids, beam: int, rows: int | None) -> Arrays:
         with precision.context():
-            result = task.search(model, sentences, forced(beam), ALONE if rows else WHOLE)
+            request = SearchRequest(forced(beam), batch_tokens=beam * (ALONE if rows else WHOLE))
+            result = task.engine(model).outputs(sentences, request)
         return {"lengths": np.array([len(each[0].ids) for each in result])}
 
     return search

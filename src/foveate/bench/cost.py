@@ -19,6 +19,7 @@ from foveate.bench.growth import exponent
 from foveate.bench.machine import MIB, counting
 from foveate.data.tokenizer import SPECIALS
 from foveate.draw.drawings import Cell, Drawing, LinesDrawing, TableDrawing, line_chart
+from foveate.engine.base import SearchRequest
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.native.kernels import without_kernels
@@ -101,7 +102,8 @@ def writer(run: Run, length: int) -> Callable[[], object]:
     task, search = run.task, forced(1, length)
     if isinstance(task, TextToText):
         ids = [len(SPECIALS) + n % 20 for n in range(SOURCE)]
-        return lambda: task.search(run.model, [ids], search, 10**9)
+        request = SearchRequest(search, batch_tokens=10**9)
+        return lambda: task.engine(run.model).outputs([ids], request)
     return lambda: run.generate([""], max_length=length, beam_size=1)
 
 

@@ -23,6 +23,7 @@ from foveate.bench.training import Workload
 from foveate.config import ConfigError, Tree
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
+from foveate.engine.base import SearchRequest
 from foveate.native.kernels import library, without_kernels
 from foveate.nn.linear import quantized
 from foveate.run import device
@@ -146,15 +147,15 @@ def speed(
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
     """Sentences/s of a case after one batch of warm-up, over whole batches."""
-    search = forced(case.beam_size)
     batches = batches_of(sources, case.rows)
     budget = WHOLE if case.rows is None else 10**9  # tokens; a batch of its own is not cut up
-    done, started = 0, 0.0
+    request = SearchRequest(forced(case.beam_size), batch_tokens=budget * case.beam_size)
+    engine, done = task.engine(model), 0
     with precision.context():
-        task.search(model, list(sources[: case.rows or 64]), search, budget)
+        engine.outputs(list(sources[: case.rows or 64]), request)
         started = clock()
         for batch in itertools.cycle(batches):
-            task.search(model, batch, search, budget)
+            engine.outputs(batch, request)
             done += len(batch)
             if clock() - started >= seconds:
                 break

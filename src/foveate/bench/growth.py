@@ -16,6 +16,7 @@ from foveate.bench import decoding, training
 from foveate.bench.machine import MIB, ceilings, describe, peak, resident, start_method
 from foveate.bench.training import Workload, workload
 from foveate.config import Tree, kinds
+from foveate.engine.base import SearchRequest
 from foveate.kinds import load_kinds
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.masks import Mask
@@ -258,7 +259,8 @@ def of_decoding(shape: str, overrides: list[str]) -> Parts:
         base = resident() or 0.0
         model = work.model().eval()
         longest = sorted(sources, key=len)[-ROWS:]
-        work.task.search(model, longest, decoding.forced(5), 10**9)
+        request = SearchRequest(decoding.forced(5), batch_tokens=10**9)
+        work.task.engine(model).outputs(longest, request)
         highest = peak(device()) or 0.0
     parts = {
         "program and data": 0.0 if device() == "cuda" else base,

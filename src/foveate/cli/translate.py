@@ -252,9 +252,10 @@ class Request:
     def _loaded(self, messages: list[str]) -> Iterator[Run]:
         """The run with its processes, silenced heads and resources, which report ``messages``."""
         if (self.processes or 1) > 1:
-            from foveate.cli.workers import ProcessRun
+            from foveate.cli.workers import ProcessEngine
 
-            yield ProcessRun(self.run.load(), self.run, self.processes or 1)
+            run = self.run.load()
+            yield run.by(ProcessEngine(run, self.run, self.processes or 1))
         elif not (self.silence or self._assisted()):
             yield self.run.load()
         else:
@@ -263,7 +264,7 @@ class Request:
 
             assistance = self.resources.read(self.search["to"])
             assisted = AssistedRun(self.run.load(), assistance)
-            with edit(assisted.model, silenced(self.silence)):
+            with edit(assisted.run.model, silenced(self.silence)):
                 yield assisted
             messages += assisted.report()
 
@@ -283,11 +284,11 @@ def translate_lines(
     ``search`` goes to ``run.translate``. Several hypotheses have the usual form of n-best lists:
     ``line ||| hypothesis ||| features ||| score``, lines counted from 0.
     """
-    from foveate.cli.workers import ProcessRun
+    from foveate.cli.workers import in_order
     from foveate.tasks.base import CUT
 
     tally, number = Tally(), 0
-    lines = tally.read(source, SHARE if isinstance(run, ProcessRun) else CHUNK)
+    lines = tally.read(source, SHARE if run.engine.processes else CHUNK)
     options: TranslateOptions = {**search, "num_hypotheses": outputs.num_hypotheses}
     with ExitStack() as stack:
         named = (outputs.alignments, outputs.attention, outputs.prefixes)
@@ -295,11 +296,7 @@ def translate_lines(
         jobs = (
             (chunk, options if files is None else files.options(chunk, options)) for chunk in lines
         )
-        if isinstance(run, ProcessRun):
-            batches = run.in_order(jobs)
-        else:
-            batches = (run.translate(chunk, **chosen) for chunk, chosen in jobs)
-        for answers in batches:
+        for answers in in_order(run, jobs):
             for answer in answers:
                 target.write(_written(answer, number, outputs))
                 number += 1

@@ -25,12 +25,15 @@ from foveate.align.aer import Head, Links
 from foveate.answers import TextAnswer, TranslateOptions
 from foveate.config import ConfigError, Tree, assigned, merge
 from foveate.data.corpus import Arrays, Work, Workers
-from foveate.decode.search import Hypothesis
+from foveate.decode.search import Hypothesis, Positions, Search
+from foveate.engine.base import ALL, Engine, Ids, Module, Picture, Result, SearchRequest, Source
 from foveate.files import cache_folder
+from foveate.inspect.records import AttentionRecord
+from foveate.inspect.words import Units
 from foveate.run import Run, device, load
-from foveate.tasks.text_to_text import TextToText
 
 if TYPE_CHECKING:
+    from foveate.documents.memory import AssistedRun
     from foveate.server.launch import RunLoader
 
 PRECISIONS = ("fp32", "int8")
@@ -98,14 +101,14 @@ def _check(name: str, value: str, known: Sequence[str]) -> None:
 def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
     """The run with its searches on an export, which is made at the first use and cached."""
     from foveate.export.base import export, pointer_to, sample_of
-    from foveate.export.ctranslate2 import through_ctranslate2
+    from foveate.export.ctranslate2_engine import CTranslate2Engine
 
     quantization = "float32" if precision == "fp32" else precision
     name = f"{str(pointer_to(run)['sha256'])[:32]}-{quantization}"
     folder = cache_folder() / "exports" / name
     if not folder.exists():
         export(run, folder, "ctranslate2", sample_of(run, 100, sample), quantization)
-    return through_ctranslate2(run, folder)
+    return run.by(CTranslate2Engine(run, folder))
 
 
 # ------------------------------------------------------------------------------ several processes
@@ -113,101 +116,102 @@ def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
 Job = tuple[list[str], TranslateOptions]  # lines, and the options of `foveate.run.Run.translate`
 
 
-class ProcessRun(Run):
-    """A run whose translations and word links are computed by ``processes`` with the same weights.
+class ProcessEngine(Engine):
+    """Searches, scores and links by ``processes`` of one thread each, with the same weights.
 
-    Outputs with forced words, and all else that a run does, are computed in this process. A process
-    that is killed is replaced; its callers get a ``WorkerError``. All processes end when the run is
-    no longer referenced, or when this process ends.
+    A process that is killed is replaced; its callers get a ``WorkerError``. All processes end when
+    the engine is no longer referenced, or when this process ends. Maps are made in this process.
     """
 
+    name = "processes"
+    can = ALL - {"positions"}
+
     def __init__(self, run: Run, spec: RunSpec, processes: int) -> None:
-        super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
-        self.apart, self.local, self.processes = True, run, processes
+        self.local, self.processes = run.engine, processes
         if not spec.ensemble:  # the same weights, even where a training goes on
             spec = spec._replace(run=str(run.path / run.checkpoint))
         stack = ExitStack()
         weakref.finalize(self, stack.close)
         self.workers = stack.enter_context(Workers(process_work, spec._asdict(), processes))
         with ThreadPoolExecutor(processes) as all_at_once:  # each loads the run at its first call
-            list(all_at_once.map(lambda worker: worker(("translate", [], {})), self.workers.all))
+            list(all_at_once.map(lambda worker: worker(("score", [])), self.workers.all))
 
-    def translate(  # type: ignore[override]  # the same options, by their names
-        self,
-        lines: Sequence[str],
-        progress: Callable[[int], None] | None = None,
-        **choices: Any,
-    ) -> list[TextAnswer]:
-        """As `foveate.run.Run.translate`; ``progress`` is called once, at the end."""
-        options = {name: value for name, value in choices.items() if value is not None}
-        if isinstance(lines, str) or "wording" in options:
-            return super().translate(lines, progress=progress, **options)
-        task = self.need(TextToText, "translate")
-        task.addressed(lines, options.get("to"))  # raises its errors in this process
-        if "prefix" in options:
-            task.beginnings(options["prefix"], len(lines))
-        rows = _values(self.workers(("translate", list(lines), options)))
-        if progress is not None:
-            progress(len(rows))
-        return [
-            TextAnswer(source, texts, scores, cut, [Hypothesis(*h) for h in hypotheses], self)
-            for source, texts, scores, cut, hypotheses in rows
-        ]
+    @property
+    def model(self) -> Module:
+        return self.local.model
 
-    def in_order(self, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
-        """The translations of each job, in the order of the jobs, of which few are taken ahead.
+    def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
+        fields = vars(request) | {"search": request.search.config.tree()}
+        rows = _values(self.workers(("search", list(sources), fields)))
+        filled = [place for place, _ in rows]
+        yield Result(filled, [[Hypothesis(*h) for h in outputs] for _, outputs in rows])
 
-        Their links and maps are computed in this process, since the others translate. Raises
-        ``WorkerError`` where a process fails or was killed.
-        """
+    def positions(self, source: Source, request: SearchRequest) -> Positions:
+        return self.local.positions(source, request)
 
-        def next_result() -> list[TextAnswer]:
-            return [replace(answer, run=self.local) for answer in pending.popleft().result()]
+    def score(self, pairs: Sequence[tuple[Source, Ids]]) -> list[list[float]]:
+        return _values(self.workers(("score", list(pairs))))
 
-        pending: deque[Future[list[TextAnswer]]] = deque()
-        threads = ThreadPoolExecutor(self.processes)
-        try:
-            for lines, options in jobs:
-                pending.append(threads.submit(self.translate, lines, **options))
-                if len(pending) > 2 * self.processes:
-                    yield next_result()
-            while pending:
-                yield next_result()
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
-
-    def links(self, pairs: Sequence[tuple[str, Any]], head: Head | None = None) -> list[Links]:
-        """As `foveate.run.Run.links`."""
-        if head is not None:
-            return super().links(pairs, head)
-        rows = _values(self.workers(("link", list(pairs))))
+    def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
+        rows = _values(self.workers(("links", list(pairs), head and vars(head))))
         return [{(i, j) for i, j in links} for links in rows]
+
+    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+        return self.local.explain(source, target, units)
+
+
+def in_order(run: Run | AssistedRun, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
+    """The translations of each job, in the order of the jobs, of which few are taken ahead.
+
+    Where other processes translate, links and maps are computed in this one. Raises ``WorkerError``
+    where a process fails or was killed.
+    """
+    engine = run.engine
+    if not isinstance(engine, ProcessEngine):
+        yield from (run.translate(lines, **options) for lines, options in jobs)
+        return
+
+    def next_result() -> list[TextAnswer]:
+        return [replace(answer, explains=engine.local) for answer in pending.popleft().result()]
+
+    pending: deque[Future[list[TextAnswer]]] = deque()
+    threads = ThreadPoolExecutor(engine.processes)
+    try:
+        for lines, options in jobs:
+            pending.append(threads.submit(run.translate, lines, **options))
+            if len(pending) > 2 * engine.processes:
+                yield next_result()
+        while pending:
+            yield next_result()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
 def process_work(values: Mapping[str, Any]) -> Work:
-    """What a process of one thread computes: translations of lines, or word links of pairs.
+    """What a process of one thread computes: outputs, scores, or word links of pairs.
 
     ``values`` are those of a `RunSpec`.
     """
     torch.set_num_threads(1)
     run = RunSpec(**values).load()
 
-    def work(kind: str, *arguments: Any) -> Arrays:
-        if kind == "link":
-            return _arrays(sorted(links) for links in run.links(*arguments))
-        lines, options = arguments
-        return _arrays(
-            (
-                answer.source,
-                answer.hypotheses,
-                answer.scores,
-                answer.cut,
-                [(h.ids, h.log_probability, h.score, h.ended) for h in answer.outputs],
-            )
-            for answer in run.translate(lines, **options)
-        )
+    def search(sources: list[Ids], fields: dict[str, Any]) -> Iterator[object]:
+        config = Search.Config.parse(fields["search"], ("decode",))
+        request = SearchRequest(**fields | {"search": config.build()})
+        for result in run.engine.search(sources, request):
+            for place, outputs in zip(*result, strict=True):
+                yield place, [(h.ids, h.log_probability, h.score, h.ended) for h in outputs]
 
-    return work
+    def links(pairs: list[tuple[str, str | Ids]], head: dict[str, Any] | None) -> list[object]:
+        chosen = None if head is None else Head(**head)
+        return [sorted(links) for links in run.engine.links(pairs, chosen)]
+
+    work: dict[str, Callable[..., Iterable[object]]] = {
+        "search": search,
+        "links": links,
+        "score": run.engine.score,
+    }
+    return lambda kind, *arguments: _arrays(work[kind](*arguments))
 
 
 def _arrays(rows: Iterable[object]) -> Arrays:
@@ -224,7 +228,7 @@ def load_with_processes(folder: Path, processes: int, **options: Any) -> Run:
     """The run of a folder, with that many processes if any; options are those of `RunSpec`."""
     spec = RunSpec(str(folder), **options)
     run = spec.load()
-    return ProcessRun(run, spec, processes) if processes else run
+    return run.by(ProcessEngine(run, spec, processes)) if processes else run
 
 
 # ------------------------------------------------------------------------------ server

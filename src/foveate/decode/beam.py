@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import pydantic
@@ -13,16 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.data.tokenizer import Tokenizer
-from foveate.decode.constraints import (
-    Banned,
-    Constrained,
-    Next,
-    PhraseState,
-    RequiredPhrases,
-    phrase_of,
-    word_pieces,
-)
+from foveate.decode.constraints import Constrained, Next, PhraseState, RequiredPhrases
 from foveate.decode.search import (
     DONE,
     LIVE,
@@ -30,8 +21,9 @@ from foveate.decode.search import (
     Draw,
     Hypothesis,
     Search,
+    Searching,
+    SearchPosition,
     SingleSearch,
-    Step,
 )
 from foveate.errors import UserError
 from foveate.native.kernels import highest
@@ -63,8 +55,7 @@ class Beam(Search):
     def width(self) -> int:
         return self.config.beam_size
 
-    @torch.no_grad()
-    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
+    def find(self, steps: Constrained) -> Searching:
         groups, size, device = self.groups, self.width // self.groups, steps.device
         limits, end = steps.limits, steps.end
         outputs: list[list[list[Hypothesis]]] = [[[] for _ in range(groups)] for _ in limits]
@@ -94,13 +85,11 @@ class Beam(Search):
                 full = [[len(group) >= size for group in outputs[s]] for s in alive.tolist()]
                 total = total.masked_fill(torch.tensor(full, device=device)[..., None], -torch.inf)
             keep = (~last & (total.flatten(1).amax(dim=1) > -torch.inf)).nonzero().flatten()
-            if self.listener is not None:
-                state = torch.where(cut, DONE, torch.where(total.isfinite(), LIVE, PRUNED))
-                state = torch.full_like(token, PRUNED).scatter(-1, chosen, state)
-                state = torch.where(ended, torch.where(final, DONE, PRUNED), state)
-                candidates = log_p, log_p / self.penalty(written.shape[-1]), token, row
-                sources = [steps.rows[s] for s in alive.tolist()]
-                self.listener(_step(sources, following, candidates, state, chosen, keep))
+            candidates = log_p, token, row
+            sources = steps.rows, alive
+            penalty = self.penalty(written.shape[-1])
+            states = cut, total, ended, final
+            yield partial(_position, sources, following, candidates, penalty, states, chosen, keep)
             onward = row.gather(-1, chosen)[keep]
             steps.reorder(onward.flatten())
             if len(keep) < len(alive):
@@ -151,19 +140,37 @@ class Beam(Search):
         return float(((5 + length) / 6) ** self.config.length_penalty)
 
 
-def _step(
-    sources: list[int],
+def _position(
+    sources: tuple[Sequence[int], Int[Tensor, "M"]],
     following: Next,
-    candidates: tuple[Tensor, Tensor, Tensor, Tensor],
-    state: Int[Tensor, "M G c"],
+    candidates: tuple[Tensor, Tensor, Tensor],
+    penalty: float,
+    states: tuple[Tensor, Tensor, Tensor, Tensor],
     chosen: Int[Tensor, "M G n"],
     keep: Int[Tensor, "K"],
-) -> Step:
-    """The step for a listener, from (log p, score, token, row) of (M, G, c) candidates."""
-    log_p, score, token, row = (part.flatten(1) for part in candidates)
+) -> SearchPosition:
+    """The position of (log p, token, row) of (M, G, c) candidates.
+
+    ``states`` say which of the chosen ones are cut off, their log p, and which candidates end and
+    are outputs.
+    """
+    cut, total, ended, final = states
+    log_p, token, row = candidates
+    state = torch.where(cut, DONE, torch.where(total.isfinite(), LIVE, PRUNED))
+    state = torch.full_like(token, PRUNED).scatter(-1, chosen, state)
+    state = torch.where(ended, torch.where(final, DONE, PRUNED), state)
     places = torch.arange(token.numel(), device=token.device).view(state.shape)
-    onward = places.gather(-1, chosen)[keep].flatten()
-    return Step(sources, token, log_p, score, row, state.flatten(1), onward, following)
+    rows, alive = sources
+    return SearchPosition(
+        [rows[s] for s in alive.tolist()],
+        token.flatten(1),
+        log_p.flatten(1),
+        log_p.flatten(1) / penalty,
+        row.flatten(1),
+        state.flatten(1),
+        places.gather(-1, chosen)[keep].flatten(),
+        following,
+    )
 
 
 def best(
@@ -267,7 +274,7 @@ Candidate = tuple[float, int, int]  # log p, token, parent
 
 
 class LexicalBeam(Beam):
-    """A beam whose outputs hold the phrases of `Search.demands`, in banks by their progress.
+    """A beam whose outputs hold the required phrases, in banks by their progress.
 
         bank(y) = number of tokens of required phrases in y,   0 … C
         the next beam: in turn the most probable extension of bank C, C − 1, …, 0, C, …
@@ -354,11 +361,13 @@ class Greedy(SingleSearch):
         def giving(self, count: int) -> Search.Config:
             return self if count == 1 else Beam.Config.like(self, beam_size=count)
 
-    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
+    def find(self, steps: Constrained) -> Searching:
         room = ROOM * torch.get_num_threads()
-        if steps.enters and len(steps.limits) > room and self.listener is None:
-            return [[output] for output in continuous(steps, room)]
-        return super().find(steps)
+        return (
+            continuous(steps, room)
+            if steps.enters and len(steps.limits) > room
+            else (super().find(steps))
+        )
 
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
@@ -366,8 +375,7 @@ class Greedy(SingleSearch):
         return highest(logits, 1)[1].squeeze(1)
 
 
-@torch.no_grad()
-def continuous(steps: Constrained, room: int) -> list[Hypothesis]:
+def continuous(steps: Constrained, room: int) -> Searching:
     """The greedy output of each source, with at most ``room`` sources decoded at a time."""
     limits, start, end = steps.limits, steps.start, steps.end
     limit, length = torch.tensor(limits), torch.zeros(len(limits), dtype=torch.long)  # (B,)
@@ -384,17 +392,36 @@ def continuous(steps: Constrained, room: int) -> list[Hypothesis]:
         written[alive, length[alive]] = ids
         log_p[alive] += (logit - following.log_z).squeeze(1)
         length[alive] += 1
-        keep = ((ids != end) & (length[alive] < limit[alive])).nonzero().flatten()
+        over = (ids == end) | (length[alive] >= limit[alive])
+        keep = (~over).nonzero().flatten()
+        new, waiting = waiting.tensor_split([room - len(keep)])
+        yield partial(_greedy_position, steps.rows, alive, following, ids, log_p, over, len(new))
         if len(keep) < len(alive):
             steps.reorder(keep)
             steps.select(keep)
             alive, ids = alive[keep], ids[keep]
-            new, waiting = waiting.tensor_split([room - len(keep)])
             if len(new):
                 steps.enter(new)
                 alive, ids = torch.cat((alive, new)), torch.cat((ids, torch.full_like(new, start)))
-    outputs = [row[:n] for row, n in zip(written.tolist(), length.tolist(), strict=True)]
-    return [Hypothesis.alone(*output, end) for output in zip(outputs, log_p.tolist(), strict=True)]
+    outputs = zip(written.tolist(), length.tolist(), log_p.tolist(), strict=True)
+    return [[Hypothesis.alone(ids[:n], total, end)] for ids, n, total in outputs]
+
+
+def _greedy_position(
+    rows: Sequence[int],
+    alive: Int[Tensor, "M"],
+    following: Next,
+    ids: Int[Tensor, "M"],
+    log_p: Float[Tensor, "B"],
+    over: Bool[Tensor, "M"],
+    entering: int,
+) -> SearchPosition:
+    """The position of one output of each source, after which others enter."""
+    place, shown, parent = ids[:, None], log_p[alive, None], torch.arange(len(ids))
+    state = torch.where(over, DONE, LIVE)[:, None]
+    onward = torch.cat((parent[~over], torch.full((entering,), -1)))
+    sources = [rows[i] for i in alive.tolist()]
+    return SearchPosition(sources, place, shown, shown, parent[:, None], state, onward, following)
 
 
 def with_beam(
@@ -424,28 +451,3 @@ def another(own: Search.Config, kind: str | None, fields: dict[str, object]) -> 
     """
     chosen = own if kind is None else Search.Config.parse(kind, ("decode",))
     return chosen.like(own, **fields)
-
-
-Term = Sequence[str]  # variants, any of which meets it
-
-
-@dataclass(frozen=True)
-class Wording:
-    """The terms that the output of each line must hold, and phrases that no output may hold."""
-
-    required: Sequence[Sequence[Term]] = ()
-    banned: Sequence[str] = ()
-
-    def on(self, search: Search, tokenizer: Tokenizer) -> Search:
-        """The search with this wording. Raises ``ConfigError`` for terms without a plain beam."""
-        if any(self.required):
-            if type(search) is not Beam:
-                kind = search.config.kind
-                raise ConfigError(f"a search {kind} cannot force terms; use decode.kind=beam")
-            pieces = word_pieces(tokenizer)
-            phrases = ((phrase_of(term, tokenizer) for term in terms) for terms in self.required)
-            demands = [RequiredPhrases(tuple(filter(None, each)), pieces) for each in phrases]
-            search = LexicalBeam(search.config).with_(**vars(search) | {"demands": demands})
-        if self.banned:
-            search = search.forbidding([Banned(self.banned, tokenizer)])
-        return search

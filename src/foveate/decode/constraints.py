@@ -452,17 +452,33 @@ class RefillableSteps(Steps, Protocol):
         """Begin to decode these sources too, one hypothesis each, in rows after the others'."""
 
 
+@dataclass(frozen=True)
+class Constraints:
+    """What outputs keep to; ``prefixes`` and ``required`` phrases by the numbers of the sources.
+
+    ``characters`` is the table of a vocabulary whose tokens may be parts of characters.
+    """
+
+    prefixes: Sequence[Sequence[int]] = ()
+    rules: Sequence[Forbids] = ()
+    required: Sequence[RequiredPhrases] = ()
+    characters: ByteTable | None = None
+
+
+FREE = Constraints()
+
+
 class Constrained:
     """Steps whose outputs keep to rules, begin with given prefixes and hold required phrases.
 
         log p(v | y_<t, x) = z_v − log Z,   Z = Σ_w exp z_w      w over the tokens that rules allow
 
     ``limits`` are the maximum lengths of each source's outputs, their ends included, ``ends`` the
-    ids of start and end, ``rows`` the numbers of the sources, ``prefixes`` the first tokens of each
-    source's outputs, none where there are no lists. A prefix takes no part in Z: the score of an
-    output includes what its prefix costs the model, and is that of the same output without a
-    prefix. Rules begin after the prefix. Where rules allow no token the output ends, with p = 1;
-    inside a character they wait for its end.
+    ids of start and end, ``rows`` the numbers of the sources; ``vocabulary`` are the ids that the
+    steps number by their places, None for all. A prefix takes no part in Z: the score of an output
+    includes what its prefix costs the model, and is that of the same output without a prefix. Rules
+    begin after the prefix. Where rules allow no token the output ends, with p = 1; inside a
+    character they wait for its end.
     """
 
     def __init__(
@@ -471,18 +487,23 @@ class Constrained:
         limits: Sequence[int],
         ends: tuple[int, int],
         rows: Sequence[int],
-        rules: Sequence[Forbids],
-        prefixes: Sequence[Sequence[int]],
-        tracker: PhraseTracker | None,
+        constraints: Constraints,
+        vocabulary: Int[Tensor, "W"] | None = None,
     ) -> None:
-        self.steps, self.device = steps, steps.device
+        self.steps, self.device, self.vocabulary = steps, steps.device, vocabulary
         self.limits, self.rows, (self.start, self.end) = limits, rows, ends
         self.written: Tensor | None = None  # (N, t) without the start, for the rules
         self.length = -1  # tokens written so far
-        self.rules, self.tracker = rules, tracker
-        self.prefixes = list(prefixes)  # of the sources that are still being decoded
-        self.characters: CharacterMask | None = None  # where tokens are parts of characters
-        free = not (rules or prefixes or tracker)
+        self.rules = constraints.rules
+        # those of the sources that are still being decoded
+        self.prefixes = [constraints.prefixes[n] for n in rows] if constraints.prefixes else []
+        demands = [constraints.required[n] for n in rows] if constraints.required else []
+        self.tracker = PhraseTracker(demands) if any(d.phrases for d in demands) else None
+        table = constraints.characters
+        if table is not None and vocabulary is not None:
+            table = table.of(vocabulary)
+        self.characters = None if table is None else CharacterMask(table, limits, steps.device)
+        free = not (self.rules or self.prefixes or self.tracker)
         self.enters = free and steps.enters  # whether sources may `enter` while others are decoded
 
     def step(self, ids: Int[Tensor, "N"]) -> Next:

@@ -1,30 +1,27 @@
-"""What every search shares: hypotheses, settings, listeners, ensembles, forced scores."""
+"""What every search shares: hypotheses, positions, limits, ensembles, forced scores."""
 
 from __future__ import annotations
 
-import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, NamedTuple, Self, TypeVar, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, ConfigError, Configurable, merge
 from foveate.decode.constraints import (
-    ByteTable,
-    CharacterMask,
+    FREE,
     Constrained,
-    Forbids,
+    Constraints,
     Next,
     OutputRule,
-    PhraseTracker,
-    RequiredPhrases,
     Steps,
 )
 from foveate.errors import UserError
@@ -35,25 +32,44 @@ STATES: tuple[Outcome, ...] = ("pruned", "live", "done")
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step of a search: the C candidates of each of M sources, best first.
+class SearchPosition:
+    """One position of the outputs of a search: the C candidates of each of M sources, best first.
 
     A candidate extends the hypothesis in row ``parent`` of ``following`` (the distributions of the
-    step) by ``token``; one whose ``log_p`` is −∞ does not exist. ``onward`` are the indices, into
-    the flattened (M, C), of the candidates that are the rows of the next step.
+    position) by a token; one whose ``log_p`` is −∞ does not exist. ``place`` numbers the tokens
+    that are searched, of which ``vocabulary`` holds the ids where they are not all. ``onward`` are
+    the rows of the next position: indices, into the flattened (M, C), of the candidates that stand
+    there, −1 for a source that begins.
     """
 
     sources: list[int]
-    token: Int[Tensor, "M C"]
+    place: Int[Tensor, "M C"]
     log_p: Float[Tensor, "M C"]
     score: Float[Tensor, "M C"]
     parent: Int[Tensor, "M C"]
     state: Int[Tensor, "M C"]
     onward: Int[Tensor, "R"]
     following: Next
+    vocabulary: Int[Tensor, "W"] | None = None
 
+    @property
+    def token(self) -> Int[Tensor, "M C"]:
+        """The ids of the candidates' last tokens."""
+        return self.place if self.vocabulary is None else self.vocabulary[self.place]
 
-Listener = Callable[[Step], None]
+    @property
+    def token_log_p(self) -> Float[Tensor, "M C"]:
+        """Log p of the candidates' last tokens."""
+        logits, log_z = self.following.logits, self.following.log_z
+        return logits[self.parent, self.place] - log_z[self.parent, 0]
+
+    def alternatives(self, top_k: int) -> list[Alternatives]:
+        """The ``top_k`` most probable tokens of each row; inside a given prefix by the model."""
+        rows = alternatives(self.following.free or self.following, top_k)
+        if self.vocabulary is None:
+            return rows
+        ids = self.vocabulary.tolist()
+        return [row._replace(tokens=[ids[place] for place in row.tokens]) for row in rows]
 
 
 class Alternatives(NamedTuple):
@@ -85,52 +101,40 @@ class PartialHypothesis:
 
 
 class Watch:
-    """A listener that records the search of one source: partial hypotheses and alternatives.
+    """The record of the search of one source: partial hypotheses and alternatives."""
 
-    ``on_step`` is called after every step with its partial hypotheses, best first. An exception in
-    it stops the search.
-    """
-
-    def __init__(
-        self, top_k: int = 8, on_step: Callable[[list[PartialHypothesis]], None] | None = None
-    ) -> None:
-        self.top_k, self.on_step = top_k, on_step
-        self.steps: list[list[PartialHypothesis]] = []
+    def __init__(self, top_k: int = 8) -> None:
+        self.top_k = top_k
+        self.positions: list[list[PartialHypothesis]] = []
         self._all: list[PartialHypothesis] = []
-        self._choices: list[list[Alternatives]] = []  # by step and row
-        self._place: list[tuple[int, int]] = []  # step and row of each partial hypothesis
-        self._rows: list[int | None] = [None]  # partial hypothesis in each row of the next step
+        self._choices: list[list[Alternatives]] = []  # by position and row
+        self._place: list[tuple[int, int]] = []  # position and row of each partial hypothesis
+        self._rows: list[int | None] = [None]  # partial hypothesis in each row of the next position
 
-    def __call__(self, step: Step) -> None:
-        """Record a step. Raises ``ValueError`` where a search has several sources."""
-        if len(step.sources) != 1:
-            raise ValueError(f"a Watch follows one source, not {len(step.sources)}")
-        self._choices.append(alternatives(step.following.free or step.following, self.top_k))
-        picked = step.following.logits[step.parent[0], step.token[0]]
-        own: list[float] = (picked - step.following.log_z[step.parent[0], 0]).tolist()
+    def read(self, position: SearchPosition) -> list[PartialHypothesis]:
+        """Record a position and give its partial hypotheses, best first.
+
+        Raises ``ValueError`` where a search has several sources.
+        """
+        if len(position.sources) != 1:
+            raise ValueError(f"a Watch follows one source, not {len(position.sources)}")
+        self._choices.append(position.alternatives(self.top_k))
         candidates: dict[int, PartialHypothesis] = {}
-        parts = (step.token[0], step.log_p[0], step.score[0], step.parent[0], step.state[0])
-        for place, (token, log_p, score, row, state) in enumerate(
-            zip(*(part.tolist() for part in parts), strict=True)
-        ):
+        names = "token", "token_log_p", "log_p", "score", "parent", "state"
+        parts = (getattr(position, name)[0].tolist() for name in names)
+        for place, (token, own, log_p, score, row, state) in enumerate(zip(*parts, strict=True)):
             if log_p == -torch.inf:
                 continue
+            parent = self._rows[row if self.positions else 0]
             candidates[place] = PartialHypothesis(
-                len(self._all),
-                self._rows[row if self.steps else 0],
-                token,
-                own[place],
-                log_p,
-                score,
-                STATES[state],
+                len(self._all), parent, token, own, log_p, score, STATES[state]
             )
             self._all.append(candidates[place])
-            self._place.append((len(self.steps), row))
-        onward = map(candidates.get, step.onward.tolist())
+            self._place.append((len(self.positions), row))
+        onward = map(candidates.get, position.onward.tolist())
         self._rows = [None if candidate is None else candidate.id for candidate in onward]
-        self.steps.append(list(candidates.values()))
-        if self.on_step is not None:
-            self.on_step(self.steps[-1])
+        self.positions.append(list(candidates.values()))
+        return self.positions[-1]
 
     def path(self, partial: PartialHypothesis) -> list[PartialHypothesis]:
         """A partial hypothesis and all that it extends, the first token first."""
@@ -141,9 +145,9 @@ class Watch:
 
     def find(self, ids: Sequence[int], end: int) -> list[PartialHypothesis]:
         """The path of an output, whose ids are without its end; empty if no output ended there."""
-        for partial in self._all:
-            if partial.state == "done":
-                path = self.path(partial)
+        for hypothesis in self._all:
+            if hypothesis.state == "done":
+                path = self.path(hypothesis)
                 tokens = [step.token for step in path]
                 if tokens in ([*ids], [*ids, end]):
                     return path
@@ -151,8 +155,8 @@ class Watch:
 
     def instead(self, partial: PartialHypothesis) -> Alternatives:
         """The alternatives to the last token of a partial hypothesis."""
-        step, row = self._place[partial.id]
-        return self._choices[step][row]
+        position, row = self._place[partial.id]
+        return self._choices[position][row]
 
 
 def alternatives(following: Next, top_k: int) -> list[Alternatives]:
@@ -181,6 +185,35 @@ class Hypothesis:
         """The output of a search without competition: its score is log p; ``ids`` have the end."""
         ended = ids[-1] == end
         return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
+
+
+Outputs = list[list[Hypothesis]]  # of each source, best first
+Positions = Generator[SearchPosition, None, Outputs]
+Searching = Generator[Callable[[], SearchPosition], None, Outputs]
+Yielded = TypeVar("Yielded")
+Returned = TypeVar("Returned")
+Mapped = TypeVar("Mapped")
+
+
+def result_of(generator: Generator[Yielded, None, Returned]) -> Returned:
+    """What a generator returns; what it yields is left aside."""
+    while True:
+        try:
+            next(generator)
+        except StopIteration as end:
+            return cast("Returned", end.value)
+
+
+def map_yields(
+    generator: Generator[Yielded, None, Returned], function: Callable[[Yielded], Mapped]
+) -> Generator[Mapped, None, Returned]:
+    """The generator with a function of what it yields; it returns the same."""
+    while True:
+        try:
+            value = next(generator)
+        except StopIteration as end:
+            return cast("Returned", end.value)
+        yield function(value)
 
 
 class NoOutputError(UserError):
@@ -244,58 +277,17 @@ class Search(Configurable):
                 "limits, start, end and rows are attributes of the steps, such as steps.limits"
             ) from None
         self.config = config
-        self.prefixes: Sequence[Sequence[int]] = ()
-        self.bans: Sequence[Forbids] = ()
-        self.demands: Sequence[RequiredPhrases] = ()
-        self.listener: Listener | None = None
-        self.table: ByteTable | None = None
 
     @property
     def width(self) -> int:
         """How many hypotheses of a source are decoded at a time."""
         return 1
 
-    def with_(self, **settings: object) -> Self:
-        """A copy of the search with other attributes."""
-        search = copy.copy(self)
-        vars(search).update(settings)
-        return search
-
-    def after(self, prefixes: Sequence[Sequence[int]]) -> Self:
-        """The same search for outputs that begin with prefixes: source i with ``prefixes[i]``.
-
-        Scores remain log p of the whole output, its prefix included.
-        """
-        return self.with_(prefixes=prefixes)
-
-    def forbidding(self, bans: Sequence[Forbids]) -> Self:
-        """The same search for outputs that keep to these rules and those of its config."""
-        return self.with_(bans=[*self.bans, *bans])
-
-    def spelling(self, table: ByteTable | None) -> Self:
-        """The same search over tokens that may be parts of characters, for whole characters."""
-        return self.with_(table=table if self.config.whole_characters else None)
-
-    def among(self, tokens: Tensor) -> Self:
-        """The same search over some tokens only, numbered by their places in ``tokens``."""
-        return self.with_(table=None if self.table is None else self.table.of(tokens))
-
-    def watched(self, listener: Listener) -> Self:
-        """The same search with a listener, which is called with each step.
-
-        The outputs are the same. A listener that raises stops the search.
-        """
-        return self.with_(listener=listener)
-
-    def shortens(self) -> bool:
-        """Whether it may search a shortlist: nothing refers to tokens by their ids."""
-        ids_matter = self.prefixes or self.bans or self.demands
-        return self.config.shortlist and not ids_matter and self.listener is None
-
     def limits(self, lengths: Sequence[int]) -> list[int]:
         """The maximum length of the outputs of each source, by its own length."""
         return [int(self.config.max_ratio * n) + self.config.max_extra for n in lengths]
 
+    @torch.no_grad()
     def __call__(
         self,
         steps: Steps,
@@ -303,32 +295,63 @@ class Search(Configurable):
         start: int,
         end: int,
         rows: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]:
+        constraints: Constraints = FREE,
+        vocabulary: Int[Tensor, "W"] | None = None,
+    ) -> Outputs:
         """The hypotheses of each source, best first; ``start`` and ``end`` are ids.
 
-        ``rows`` number the sources (0, 1, … if None): samples and prefixes (`after`) go by these
+        ``rows`` number the sources (0, 1, … if None): samples and ``constraints`` go by these
         numbers, so that the outputs of a source do not depend on its batch. Outputs may always have
-        ``max_extra`` tokens after a prefix.
+        ``max_extra`` tokens after a prefix. ``vocabulary`` are the ids of the tokens that the steps
+        know, None for all. Raises `NoOutputError` for a source without an output.
         """
-        numbers = list(range(len(lengths)) if rows is None else rows)
-        prefixes = [self.prefixes[n] for n in numbers] if self.prefixes else []
-        limits = self.limits(lengths)
-        if prefixes:
-            least = [len(prefix) + self.config.max_extra for prefix in prefixes]
-            limits = [max(both) for both in zip(limits, least, strict=True)]
-        rules = [*(rule.build() for rule in self.config.rules), *self.bans]
-        demands = [self.demands[n] for n in numbers] if self.demands else []
-        tracker = PhraseTracker(demands) if any(demand.phrases for demand in demands) else None
         ends = start, end
-        constrained = Constrained(steps, limits, ends, numbers, rules, prefixes, tracker)
-        if self.table is not None:
-            constrained.characters = CharacterMask(self.table, limits, steps.device)
-        outputs = self.find(constrained)
-        check_outputs(outputs, numbers)
-        return outputs
+        constrained = self._constrained(steps, lengths, ends, rows, constraints, vocabulary)
+        return _checked(result_of(self.find(constrained)), constrained)
 
-    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
-        """The hypotheses of each source by this kind of search; the steps hold all constraints."""
+    @torch.no_grad()
+    def positions(
+        self,
+        steps: Steps,
+        lengths: Sequence[int],
+        start: int,
+        end: int,
+        rows: Sequence[int] | None = None,
+        constraints: Constraints = FREE,
+        vocabulary: Int[Tensor, "W"] | None = None,
+    ) -> Positions:
+        """The same search, position by position; it returns the same outputs."""
+        ends = start, end
+        constrained = self._constrained(steps, lengths, ends, rows, constraints, vocabulary)
+        outputs = yield from map_yields(
+            self.find(constrained), lambda position: replace(position(), vocabulary=vocabulary)
+        )
+        return _checked(outputs, constrained)
+
+    def _constrained(
+        self,
+        steps: Steps,
+        lengths: Sequence[int],
+        ends: tuple[int, int],
+        rows: Sequence[int] | None,
+        constraints: Constraints,
+        vocabulary: Int[Tensor, "W"] | None,
+    ) -> Constrained:
+        numbers, limits = list(range(len(lengths)) if rows is None else rows), self.limits(lengths)
+        if constraints.prefixes:
+            least = [len(constraints.prefixes[n]) + self.config.max_extra for n in numbers]
+            limits = [max(both) for both in zip(limits, least, strict=True)]
+        rules = [*(rule.build() for rule in self.config.rules), *constraints.rules]
+        characters = constraints.characters if self.config.whole_characters else None
+        own = replace(constraints, rules=rules, characters=characters)
+        return Constrained(steps, limits, ends, numbers, own, vocabulary)
+
+    def find(self, steps: Constrained) -> Searching:
+        """The hypotheses of each source by this kind of search; the steps hold all constraints.
+
+        A generator that yields after each position what makes its `SearchPosition`. It is called at
+        once or not at all: a search that is not followed makes none.
+        """
         raise NotImplementedError
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
@@ -365,11 +388,10 @@ class SingleSearch(Search, ABC):
     ) -> Int[Tensor, "N"]:
         """The next token of each output; ``draws`` are the source and number of each output."""
 
-    @torch.no_grad()
-    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
+    def find(self, steps: Constrained) -> Searching:
         width, device, rows = self.width, steps.device, steps.rows
         limits, end = steps.limits, steps.end
-        outputs: list[list[Hypothesis]] = [[] for _ in limits]
+        outputs: Outputs = [[] for _ in limits]
         limit = torch.tensor(limits, device=device)
         alive = torch.arange(len(limits), device=device)  # (M,) sources still being decoded
         owner = alive.repeat_interleave(width)  # (N,) the source of each output, N = M · width
@@ -394,14 +416,7 @@ class SingleSearch(Search, ABC):
                 outputs[int(owner[row])].append(output)
             before, done = done, done | ended | last
             over = done.view(-1, width).all(dim=1)
-            if self.listener is not None:
-                sources = [rows[i] for i in alive.tolist()]
-                shown = total.masked_fill(before, -torch.inf).view(-1, width)
-                state = torch.where(done, DONE, LIVE).view(-1, width)
-                parent = torch.arange(len(owner), device=device).view(-1, width)
-                onward = parent[~over].flatten()
-                token = ids.view(-1, width)
-                self.listener(Step(sources, token, shown, shown, parent, state, onward, following))
+            yield partial(_position, rows, alive, following, (ids, total, before, done), over)
             if over.any():
                 keep = (~over).nonzero().flatten()
                 onward = (keep[:, None] * width + torch.arange(width, device=device)).flatten()
@@ -411,6 +426,31 @@ class SingleSearch(Search, ABC):
                 total, written = total[onward], written[onward]
                 draws = [draws[n] for n in onward.tolist()]
         return [sorted(each, key=lambda output: -output.score) for each in outputs]
+
+
+def _position(
+    rows: Sequence[int],
+    alive: Int[Tensor, "M"],
+    following: Next,
+    outputs: tuple[Tensor, Tensor, Tensor, Tensor],
+    over: Bool[Tensor, "M"],
+) -> SearchPosition:
+    """The position of outputs (token, log p, whether done before and now), M · width of each."""
+    ids, total, before, done = (part.view(len(alive), -1) for part in outputs)
+    shown = total.masked_fill(before, -torch.inf)
+    state = torch.where(done, DONE, LIVE)
+    parent = torch.arange(ids.numel(), device=ids.device).view_as(ids)
+    sources, onward = [rows[i] for i in alive.tolist()], parent[~over].flatten()
+    return SearchPosition(sources, ids, shown, shown, parent, state, onward, following)
+
+
+def _checked(outputs: Outputs, steps: Constrained) -> Outputs:
+    """The outputs with ids of the whole vocabulary. Raises `NoOutputError` where there are none."""
+    check_outputs(outputs, steps.rows)
+    if steps.vocabulary is None:
+        return outputs
+    ids = steps.vocabulary.tolist()
+    return [[replace(h, ids=[ids[i] for i in h.ids]) for h in each] for each in outputs]
 
 
 def log_mean_p(logits: Sequence[Float[Tensor, "*B V"]]) -> Float[Tensor, "*B V"]:

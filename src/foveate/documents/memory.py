@@ -16,7 +16,7 @@ from foveate.answers import TextAnswer, TranslateOptions
 from foveate.config import ConfigError
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import split_words
-from foveate.decode.beam import Beam, Wording
+from foveate.decode.beam import Beam
 from foveate.documents.formats import decoded, parse_xml, variants_in
 from foveate.documents.translate import Aligner
 from foveate.errors import Renamed
@@ -217,14 +217,14 @@ class AssistanceCounts:
         self.names = list(dict.fromkeys([*self.names, *other.names]))[:SHOWN]
 
 
-class AssistedRun(Run):
+class AssistedRun:
     """A run whose translations are assisted; `report` tells at the end what was done."""
 
     def __init__(self, run: Run, assistance: Assistance = Assistance()) -> None:
-        super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
         self.run, self.assistance, self.counts = run, assistance, AssistanceCounts()
+        self.engine = run.engine
 
-    def translate(  # type: ignore[override]  # the same options, by their names
+    def translate(
         self, lines: Sequence[str], **options: Unpack[TranslateOptions]
     ) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`; the run gets the lines that the memory does not know."""
@@ -245,9 +245,7 @@ class AssistedRun(Run):
         which further outputs do not hold them, are searched once more, in a beam with terms.
         """
         banned = self.assistance.banned
-        free: TranslateOptions = (
-            {**options, "wording": Wording(banned=banned)} if banned else options
-        )
+        free: TranslateOptions = {**options, "banned": banned} if banned else options
         answers = self.run.translate(lines, **free)
         terms = [self._terms(line) for line in lines]
         short = [
@@ -257,7 +255,7 @@ class AssistedRun(Run):
         ]
         if short:
             forced: TranslateOptions = {**options}
-            forced["wording"] = Wording([terms[n] for n in short], banned)
+            forced["required"], forced["banned"] = [terms[n] for n in short], banned
             _choose_prefixes(forced, short)
             again = self.run.translate([lines[n] for n in short], **forced)
             for n, answer in zip(short, again, strict=True):
@@ -278,7 +276,7 @@ class AssistedRun(Run):
         else:
             self.counts.fuzzy += 1
             self.counts.least = min(self.counts.least, match.score)
-        return TextAnswer(line, [match.target], [0.0], run=self.run)
+        return TextAnswer(line, [match.target], [0.0], explains=self.run.engine)
 
     def _terms(self, line: str) -> list[tuple[str, ...]]:
         if not line.strip():

@@ -19,6 +19,7 @@ from typing import Any
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import MinLength
+from foveate.engine.base import SearchRequest
 from foveate.export.base import (
     POINTER,
     Checked,
@@ -141,7 +142,8 @@ class Argos(Export):
             "rules": (MinLength.Config(length=1),),
         }
         config = Beam.Config(**fields)
-        answers = translator(self.run).answer(self.run.model, lines, ByPower(config))
+        task, request = translator(self.run), SearchRequest(ByPower(config))
+        answers = task.answer(task.engine(self.run.model), lines, request)
         return [str(answer).replace("_", " ") for answer in answers]
 
 

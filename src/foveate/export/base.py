@@ -24,10 +24,11 @@ import foveate.export
 from foveate.data.catalogue import DataError
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
+from foveate.engine.base import SearchRequest, best
+from foveate.engine.ensemble import Ensemble
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import part_of, remove, replace_file
 from foveate.run import Run
-from foveate.tasks.text_to_text import Ensemble
 from foveate.tasks.translation import Translation
 from foveate.train.checkpoint import WEIGHTS
 
@@ -123,13 +124,13 @@ def compare(
             "rounded weights are compared by chrF, which needs references: "
             "lines SOURCE TAB REFERENCE in --sample FILE"
         )
-    ids = encoded(run, sample.sources)
+    ids = translator(run).encode(sample.sources)
     if not exact:
         tried = dict(list(tried.items())[-1:])
     tokens = ties = 0
     for name, search in tried.items():
-        searched = translator(run).search(run.model, ids, search)
-        ours = [hypotheses[0].ids if hypotheses else [] for hypotheses in searched]
+        searched = translator(run).engine(run.model).outputs(ids, SearchRequest(search))
+        ours = [best(hypotheses).ids for hypotheses in searched]
         others = theirs(ids, search)
         if not exact:
             decode = translator(run).target_tokenizer.decode
@@ -165,14 +166,6 @@ def by_length(sources: Sequence[Ids]) -> dict[int, list[int]]:
         if ids:
             alike[len(ids)].append(number)
     return alike
-
-
-def encoded(run: Run, lines: Sequence[str]) -> list[Ids]:
-    """The ids of source lines as `foveate.run.Run.translate` reads them."""
-    task = translator(run)
-    sources = task.source_tokenizer.encode_ids(task.addressed(lines))
-    limit = task.data.max_length
-    return [ids[:limit] if line.strip() else [] for ids, line in zip(sources, lines, strict=True)]
 
 
 def _tie(run: Run, source: Ids, ours: Ids, theirs: Ids) -> bool:

@@ -57,8 +57,7 @@ class LanguageSteps:
 
     The first step reads the start and the whole prompt after it. ``reach`` is how many tokens the
     model was made to read at once, None where any number will do: past it the last half is read
-    anew as the beginning of a text. ``never`` are ids that no text holds. ``tap`` is called with
-    the ids (N,) that each later step reads.
+    anew as the beginning of a text. ``never`` are ids that no text holds.
     """
 
     enters = False
@@ -69,9 +68,8 @@ class LanguageSteps:
         prompts: Int[Tensor, "N P"],
         reach: int | None = None,
         never: tuple[int, ...] = (),
-        tap: Callable[[Tensor], None] | None = None,
     ) -> None:
-        self.model, self.prompts, self.reach, self.tap = model, prompts, reach, tap
+        self.model, self.prompts, self.reach = model, prompts, reach
         self.state, self.device, self.never = State(), prompts.device, list(never)
         self.text = prompts[:, :0]  # (N, t) all that was read
 
@@ -80,8 +78,6 @@ class LanguageSteps:
         new = ids[:, None]
         if not self.text.shape[1]:
             new = torch.cat((new, self.prompts), dim=1)
-        elif self.tap is not None:
-            self.tap(ids)
         self.text = torch.cat((self.text, new), dim=1)
         if self.reach is not None and self.state.position + new.shape[1] > self.reach:
             self.state, new = State(), self.text[:, -max(1, self.reach // 2) :]

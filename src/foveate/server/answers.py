@@ -259,22 +259,25 @@ def texts(
     if wrong := [i for i in prefix if not 0 <= i < size]:
         raise ConfigError(f"prefix: no token has the id {wrong[0]}; ids end at {size - 1}")
 
-    def send_tokens(step: list[PartialHypothesis]) -> None:
-        for partial in step:
-            send(token(watched, partial, len(watched.watch.steps) - 1))
+    def send_tokens(column: list[PartialHypothesis]) -> None:
+        for partial in column:
+            send(token(watched, partial, len(watched.watch.positions) - 1))
 
-    def send_beam(step: list[PartialHypothesis]) -> None:
-        if not step:
+    def send_beam(column: list[PartialHypothesis]) -> None:
+        if not column:
             return
-        ended = [p for past in watched.watch.steps for p in past if p.state == "done"]
-        alive = [partial for partial in step if partial.state == "live"]
-        best = max(ended + alive or step, key=lambda partial: partial.score)
+        columns = watched.watch.positions
+        ended = [p for past in columns for p in past if p.state == "done"]
+        alive = [partial for partial in column if partial.state == "live"]
+        best = max(ended + alive or column, key=lambda partial: partial.score)
         text = watched.output(watched.watch.path(best)).text
-        nodes = [watched.node(partial) for partial in step]
-        send(BeamStep(step=len(watched.watch.steps) - 1, nodes=nodes, best=best.id, text=text))
+        nodes = [watched.node(partial) for partial in column]
+        send(BeamStep(step=len(columns) - 1, nodes=nodes, best=best.id, text=text))
 
-    watched.watch.on_step = send_tokens if search.width == 1 else send_beam
-    outputs = watched.write(source, search, prefix)[: request.hypotheses]
+    report = send_tokens if search.width == 1 else send_beam
+    for column in watched.positions(source, search, prefix):
+        report(column)
+    outputs = watched.outputs[: request.hypotheses]
     return TextDone(hypotheses=[hypothesis(watched, o) for o in outputs], drawings=drawings)
 
 

@@ -52,7 +52,7 @@ class Batching(Config):
 class Operation(Hashable, Protocol):
     """What a run computes for items; items of equal operations are answered in one batch.
 
-    While an ``exclusive`` one is computed no other is, unless `Run.apart` says that it may be.
+    While an ``exclusive`` one is computed no other is, unless other processes compute.
     """
 
     @property
@@ -297,7 +297,7 @@ class Batcher:
             while window := self._take():
                 try:
                     run, batches = self._batches(window)
-                    exclusive = window[0].operation.exclusive and not run.apart
+                    exclusive = window[0].operation.exclusive and not run.engine.processes
                 except BaseException as error:  # a tokenizer's panic is no Exception
                     self._release(window, error)
                     continue

@@ -21,15 +21,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.align.aer import Head, Rows
-from foveate.answers import Answer, LabelAnswer
-from foveate.config import BaseConfig, Configurable
+from foveate.align.aer import Head, Links, Rows
+from foveate.answers import Answer, Continuation, LabelAnswer
+from foveate.config import BaseConfig, ConfigError, Configurable
 from foveate.data.batches import BatchPlan, Mixture
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.beam import Greedy, another
-from foveate.decode.search import Hypothesis, Search
+from foveate.decode.search import Search
+from foveate.draw.drawings import Drawing
+from foveate.engine.base import Engine, Module, SearchRequest, Source
+from foveate.engine.pytorch import DecodingBatch, TorchEngine
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, ForcedPass
 from foveate.inspect.words import Units
@@ -231,33 +234,36 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     # ---- model
 
     @abstractmethod
-    def build(self, model: Any) -> nn.Module:
+    def build(self, model: Module) -> nn.Module:
         """The model of a config, with the sizes that the data decides."""
 
     @abstractmethod
-    def loss(self, model: Any, batch: Batch, objective: Any) -> Loss:
+    def loss(self, model: Module, batch: Batch, objective: Any) -> Loss:
         """The loss of one batch, as sums over its targets."""
 
     @abstractmethod
-    def measure(self, model: Any, split: str, search: Search, samples: int = 3) -> Measures:
+    def measure(self, model: Module, split: str, search: Search, samples: int = 3) -> Measures:
         """Loss on a split and what users care for (BLEU by free-running decoding, …)."""
 
     # ---- answers
 
+    def engine(self, model: Module) -> TorchEngine:
+        """What searches and scores with a model in PyTorch."""
+        return TorchEngine(self, model)
+
     def answer(
         self,
-        model: Any,
+        engine: Engine,
         inputs: Sequence[Input],
-        search: Search,
-        batch_tokens: int = 8192,
+        request: SearchRequest,
         progress: Callable[[int], None] | None = None,
     ) -> Sequence[AnswerType]:
         """An answer for each input, in their order.
 
-        ``batch_tokens`` bounds a batch; ``progress`` gets the number of inputs answered each time.
-        Raises `UserError` where the task gives none.
+        ``progress`` gets the number of inputs answered each time. Raises ``ConfigError`` where the
+        task gives none.
         """
-        raise UserError(f"the task {self.config.kind} gives no answers")
+        raise ConfigError(f"the task {self.config.kind} gives no answers")
 
     def examples(self, split: str) -> Any:
         """The examples of a split of the run's own data, as `evaluate` wants them."""
@@ -271,14 +277,12 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
         """Examples from files of the user's, as `evaluate` wants them."""
         raise NotImplementedError
 
-    def evaluate(
-        self, model: Any, examples: Any, search: Search, batch_tokens: int = 8192
-    ) -> Evaluation:
+    def evaluate(self, engine: Engine, examples: Any, request: SearchRequest) -> Evaluation:
         """All that is measured of a trained model, and its outputs."""
         raise NotImplementedError
 
     def forced(
-        self, model: Any, source: Input, target: Any = None, search: Search | None = None
+        self, model: Module, source: Input, target: Any = None, search: Search | None = None
     ) -> ForcedPass:
         """A forced pass over a source and a target, to look inside the model.
 
@@ -288,7 +292,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
             target = self.default_target(model, source, search or Greedy.Config().build())
         return self.forced_pass(model, source, target)
 
-    def forced_pass(self, model: Any, source: Input, target: Any) -> ForcedPass:
+    def forced_pass(self, model: Module, source: Input, target: Any) -> ForcedPass:
         """The forced pass of `forced`; the target is that of `default_target` where none is given.
 
         Raises `UserError` where the task has none.
@@ -302,7 +306,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
         """
         return None, None
 
-    def default_target(self, model: Any, source: Input, search: Search) -> object:
+    def default_target(self, model: Module, source: Input, search: Search) -> object:
         """The target of a forced pass where none is given: a search's best output, or None."""
         return None
 
@@ -336,6 +340,8 @@ class Generates(ABC, Generic[Input]):
     """Writes text token by token; ``silent`` tokens leave no trace in it."""
 
     silent: ClassVar[frozenset[int]] = frozenset((PAD, BOS, EOS))
+    start: ClassVar[int] = BOS
+    end: ClassVar[int] = EOS
 
     @property
     @abstractmethod
@@ -343,13 +349,16 @@ class Generates(ABC, Generic[Input]):
         """The tokenizer of what is written."""
 
     @abstractmethod
-    def write(self, model: Any, source: Input, search: Search) -> list[Hypothesis]:
-        """The hypotheses of a search for one input, best first.
+    def encode(self, inputs: Sequence[Input]) -> Sequence[Source]:
+        """What an engine reads of each input: ids, or pixels; nothing for an empty one."""
 
-        Empty where only the texts are kept: they are then read from the paths of the search.
-        """
+    @abstractmethod
+    def decoding_batches(
+        self, model: Module, sources: Sequence[Source], request: SearchRequest
+    ) -> Iterator[DecodingBatch]:
+        """The sources that are not empty, in batches that are decoded together."""
 
-    def decoder_batch(self, model: Any, batch: Any) -> DecoderBatch:
+    def decoder_batch(self, model: Module, batch: Any) -> DecoderBatch:
         """What the decoder reads and predicts in a batch of the task, the source being encoded.
 
         Raises ``ValueError`` where the task does not say so.
@@ -409,12 +418,63 @@ class Scores(ABC):
         """The tokenizer of targets."""
 
     @abstractmethod
-    def force(self, model: Any, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
+    def force(
+        self, model: Module, pairs: Sequence[tuple[list[int], list[int]]]
+    ) -> list[list[float]]:
         """Log p of each token of each target, its end included."""
+
+
+class Translates(ABC):
+    """Writes a line of text for a line of text."""
+
+    @abstractmethod
+    def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
+        """Lines after the tag of the language that they are translated to.
+
+        Raises ``ConfigError`` where there is no such language, or one must be named.
+        """
+
+    @abstractmethod
+    def beginnings(self, prefix: str | Sequence[str], count: int) -> list[list[int]]:
+        """The ids with which the outputs of ``count`` lines begin: one text for all, or for each.
+
+        Raises ``ConfigError`` where there are not as many as lines, or no output can begin so.
+        """
+
+
+class Continues(ABC):
+    """Goes on with a text."""
+
+    @abstractmethod
+    def generate(
+        self,
+        engine: Engine,
+        prompts: Sequence[str],
+        config: Search.Config,
+        num: int = 1,
+        whole_lines: bool = False,
+        listen: Callable[[str], None] | None = None,
+    ) -> list[Continuation]:
+        """``num`` continuations of each prompt, to the end of its line with ``whole_lines``.
+
+        ``listen`` gets the text so far of a single prompt that is continued once.
+        """
+
+
+class DrawsOver(ABC):
+    """Draws what its model attended to over its input."""
+
+    @abstractmethod
+    def view(
+        self, model: Module, source: Any, target: str | None, search: Search, **part: Any
+    ) -> Drawing:
+        """The input with the weights over it; ``part``: block, layer, head."""
 
 
 class Aligns(ABC):
     """Links the words of pairs by the attention of its model."""
+
+    folder: Path  # of the run, which may have saved a head
 
     @property
     @abstractmethod
@@ -424,12 +484,20 @@ class Aligns(ABC):
     @abstractmethod
     def word_maps(
         self,
-        model: Any,
+        model: Module,
         pairs: Sequence[tuple[str, str | list[int]]],
         rows: Rows = "produced",
         cut: Cut = split_words,
     ) -> Iterator[WordMaps]:
         """For each pair the maps by layer: T target words, S source words and the end."""
+
+    def links(
+        self, model: Module, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None = None
+    ) -> list[Links]:
+        """Word links of pairs by a head, else the one that the run has saved, else its own."""
+        chosen = head or Head.load(self.folder, self.head)
+        word_maps = self.word_maps(model, pairs, chosen.rows)
+        return [chosen.links(maps) if maps else set() for maps in word_maps]
 
 
 class Classifies(ABC, Generic[Input]):
@@ -440,7 +508,7 @@ class Classifies(ABC, Generic[Input]):
     @abstractmethod
     def classify(
         self,
-        model: Any,
+        model: Module,
         inputs: Sequence[Input],
         batch_size: int | None = None,
         progress: Callable[[int], None] | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,9 @@ from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, WordTokenizer
-from foveate.decode.constraints import byte_table
-from foveate.decode.search import Hypothesis, Search, token_log_probabilities
+from foveate.decode.search import Search, token_log_probabilities
+from foveate.engine.base import Engine, SearchRequest
+from foveate.engine.pytorch import DecodingBatch
 from foveate.inspect.records import ForcedPass
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.native import decoder_steps
@@ -216,7 +217,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             loss = plain(hidden, output.weight, batch.target[batch.real], output.bias)
             total, count = total + float(loss.total), count + loss.count
         album = self.album(split)
-        outputs = self._described(model, split, search)
+        outputs = self._described(self.engine(model), split, SearchRequest(search))
         return Measures(
             {"loss": total / max(count, 1), "bleu": self._bleu(outputs, album)[0]},
             [
@@ -231,12 +232,10 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         self.album(split)
         return split
 
-    def evaluate(
-        self, model: EncoderDecoder, examples: str, search: Search, batch_tokens: int = 8192
-    ) -> Evaluation:
+    def evaluate(self, engine: Engine, examples: str, request: SearchRequest) -> Evaluation:
         """BLEU-4 of a split against all its captions, and that of the nearest picture's caption."""
         album = self.album(examples)
-        outputs = self._described(model, examples, search)
+        outputs = self._described(engine, examples, request)
         own, signature = self._bleu(outputs, album)
         nearest, _ = self._bleu(nearest_captions(self.album("train"), album), album)
         figures = {"bleu": own, "bleu_of_nearest_picture": nearest}
@@ -246,51 +245,42 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         """BLEU-4, in lower case, against all captions of each picture."""
         return bleu(outputs, album.texts, self.config.bleu_tokenizer, lowercase=True)
 
-    def caption(
-        self, model: EncoderDecoder, sources: Sequence[Picture], search: Search
-    ) -> list[CaptionAnswer]:
-        """A caption for each picture: a file, or the number of one of the test data."""
-        return self._captions(model, [self.shown(source) for source in sources], search)
+    def encode(self, inputs: Sequence[Picture]) -> list[NDArray[np.uint8]]:
+        return [self.shown(source)[0] for source in inputs]
+
+    def decoding_batches(
+        self, model: EncoderDecoder, sources: Sequence[NDArray[np.uint8]], request: SearchRequest
+    ) -> Iterator[DecodingBatch]:
+        for start in range(0, len(sources), ROWS):
+            pictures = sources[start : start + ROWS]
+            memory = model.encode(self.tensor(pictures).to(model.output.weight.device))
+            places = range(start, start + len(pictures))
+            steps = decoder_steps(model, memory, never=(UNK,))
+            yield DecodingBatch(places, steps, [0] * len(pictures))
 
     def answer(
         self,
-        model: EncoderDecoder,
+        engine: Engine,
         inputs: Sequence[Picture],
-        search: Search,
-        batch_tokens: int = 8192,
+        request: SearchRequest,
         progress: Callable[[int], None] | None = None,
     ) -> list[CaptionAnswer]:
-        return self.caption(model, inputs, search)
+        """A caption for each picture: a file, or the number of one of the test data."""
+        pictures, names = zip(*map(self.shown, inputs), strict=True) if inputs else ((), ())
+        return [
+            CaptionAnswer(name, self.tokenizer.decode(best.ids), best.score, best.ids)
+            for name, (best, *_) in zip(names, engine.outputs(pictures, request), strict=True)
+        ]
 
     def default_target(self, model: EncoderDecoder, source: Picture, search: Search) -> Ids:
-        return self.caption(model, [source], search)[0].ids
+        [caption] = self.answer(self.engine(model), [source], SearchRequest(search))
+        return caption.ids
 
-    def write(self, model: EncoderDecoder, source: Picture, search: Search) -> list[Hypothesis]:
-        self.caption(model, [source], search)
-        return []  # the paths of the search say all
-
-    def _described(self, model: EncoderDecoder, split: str, search: Search) -> list[str]:
+    def _described(self, engine: Engine, split: str, request: SearchRequest) -> list[str]:
         """The caption of each picture of a split."""
-        names = self.album(split).names
-        shown = [(self.seen(split, row), name) for row, name in enumerate(names)]
-        return [answer.caption for answer in self._captions(model, shown, search)]
-
-    @torch.inference_mode()
-    def _captions(
-        self, model: EncoderDecoder, shown: Sequence[tuple[NDArray[np.uint8], str]], search: Search
-    ) -> list[CaptionAnswer]:
-        answers = []
-        search = search.spelling(byte_table(self.tokenizer))
-        for start in range(0, len(shown), ROWS):
-            pictures, names = zip(*shown[start : start + ROWS], strict=True)
-            memory = model.encode(self.tensor(pictures).to(model.output.weight.device))
-            steps = decoder_steps(model, memory, never=(UNK,))
-            outputs = search(steps, [0] * len(names), BOS, EOS)
-            for name, hypotheses in zip(names, outputs, strict=True):
-                best = search.decide(hypotheses, self.tokenizer.decode)[0]
-                text = self.tokenizer.decode(best.ids)
-                answers.append(CaptionAnswer(name, text, best.score, best.ids))
-        return answers
+        pictures = [self.seen(split, row) for row in range(len(self.album(split)))]
+        outputs = engine.outputs(pictures, request)
+        return [self.tokenizer.decode(best.ids) for best, *_ in outputs]
 
     def forced_pass(self, model: EncoderDecoder, source: Picture, target: Ids | str) -> ForcedPass:
         """A caption being written: rows are words, columns "row,column" of cells."""

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, Pair, Reading, at, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
+from foveate.engine.base import Engine, SearchRequest
 from foveate.files import replace_file
 from foveate.inspect.records import ForcedPass
 from foveate.models.classifier import Classifier, First
@@ -305,11 +306,9 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]
         self._numbers(corpus, file)
         return corpus
 
-    def evaluate(
-        self, model: Classifier, examples: Corpus, search: Search, batch_tokens: int = 8192
-    ) -> Evaluation:
+    def evaluate(self, engine: Engine, examples: Corpus, request: SearchRequest) -> Evaluation:
         ids, longer = self.cut(examples)
-        log_p = self.predict(model, ids, batch_tokens)
+        log_p = self.predict(engine.model, ids, request.batch_tokens)
         target = numbers_of(
             examples.targets, self.label_names, lambda i: f"line {examples.lines[i]}"
         )
@@ -341,13 +340,13 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]
 
     def answer(
         self,
-        model: Classifier,
+        engine: Engine,
         inputs: Sequence[str],
-        search: Search,
-        batch_tokens: int = 8192,
+        request: SearchRequest,
         progress: Callable[[int], None] | None = None,
     ) -> list[LabelAnswer]:
-        return self.classify(model, inputs, batch_tokens, progress)
+        answers = self.classify(engine.model, inputs, request.batch_tokens, progress)
+        return [replace(answer, explains=engine) for answer in answers]
 
     def forced_pass(self, model: Classifier, source: str, target: str | None) -> ForcedPass:
         """A text being read, and log p of the label, or of the most probable one.

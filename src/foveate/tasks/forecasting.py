@@ -43,6 +43,7 @@ from foveate.data.series import (
 from foveate.data.text import TextData
 from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing, line_chart
+from foveate.engine.base import Engine, SearchRequest
 from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.inspect.records import AttentionRecord, ForcedPass, Maps
@@ -595,11 +596,11 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
 
     def evaluate(
         self,
-        model: Forecaster,
+        engine: Engine,
         examples: Windows,
-        search: Search | None = None,
-        batch_tokens: int = 8192,
+        request: SearchRequest,
     ) -> ForecastEvaluation:
+        model = engine.model
         predicted = self.predict(model, examples)
         figures = figures_of(predicted, examples, self.scaling, self.naive, self.config.quantiles)
         forecasts = {"forecast": middle(predicted)}
@@ -620,14 +621,13 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
 
     def answer(
         self,
-        model: Forecaster,
+        engine: Engine,
         inputs: Sequence[str | None],
-        search: Search,
-        batch_tokens: int = 8192,
+        request: SearchRequest,
         progress: Callable[[int], None] | None = None,
     ) -> list[Forecast]:
         """The rows after the end of each file, or of the run's own series (None)."""
-        return [self.forecast(model, source) for source in inputs]
+        return [self.forecast(engine.model, source) for source in inputs]
 
     def forecast(self, model: Forecaster, source: str | Path | None = None) -> Forecast:
         """The rows after the end of a file (of the run's own series where it is absent).

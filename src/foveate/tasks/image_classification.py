@@ -6,7 +6,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from foveate.data.text import TextData
 from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing, PictureDrawing, picture_drawing
 from foveate.draw.maps import over_picture
+from foveate.engine.base import Engine, SearchRequest
 from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.inspect.records import AttentionRecord, ForcedPass, Maps
@@ -36,6 +37,7 @@ from foveate.tasks.base import (
     AnswerType,
     Batch,
     Classifies,
+    DrawsOver,
     Evaluation,
     Loss,
     Measures,
@@ -60,7 +62,7 @@ MOST = 2000  # training pictures from which mean and deviation are taken
 Bytes = NDArray[np.uint8]
 
 
-class PictureTask(Task[Picture, AnswerType, Batch]):
+class PictureTask(Task[Picture, AnswerType, Batch], DrawsOver):
     """Pictures in; what comes out is up to who derives from it.
 
     Pixels are normalised, (x − mean) / deviation of each channel over the training pictures as
@@ -297,11 +299,9 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         self._texts(split)
         return split
 
-    def evaluate(
-        self, model: PictureModel, examples: str, search: Search, batch_tokens: int = 8192
-    ) -> Evaluation:
-        """Accuracy and macro F1 in percent, mean loss and confusion matrix of a split."""
-        log_p, target = self._judged(model, examples, min(ROWS, batch_tokens))
+    def evaluate(self, engine: Engine, examples: str, request: SearchRequest) -> Evaluation:
+        """Judge one split of the data; `examples` has read it, which names what is missing."""
+        log_p, target = self._judged(engine.model, examples, min(ROWS, request.batch_tokens))
         return evaluation_of_labels(log_p, target, self.label_names)
 
     def classify(
@@ -320,13 +320,14 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
 
     def answer(
         self,
-        model: PictureModel,
+        engine: Engine,
         inputs: Sequence[Picture],
-        search: Search,
-        batch_tokens: int = 8192,
+        request: SearchRequest,
         progress: Callable[[int], None] | None = None,
     ) -> list[LabelAnswer]:
-        return self.classify(model, inputs, min(ROWS, batch_tokens), progress)
+        rows = min(ROWS, request.batch_tokens)
+        answers = self.classify(engine.model, inputs, rows, progress)
+        return [replace(answer, explains=engine) for answer in answers]
 
     def forced_pass(self, model: Classifier, source: Picture, target: str | None) -> ForcedPass:
         """A picture being read, and log p of the label, or of the most probable one.

@@ -32,9 +32,16 @@ from foveate.data.corpus import (
 from foveate.data.text import TextData, taken
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
 from foveate.decode.beam import another
-from foveate.decode.constraints import byte_table
 from foveate.decode.sample import Sample as Sampling
-from foveate.decode.search import Hypothesis, Search, token_log_probabilities
+from foveate.decode.search import (
+    Search,
+    SearchPosition,
+    map_yields,
+    result_of,
+    token_log_probabilities,
+)
+from foveate.engine.base import Engine, SearchRequest
+from foveate.engine.pytorch import DecodingBatch
 from foveate.inspect.records import AttentionRecord, ForcedPass, Maps
 from foveate.inspect.words import Units, to_words
 from foveate.models.encoder_decoder import Model
@@ -42,6 +49,7 @@ from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.state import State
 from foveate.spec import Tokens
 from foveate.tasks.base import (
+    Continues,
     DecoderBatch,
     Evaluation,
     Generates,
@@ -107,7 +115,7 @@ class Stream:
         return len(self.ids)
 
 
-class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
+class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Continues):
     """Plain text: p(x) = Π_t p(x_t | x_<t)."""
 
     class Config(Task.Config, kind="language"):
@@ -125,6 +133,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         block_length: int = Field(128, gt=0)  # tokens of a training example
         context: int = Field(0, ge=0)  # tokens before a block that are read but not predicted
 
+    start, end = EOS, NEVER
     figures = ("loss", "perplexity", "bits_per_character")
     silent = frozenset((PAD, BOS))  # an end of line is text
     own_outputs = True
@@ -259,13 +268,11 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     # ---- answers
 
     @torch.inference_mode()
-    def evaluate(
-        self, model: LanguageModel, examples: Stream, search: Search, batch_tokens: int = 8192
-    ) -> Evaluation:
+    def evaluate(self, engine: Engine, examples: Stream, request: SearchRequest) -> Evaluation:
         """The figures of a text; the outputs are log-probabilities of its lines."""
-        log_p = self.log_probabilities(model, examples.ids, batch_tokens)
+        log_p = self.log_probabilities(engine.model, examples.ids, request.batch_tokens)
         lines = np.add.reduceat(log_p, examples.starts[examples.starts < len(log_p)])
-        reach = self.reach(model)
+        reach = self.reach(engine.model)
         how = (
             "one pass over the text, the state carried from its beginning"
             if reach is None
@@ -312,10 +319,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     def prefix_ids(self, text: str) -> list[int]:
         return self.ids_of(text)
 
-    def write(self, model: LanguageModel, source: str, search: Search) -> list[Hypothesis]:
-        self.generate(model, [source], search)
-        return []
-
     def token_text(self, ids: Sequence[int], token: int) -> str:
         return END_OF_LINE if token == EOS else super().token_text(ids, token)
 
@@ -346,12 +349,24 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
     # ---- going on
 
-    @torch.inference_mode()
+    def encode(self, inputs: Sequence[str]) -> list[list[int]]:
+        return [self.ids_of(text) for text in inputs]
+
+    def decoding_batches(
+        self, model: LanguageModel, sources: Sequence[list[int]], request: SearchRequest
+    ) -> Iterator[DecodingBatch]:
+        """Prompts of one length at a time."""
+        for rows in _alike(sources):
+            prompt = torch.tensor([sources[r] for r in rows], dtype=torch.long)
+            prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
+            steps = LanguageSteps(model, prompt, self.reach(model), (PAD, BOS))
+            yield DecodingBatch(rows, steps, [0] * len(rows))
+
     def generate(
         self,
-        model: LanguageModel,
+        engine: Engine,
         prompts: Sequence[str],
-        search: Search,
+        config: Search.Config,
         num: int = 1,
         whole_lines: bool = False,
         listen: Callable[[str], None] | None = None,
@@ -359,57 +374,54 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         """``num`` continuations of each prompt, one prompt after the other.
 
         ``whole_lines`` ends a text at the end of its line. ``listen`` gets the text so far at each
-        step, of a single prompt that is continued once.
+        position, of a single prompt that is continued once.
         """
-        search = search.spelling(byte_table(self.tokenizer))
-        ids = [self.ids_of(prompt) for prompt in prompts for _ in range(num)]
-        continuations: list[Continuation] = [Continuation("", "", 0.0)] * len(ids)
-        for rows in _alike(ids):
-            prompt = torch.tensor([ids[r] for r in rows], dtype=torch.long)
-            prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
-            tap = None if listen is None else self._listener(ids[rows[0]], listen)
-            steps = LanguageSteps(model, prompt, self.reach(model), (PAD, BOS), tap)
-            end = EOS if whole_lines else NEVER
-            outputs = search(steps, [0] * len(rows), EOS, end, rows)
-            for row, (best, *_) in zip(rows, outputs, strict=True):
-                text = self._after(ids[row], best.ids)
-                continuations[row] = Continuation(prompts[row // num], text, best.log_probability)
-        return continuations
+        request = SearchRequest(config.build(), end=EOS if whole_lines else None)
+        ids = [row for row in self.encode(prompts) for _ in range(num)]
+        if listen is None:
+            outputs = engine.outputs(ids, request)
+        else:
+            positions = engine.positions(ids[0], request)
+            outputs = result_of(map_yields(positions, self._heard(ids[0], listen)))
+        return [
+            Continuation(prompts[n // num], self._after(ids[n], best.ids), best.log_probability)
+            for n, (best, *_) in enumerate(outputs)
+        ]
 
     def answer(
         self,
-        model: LanguageModel,
+        engine: Engine,
         inputs: Sequence[str],
-        search: Search,
-        batch_tokens: int = 8192,
+        request: SearchRequest,
         progress: Callable[[int], None] | None = None,
     ) -> list[Continuation]:
         """How each text goes on, to the end of its line."""
-        return self.generate(model, inputs, search, whole_lines=True)
+        return self.generate(engine, inputs, request.search.config, whole_lines=True)
 
     def _after(self, prompt: list[int], output: list[int]) -> str:
         """The text that an output adds to its prompt."""
         return self.text_of([*prompt, *output])[len(self.text_of(prompt)) :]
 
-    def _listener(
+    def _heard(
         self, prompt: list[int], listen: Callable[[str], None]
-    ) -> Callable[[Tensor], None]:
+    ) -> Callable[[SearchPosition], None]:
+        """What gives the text of the first candidates so far."""
         written: list[int] = []
 
-        def tap(ids: Tensor) -> None:
-            written.append(int(ids[0]))
+        def heard(position: SearchPosition) -> None:
+            written.append(int(position.token[0, 0]))
             listen(self._after(prompt, written))
 
-        return tap
+        return heard
 
     def samples(self, model: LanguageModel, stream: Stream, count: int) -> list[ValidationSample]:
         """Beginnings from all over a text, how the text goes on, and how the model does."""
-        search = Sampling.Config.parse(SHORT).build()
+        config = Sampling.Config.parse(SHORT)
         step = max(1, (len(stream) - 2 * SHOWN) // count)
         places = range(0, max(1, len(stream) - 2 * SHOWN), step)[:count]
         pieces = [stream.ids[p : p + 2 * SHOWN].tolist() for p in places]
         starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
-        outputs = self.generate(model, starts, search)
+        outputs = self.generate(self.engine(model), starts, config)
         return [
             ValidationSample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
             for start, piece, made in zip(starts, pieces, outputs, strict=True)

@@ -25,6 +25,7 @@ from foveate.data.text import Corpus
 from foveate.data.tokenizer import SPECIALS, UNK, Encoded
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.draw.drawings import Word
+from foveate.engine.base import Engine, SearchRequest
 from foveate.inspect.records import ForcedPass
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel
@@ -203,17 +204,16 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
 
     def answer(
         self,
-        model: MaskedLanguageModel,
+        engine: Engine,
         inputs: Sequence[str],
-        search: Search,
-        batch_tokens: int = 8192,
+        request: SearchRequest,
         progress: Callable[[int], None] | None = None,
     ) -> list[FilledText]:
         """The texts with some tokens hidden, as in a validation, and predicted."""
         limit = self.data.max_length
         encoded = self.tokenizer.encode_batch(list(inputs))
         ids = [text.ids[:limit] for text in encoded]
-        guesses = self.guess(model, ids, batch_tokens)
+        guesses = self.guess(engine.model, ids, request.batch_tokens)
         return [
             FilledText(
                 text,
@@ -252,16 +252,10 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
     def read(self, source: Path, reference: Path | None = None) -> Corpus:
         return read_texts(source)
 
-    def evaluate(
-        self,
-        model: MaskedLanguageModel,
-        examples: Corpus,
-        search: Search,
-        batch_tokens: int = 8192,
-    ) -> Evaluation:
+    def evaluate(self, engine: Engine, examples: Corpus, request: SearchRequest) -> Evaluation:
         """Figures and the texts with the guesses filled in; the same places are always hidden."""
         ids, longer = self.cut(examples)
-        guesses = self.guess(model, ids, batch_tokens)
+        guesses = self.guess(engine.model, ids, request.batch_tokens)
         outputs = [self._filled(text, guesses, i) for i, text in enumerate(ids)]
         return Evaluation(_figures(guesses), {}, outputs, {CUT: longer} if longer else {})
 

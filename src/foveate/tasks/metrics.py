@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from foveate.decode.constraints import Constrained
 from foveate.decode.sample import Sample
-from foveate.decode.search import Hypothesis, Search
+from foveate.decode.search import Hypothesis, Search, Searching
 from foveate.errors import UserError
 
 if TYPE_CHECKING:
@@ -426,11 +426,8 @@ class MinimumBayesRisk(Search):
     def width(self) -> int:
         return self.candidates.width
 
-    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
-        candidates = self.candidates
-        if self.listener is not None:
-            candidates = candidates.watched(self.listener)
-        return candidates.find(steps)
+    def find(self, steps: Constrained) -> Searching:
+        return self.candidates.find(steps)
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
         return self.candidates.posterior(hypotheses)

@@ -15,7 +15,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from foveate.align.ibm import Model1, WordIds
 from foveate.config import ConfigError
 from foveate.data.corpus import sample
 from foveate.data.tokenizer import EOS
-from foveate.decode.search import Hypothesis
 from foveate.files import replace_file
 from foveate.tasks.base import Batch
 from foveate.tasks.text import Ids
@@ -111,14 +110,6 @@ def learn(task: TextToText[Batch], often: int, likely: int, seed: int = 0) -> Sh
     return Shortlist(
         torch.from_numpy(first), torch.from_numpy(partners(sources, targets, sizes[0], likely))
     )
-
-
-def in_full(
-    batch: Sequence[Sequence[Hypothesis]], tokens: Int[Tensor, "W"]
-) -> list[list[Hypothesis]]:
-    """What a search over V(x) found, with the ids of the whole vocabulary."""
-    ids = tokens.tolist()
-    return [[replace(h, ids=[ids[i] for i in h.ids]) for h in outputs] for outputs in batch]
 
 
 def partners(

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import pydantic
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
-from foveate.align.aer import Rows
 from foveate.answers import TextAnswer
 from foveate.config import Config
 from foveate.data.batches import BatchPlan, Mixture, sorted_batches
@@ -25,26 +24,19 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import learn_tokenizer, sample
 from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, taken, to_measure
-from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
-from foveate.data.words import split_words
-from foveate.decode.constraints import Steps, byte_table
-from foveate.decode.search import EnsembleSteps, Hypothesis, Search, log_mean_p
+from foveate.data.tokenizer import BPE, UNK, Tokenizer
+from foveate.decode.search import Hypothesis, Search
+from foveate.engine.base import Engine, SearchRequest, best
 from foveate.errors import UserError
-from foveate.inspect.records import capture
-from foveate.inspect.words import group_pieces, to_words
-from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.models.language_model import LanguageModel
 from foveate.tasks.base import (
     CUT,
-    AnyTask,
     Batch,
-    Cut,
     Evaluation,
     Generates,
     Measures,
     Scores,
+    Translates,
     ValidationSample,
-    WordMaps,
     spread,
 )
 from foveate.tasks.metrics import (
@@ -57,7 +49,7 @@ from foveate.tasks.metrics import (
     known_metrics,
 )
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import Ids, TextTask, collate, filled, lengths_of, paired
+from foveate.tasks.text import Ids, TextTask, filled, lengths_of, paired
 
 
 class CorpusFiles(Config):
@@ -131,138 +123,11 @@ class Examples:
         return index if self.rows is None else int(self.rows[index])
 
 
-# ---------------------------------------------------------------------------------------- ensemble
-# Several trained models as one: which are compatible, and how a task decodes with them.
-
-
-class Ensemble(nn.Module):
-    """Models of any kinds that read the same tokens, and answer with the mean of their p.
-
-    Raises `UserError` where one reads source and target apart and another joined.
-    """
-
-    def __init__(self, members: Sequence[nn.Module]) -> None:
-        super().__init__()
-        for family in (EncoderDecoder, LanguageModel):
-            if 0 < sum(isinstance(member, family) for member in members) < len(members):
-                raise UserError("an encoder–decoder and a language model decode no text together")
-        self.members = nn.ModuleList(members)
-
-    @property
-    def output(self) -> nn.Linear:
-        """The output projection of the first member; it says where all compute."""
-        return cast(EncoderDecoder, self.members[0]).output
-
-    def forward(self, *inputs: Tensor | None) -> Tensor:
-        """Log of the mean p of every next token (B, T, V)."""
-        return log_mean_p([member(*inputs) for member in self.members])
-
-    def decode(self, *inputs: object) -> Tensor:
-        """Refuse: members have states and attention of their own. Raises `UserError`."""
-        raise UserError(
-            "several models that decode together have no one map to draw; look at a run by itself"
-        )
-
-    encode = decode
-
-
-def steps_of(model: nn.Module, begin: Callable[[Any], Steps]) -> Steps:
-    """The steps that ``begin`` makes of a model, or of all members of an ensemble together."""
-    if not isinstance(model, Ensemble):
-        return begin(model)
-    return EnsembleSteps([begin(member) for member in model.members])
-
-
-def together(
-    tasks: Sequence[AnyTask], models: Sequence[nn.Module], names: Sequence[str]
-) -> Ensemble:
-    """The models of several runs as one. Raises `UserError` where they read other tokens."""
-    first, *others = tasks
-    for task, name in zip(others, names[1:], strict=True):
-        check_pieces(first.pieces(), task.pieces(), (names[0], name))
-    return Ensemble(models).eval()
-
-
-def check_pieces(
-    own: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]], names: tuple[str, str]
-) -> None:
-    """Raise `UserError` where two runs read other tokens, with what differs and the remedy.
-
-    ``own`` and ``other`` are the tokens of each part of a model by their ids, ``names`` the runs.
-    """
-    for part, pieces in own.items():
-        others = other.get(part, [])
-        if list(pieces) == list(others):
-            continue
-        differs = f"{len(pieces):,} and {len(others):,} tokens in the {part}"
-        if len(pieces) == len(others):
-            row = next(
-                i for i, both in enumerate(zip(pieces, others, strict=True)) if len(set(both)) > 1
-            )
-            differs += f", and token {row} is {pieces[row]!r} and {others[row]!r}"
-        raise UserError(
-            f"{names[0]} and {names[1]} cannot decode together: they have {differs}; give them one "
-            "vocabulary: the same task, data and seed, or the tokens of the first run by [start]"
-        )
-
-
-# --------------------------------------------------------------------------------------- word maps
-# Cross-attention between the words of given pairs: what alignments are read from.
-
-AT_ONCE = 32  # pairs in one forced pass
-
-
-def word_maps(
-    model: EncoderDecoder,
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    pairs: Sequence[tuple[str, str | Ids]],
-    rows: Rows = "produced",
-    cut: Cut = split_words,
-) -> Iterator[WordMaps]:
-    """For each pair the maps (H, T, S + 1) by layer: T target words, S source words and the end.
-
-    One forced pass over (source, target). Step t reads y_{t−1} and produces y_t: a word's row is
-    the mean of its pieces' steps, or of the steps that follow them (``rows = "read"``).
-    ``cut`` says where the words of a text stand; a target may be given as ids.
-    """
-    for start in range(0, len(pairs), AT_ONCE):
-        chosen = pairs[start : start + AT_ONCE]
-        sources = tokenizers[0].encode_batch([source for source, _ in chosen])
-        targets = [_encoded(tokenizers[1], target) for _, target in chosen]
-        batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
-        batch = batch.to(model.output.weight.device)
-        with (
-            torch.inference_mode(),
-            capture(model, lambda name: name.endswith("cross_attention")) as weights,
-        ):
-            model.decode(batch.read, model.encode(batch.source, batch.keys))
-        maps = {name: w.cpu().numpy() for name, w in weights.items()}
-        for row, ((source, _), (target, encoded)) in enumerate(zip(chosen, targets, strict=True)):
-            end = len(sources[row].ids)
-            columns = [*pieces_of(sources[row], cut(source)), [end]]
-            later = rows == "read"
-            steps = [[t + later for t in word] for word in pieces_of(encoded, cut(target))]
-            yield {name: to_words(w[row], steps, columns) for name, w in maps.items()}
-
-
-def pieces_of(text: Encoded, words: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The pieces of each word of a text; a first piece without characters goes to the first."""
-    if not words:
-        return []
-    return group_pieces([(a, b) if b else (0, 1) for a, b in text.offsets], words).pieces
-
-
-def _encoded(tokenizer: Tokenizer, target: str | Ids) -> tuple[str, Encoded]:
-    if isinstance(target, str):
-        return target, tokenizer.encode(target)
-    return tokenizer.decode(target), Encoded(list(target), tokenizer.spans(target))
-
-
 # ------------------------------------------------------------------------------------------- pairs
 # Pairs of texts as data: files, tokenizers, lengths, batches. Knows no model.
 
 
-class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
+class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates):
     """A line of text for a line of text; a subclass says how they are modelled."""
 
     class Config(TextTask.Config):
@@ -501,10 +366,10 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         for indices in sorted_batches(lengths_of(sources, targets) + 1, 4096):
             loss = self.loss(model, self.batch(split, indices.tolist()), plain)
             total, count = total + float(loss.total), count + loss.count
-        outputs = [
-            self.target_tokenizer.decode(hypotheses[0].ids) if ids else ""
-            for ids, hypotheses in zip(sources, self.search(model, sources, search), strict=True)
-        ]
+        results = self.engine(model).outputs(
+            sources, SearchRequest(search, batch_tokens=4096 * search.width)
+        )
+        outputs = [self.text_of(best(hypotheses).ids) for hypotheses in results]
         names = [name for name in self.config.metrics if name not in SLOW]
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
         nll = total / max(count, 1)
@@ -516,10 +381,8 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
 
     # ---- answers
 
-    def evaluate(
-        self, model: nn.Module, examples: Corpus, search: Search, batch_tokens: int = 8192
-    ) -> Evaluation:
-        answers = self.answer(model, examples.sources, search, batch_tokens)
+    def evaluate(self, engine: Engine, examples: Corpus, request: SearchRequest) -> Evaluation:
+        answers = self.answer(engine, examples.sources, request)
         outputs = list(map(str, answers))
         names = self.config.metrics, self.config.bleu_tokenizer
         figures, signatures = figures_of(outputs, examples.references, *names)
@@ -531,54 +394,42 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
         return Evaluation(figures, signatures, outputs, {CUT: cut} if cut else {})
 
+    def encode(self, inputs: Sequence[str]) -> list[Ids]:
+        return [ids[: self.data.max_length] for ids in self._read_ids(inputs)]
+
+    def _read_ids(self, lines: Sequence[str]) -> list[Ids]:
+        encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
+        return [ids if line.strip() else [] for ids, line in zip(encoded, lines, strict=True)]
+
     def answer(
         self,
-        model: nn.Module,
-        lines: Sequence[str],
-        search: Search,
-        batch_tokens: int = 8192,
+        engine: Engine,
+        inputs: Sequence[str],
+        request: SearchRequest,
         progress: Callable[[int], None] | None = None,
     ) -> list[TextAnswer]:
-        """The outputs for each line, in their order; none for an empty line.
+        """The outputs for each line, in their order; an empty line has the output "".
 
-        ``batch_tokens`` bounds source tokens × hypotheses; lines longer than ``data.max_length``
-        tokens are cut, and their answers say by how many.
+        Lines longer than ``data.max_length`` tokens are cut, and their answers say by how many.
         """
-        limit = self.data.max_length
-        encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
-        ids = [i if line.strip() else [] for i, line in zip(encoded, lines, strict=True)]
-        budget = max(1, batch_tokens // search.width)
-        hypotheses = self.search(model, [i[:limit] for i in ids], search, budget, progress)
-        decode, empty = self.target_tokenizer.decode, Hypothesis([], 0.0, 0.0)
+        limit, ids = self.data.max_length, self._read_ids(inputs)
+        outputs: list[list[Hypothesis]] = [[] for _ in ids]
+        for places, results in engine.search([each[:limit] for each in ids], request):
+            for place, hypotheses in zip(places, results, strict=True):
+                outputs[place] = hypotheses
+            if progress is not None:
+                progress(len(places))
         return [
             TextAnswer(
                 line,
-                [decode(h.ids) for h in (outputs if i else [empty])],
-                [h.score for h in (outputs if i else [empty])],
-                max(0, len(i) - limit),
-                outputs,
+                [self.text_of(h.ids) for h in hypotheses or [best(hypotheses)]],
+                [h.score for h in hypotheses or [best(hypotheses)]],
+                max(0, len(each) - limit),
+                hypotheses,
+                engine,
             )
-            for line, i, outputs in zip(lines, ids, hypotheses, strict=True)
+            for line, each, hypotheses in zip(inputs, ids, outputs, strict=True)
         ]
-
-    @torch.inference_mode()
-    def search(
-        self,
-        model: nn.Module,
-        sources: Sequence[Ids],
-        search: Search,
-        batch_tokens: int = 4096,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """The best outputs for each source, in the order of the sources; none for an empty one."""
-        results: list[list[Hypothesis]] = [[] for _ in sources]
-        search = search.spelling(byte_table(self.target_tokenizer))
-        for indices, hypotheses in self._searched(model, sources, search, batch_tokens):
-            for index, outputs in zip(indices, hypotheses, strict=True):
-                results[index] = search.decide(outputs, self.target_tokenizer.decode)
-            if progress is not None:
-                progress(len(indices))
-        return results
 
     def force(self, model: nn.Module, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         """Log p of each token of each given target, its end included."""
@@ -595,24 +446,15 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         """`force` of one batch."""
 
     def default_target(self, model: nn.Module, source: str, search: Search) -> Ids:
-        outputs = self.write(model, source, search)
-        return outputs[0].ids if outputs else []
+        [outputs] = self.engine(model).outputs(self.encode([source]), SearchRequest(search))
+        return best(outputs).ids
 
     def _target_ids(self, target: Ids | str) -> Ids:
         return self.target_tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
 
-    @abstractmethod
-    def _searched(
-        self, model: Any, sources: Sequence[Ids], search: Search, batch_tokens: int
-    ) -> Iterator[tuple[Ids, list[list[Hypothesis]]]]:
-        """The hypotheses for batches of the sources that are not empty, with their places."""
-
     @property
     def output_tokenizer(self) -> Tokenizer:
         return self.target_tokenizer
-
-    def write(self, model: nn.Module, source: str, search: Search) -> list[Hypothesis]:
-        return self.answer(model, [source], search)[0].outputs
 
     def prefix_ids(self, text: str) -> Ids:
         return self.beginnings(text, 1)[0]

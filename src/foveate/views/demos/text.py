@@ -18,7 +18,7 @@ from foveate.config import Config, ConfigError, load_tree, parse_tree
 from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
-from foveate.decode.search import Hypothesis, PartialHypothesis, Watch
+from foveate.decode.search import Hypothesis, PartialHypothesis, Watch, map_yields, result_of
 from foveate.draw.drawings import (
     Choice,
     LanesDrawing,
@@ -123,8 +123,9 @@ def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watc
     end, watch = len(model.tokens) - 1, Watch()
     most = 2 * len(model.steps)
     fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
-    beam = Beam.Config.parse({**fields, "max_extra": most}).build().watched(watch)
-    ((best, *_),) = beam(_TableSteps(model), [1], end, end)
+    beam = Beam.Config.parse({**fields, "max_extra": most}).build()
+    positions = beam.positions(_TableSteps(model), [1], end, end)
+    ((best, *_),) = result_of(map_yields(positions, watch.read))
     return watch, best
 
 
@@ -152,7 +153,7 @@ def beam(
         )  # fmt: skip
 
     path = [partial.id for partial in watch.find(best.ids, end)]
-    steps = [[node(partial) for partial in step] for step in watch.steps]
+    steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
     caption = (
         "Each entry is a token, its p = the product so far. Greedy takes the best token at each "

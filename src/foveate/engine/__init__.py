@@ -1,0 +1,1 @@
+"""What computes the outputs of a trained model: one interface, several engines."""

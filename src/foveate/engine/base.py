@@ -1,0 +1,168 @@
+"""The interface of everything that searches and scores with a trained model.
+
+    engine.search(sources, SearchRequest(search)) -> Result, Result, …    batch by batch
+
+`foveate.engine.pytorch.TorchEngine` runs any model. What an engine cannot do it says by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from foveate.align.aer import Head, Links
+from foveate.data.tokenizer import Tokenizer
+from foveate.decode.beam import Beam, LexicalBeam
+from foveate.decode.constraints import (
+    Banned,
+    Constraints,
+    RequiredPhrases,
+    byte_table,
+    phrase_of,
+    word_pieces,
+)
+from foveate.decode.search import Hypothesis, Outputs, Positions, Search
+from foveate.errors import ConfigError, UserError
+from foveate.inspect.records import AttentionRecord
+from foveate.inspect.words import Units
+
+Ability = Literal["constraints", "links", "positions", "prefixes", "rules", "scores", "searches"]
+ALL: frozenset[Ability] = frozenset(Ability.__args__)  # type: ignore[attr-defined]
+Ids = list[int]
+Source = Any  # what an engine reads of an input: ids, or pixels
+Module = Any  # a module of PyTorch, of whatever family a task builds
+Term = Sequence[str]  # variants, any of which meets it
+Picture = int | str | Path  # of the test data by its number, or a file
+
+
+class EngineError(UserError):
+    """A request that an engine cannot answer."""
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """How outputs are searched for, and what holds for single sources, listed in their order.
+
+    ``prefixes`` are the ids with which the outputs of each source begin, ``required`` the terms
+    that they hold, none where there are no lists; no output holds a ``banned`` phrase.
+    ``batch_tokens`` bounds source tokens × hypotheses of a batch. Outputs end with the id ``end``,
+    the task's own where it is None, and of each source at most ``num`` are given.
+    """
+
+    search: Search
+    prefixes: Sequence[Ids] = ()
+    required: Sequence[Sequence[Term]] = ()
+    banned: Sequence[str] = ()
+    batch_tokens: int = 8192
+    end: int | None = None
+    num: int | None = None
+
+    def of(self, places: Sequence[int]) -> SearchRequest:
+        """The request for some of the sources."""
+        prefixes = [self.prefixes[n] for n in places] if self.prefixes else ()
+        required = [self.required[n] for n in places] if self.required else ()
+        return replace(self, prefixes=prefixes, required=required)
+
+    @property
+    def needs(self) -> set[Ability]:
+        """What an engine must be able to do for it."""
+        needed: dict[Ability, object] = {
+            "prefixes": self.prefixes,
+            "constraints": self.required or self.banned,
+            "rules": self.search.config.rules,
+        }
+        return {name for name, value in needed.items() if value}
+
+    @property
+    def shortens(self) -> bool:
+        """Whether a shortlist may be searched: nothing refers to tokens by their ids."""
+        free = not (self.prefixes or self.required or self.banned)
+        return self.search.config.shortlist and free
+
+    def built(self, tokenizer: Tokenizer) -> tuple[Search, Constraints]:
+        """The search and what its outputs keep to, over the tokens of a vocabulary.
+
+        Raises ``ConfigError`` for required terms without a plain beam.
+        """
+        search, required = self.search, list[RequiredPhrases]()
+        if any(self.required):
+            if type(search) is not Beam:
+                kind = search.config.kind
+                raise ConfigError(f"a search {kind} cannot force terms; use decode.kind=beam")
+            search, pieces = LexicalBeam(search.config), word_pieces(tokenizer)
+            phrases = ((phrase_of(term, tokenizer) for term in terms) for terms in self.required)
+            required = [RequiredPhrases(tuple(filter(None, each)), pieces) for each in phrases]
+        rules = [Banned(self.banned, tokenizer)] if self.banned else []
+        return search, Constraints(self.prefixes, rules, required, byte_table(tokenizer))
+
+
+class Result(NamedTuple):
+    """The outputs of sources that were decoded together, by their places among all sources."""
+
+    places: Sequence[int]
+    outputs: Outputs
+
+
+class Engine(ABC):
+    """What computes outputs, scores and links of one trained model.
+
+    ``can`` says what it is able to do, ``name`` how a user chooses it. ``processes`` is how many
+    requests it answers at a time in other processes, 0 for none.
+    """
+
+    name: str
+    can: frozenset[Ability] = frozenset()
+    processes: int = 0
+
+    @property
+    def model(self) -> Module:
+        """The model as a module of PyTorch. Raises `EngineError` where there is none."""
+        raise EngineError(f"the engine {self.name} has no module of PyTorch")
+
+    @abstractmethod
+    def search(self, sources: Sequence[Source], request: SearchRequest) -> Iterator[Result]:
+        """The best outputs of each source, batch by batch; none for an empty source.
+
+        Raises `EngineError` for a request that it cannot answer.
+        """
+
+    def outputs(self, sources: Sequence[Source], request: SearchRequest) -> Outputs:
+        """The best outputs of each source, in the order of the sources."""
+        outputs: Outputs = [[] for _ in sources]
+        for result in self.search(sources, request):
+            for place, hypotheses in zip(*result, strict=True):
+                outputs[place] = hypotheses
+        return outputs
+
+    def positions(self, source: Source, request: SearchRequest) -> Positions:
+        """The search of one source, position by position; it returns its outputs."""
+        raise self.cannot("show the positions of a search")
+
+    def score(self, pairs: Sequence[tuple[Source, Ids]]) -> list[list[float]]:
+        """Log p of each token of each given target, its end included."""
+        raise self.cannot("score given outputs")
+
+    def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
+        """Word links of pairs by a head, else the run's own; a target is a text or ids."""
+        raise self.cannot("link words")
+
+    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+        """The record of all attention as a target was produced (`foveate.tasks.base.Task`)."""
+        raise self.cannot("show attention")
+
+    def check(self, request: SearchRequest) -> None:
+        """Raise `EngineError` where it cannot answer a request."""
+        if missing := sorted(request.needs - self.can):
+            raise self.cannot(f"search with {' and '.join(missing)}")
+
+    def cannot(self, what: str) -> EngineError:
+        """The error that says what it cannot do."""
+        return EngineError(f"the engine {self.name} cannot {what}; leave out --engine")
+
+
+def best(outputs: Sequence[Hypothesis]) -> Hypothesis:
+    """The first of the outputs; the empty output, of p = 1, for a source without any text."""
+    return outputs[0] if outputs else Hypothesis([], 0.0, 0.0)

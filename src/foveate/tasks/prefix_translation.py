@@ -1,0 +1,152 @@
+"""Translation by a language model: source and target in one sequence, ``<s> x </s> y </s>``.
+
+loss   = −Σ_t log p(y_t | x, y_<t): the tokens of the source are read and not predicted
+answer = search for what goes on after ``<s> x </s>``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pydantic
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveate.data.batches import pad
+from foveate.data.tokenizer import BOS, EOS, PAD
+from foveate.decode.search import token_log_probabilities
+from foveate.engine.base import SearchRequest
+from foveate.engine.ensemble import steps_of
+from foveate.engine.pytorch import DecodingBatch
+from foveate.errors import UserError
+from foveate.inspect.records import ForcedPass
+from foveate.models.encoder_decoder import Model
+from foveate.models.language_model import LanguageModel, LanguageSteps
+from foveate.spec import Tokens
+from foveate.tasks.base import DecoderBatch, Loss, TensorBatch
+from foveate.tasks.objectives import CrossEntropy, token_loss
+from foveate.tasks.text import (
+    END,
+    START,
+    Ids,
+    TokenizedText,
+    joined_record,
+    namer,
+)
+from foveate.tasks.text_to_text import TextToText
+
+
+@dataclass(frozen=True)
+class JoinedBatch(TensorBatch):
+    """Sequences side by side: ``read`` (B, L), ``target`` (B, L) the tokens after them, ``real``
+    the flat places after which a token of the target, or its end, comes; ``prompt`` (B, 1) how many
+    places stand before the target.
+    """
+
+    read: Tensor
+    target: Tensor
+    real: Tensor
+    prompt: Tensor
+
+
+def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
+    """Tensors of some pairs: padding stands on the right, where no place before can see it."""
+    rows = [[BOS, *s, EOS, *t, EOS] for s, t in zip(sources, targets, strict=True)]
+    ids = torch.from_numpy(pad(rows))
+    places = torch.arange(ids.shape[1] - 1)[None]
+    first = torch.tensor([[len(s) + 1] for s in sources])
+    last = torch.tensor([[len(row) - 2] for row in rows])
+    real = ((places >= first) & (places <= last)).flatten().nonzero().flatten()
+    return JoinedBatch(ids[:, :-1], ids[:, 1:], real, first + 1)
+
+
+class PrefixTranslation(TextToText[JoinedBatch]):
+    """Translation without an encoder: a language model reads the source and goes on with the target
+    (as GPT-2 was asked to; Radford et al., 2019).
+    """
+
+    class Config(TextToText.Config, kind="joined_translation"):
+        """As of a translation; one vocabulary serves both sides."""
+
+        @pydantic.field_validator("joint")
+        @classmethod
+        def _joint(cls, joint: bool) -> bool:
+            if not joint:
+                raise UserError("one sequence has one vocabulary: leave joint = true")
+            return joint
+
+    own_outputs = True
+    config: Config
+
+    def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
+        sides = super().sizes(sources, targets)
+        return sides.sum(axis=1, keepdims=True).astype(np.int32)
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> JoinedBatch:
+        examples = self.tokens(split)
+        return join(*([ids[i] for i in indices] for ids in (examples.sources, examples.targets)))
+
+    def build(self, model: Model.Config) -> nn.Module:
+        return model.build(Tokens(self.target_tokenizer.vocab_size))
+
+    def decoder_batch(self, model: LanguageModel, batch: JoinedBatch) -> DecoderBatch:
+        batch = batch.to(model.output.weight.device)
+        return DecoderBatch(batch.read, batch.target, batch.real, prompt=batch.prompt)
+
+    def loss(self, model: LanguageModel, batch: JoinedBatch, objective: CrossEntropy) -> Loss:
+        return token_loss(model, self.decoder_batch(model, batch), objective)
+
+    def decoding_batches(
+        self, model: LanguageModel, sources: Sequence[Ids], request: SearchRequest
+    ) -> Iterator[DecodingBatch]:
+        """Sources of one length at a time: a prompt is not padded."""
+        device = model.output.weight.device
+        budget = max(1, request.batch_tokens // request.search.width)
+        by_length: dict[int, list[int]] = {}
+        for i, ids in enumerate(sources):
+            by_length.setdefault(len(ids), []).append(i)
+        for length, rows in sorted(by_length.items()):
+            most = max(1, budget // (length + 2))
+            for start in range(0, len(rows) if length else 0, most):
+                some = rows[start : start + most]
+                prompts = torch.tensor([[*sources[i], EOS] for i in some], device=device)
+                begin = partial(LanguageSteps, prompts=prompts, never=(PAD, BOS))
+                yield DecodingBatch(some, steps_of(model, begin), [length] * len(some))
+
+    @torch.inference_mode()
+    def _log_p(self, model: LanguageModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        batch = join([s for s, _ in pairs], [t for _, t in pairs])
+        batch = batch.to(model.output.weight.device)
+        log_p = token_log_probabilities(model(batch.read), batch.target)
+        spans = ((len(s) + 1, len(s) + len(t) + 2) for s, t in pairs)
+        return [row[a:b].tolist() for row, (a, b) in zip(log_p, spans, strict=True)]
+
+    def forced_pass(self, model: LanguageModel, source: str, target: Ids | str) -> ForcedPass:
+        """One sequence of both sides: rows are what is produced, columns what was read before it.
+
+        Scores are of the target's tokens alone.
+        """
+        output = self._target_ids(target)
+        pieces = self.target_tokenizer
+        read = pieces.encode(source)
+        batch = join([read.ids], [output]).to(model.output.weight.device)
+
+        def run() -> Tensor:
+            return token_log_probabilities(model(batch.read), batch.target)[0][batch.real]
+
+        first = TokenizedText.of(pieces, source, read)
+        second = TokenizedText.written(pieces, output)
+        written = [*first.labels, END, *second.labels]
+        return ForcedPass(
+            model,
+            run,
+            partial(joined_record, source=first, target=second),
+            [*second.labels, END],
+            {"decoder": [START, *written]},
+            first=len(read.ids) + 1,
+            token=namer(pieces),
+        )

@@ -1,162 +1,25 @@
-"""The embedded corpus: its French and English by law, its alignments, its splits, its files."""
+"""The embedded corpus: its splits and its files, and the laws of the grammar that writes it."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
-from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from embedded_corpus import SHIPPED, files, pairs
 from foveate.data import synthetic
-from foveate.data.synthetic import EMBEDDED, SPLITS, SyntheticPair, write
-from foveate.data.words import words as cut
-from grammar.clauses import split_of, verb_name
+from foveate.data.synthetic import EMBEDDED, SPLITS, write
+from grammar.clauses import split_of
+from grammar.laws import check, combinations, possible, words
 from grammar.lexicon import lexicon
 
-words = cache(cut)
 LEXICON = lexicon()
-NOUNS = {noun.english[0]: noun for noun in LEXICON.nouns(" ".join(LEXICON.named))}
-ADJECTIVES = {adjective.english: adjective for adjective in LEXICON.adjectives}
-VERBS = {verb_name(verb): verb for verbs in LEXICON.verbs.values() for verb in verbs}
-NOUN_FORMS = {form: (noun, n) for noun in NOUNS.values() for n, form in enumerate(noun.english)}
-ASPIRATED = {
-    *("héros", "hibou", "hibous", "hiboux", "hérisson", "hérissons", "haricot", "haricots"),
-    *("harpe", "harpes", "hache", "haches", "hameau", "hameaux", "haine", "honte", "hongrie"),
-    *("haut", "haute", "hauts", "hautes", "hongrois", "hongroise", "hongroises"),
-    *("hollandais", "hollandaise", "hollandaises", "huit", "onze"),
-}
-ELIDED = {"l'", "d'", "n'", "j'", "qu'", "m'", "s'"}
-FULL = {"le", "la", "de", "ne", "je", "que", "me", "se", "ce", "ma", "sa"}
 
 
-@pytest.fixture(scope="module")
-def train() -> list[SyntheticPair]:
-    return synthetic.pairs("train", 12_000)
-
-
-@pytest.fixture(scope="module")
-def held_out() -> dict[str, list[SyntheticPair]]:
-    return {split: synthetic.pairs(split, 400) for split in ("valid", "test")}
-
-
-def vowel(text: str) -> bool:
-    """Whether French elides before the word, by a list of its own."""
-    return text.lower() not in ASPIRATED and bool(re.match("[aeiouhyâàéèêîôûœ]", text.lower()))
-
-
-def test_words_lengths_and_marks(train: list[SyntheticPair]) -> None:
-    for pair in train:
-        source, target = words(pair.source), words(pair.target)
-        assert 3 <= len(source) <= 25, pair
-        assert 3 <= len(target) <= 25, pair
-        assert source[-1] == target[-1]
-        assert source[-1] in ".?"
-        assert not pair.source[0].islower()
-        assert not pair.target[0].islower()
-        assert not re.search(r"  |' | [.,]|-\b-|:", pair.source + pair.target), pair
-
-
-def test_alignments_are_in_range_and_leave_nothing_out(train: list[SyntheticPair]) -> None:
-    for pair in train:
-        source, target = words(pair.source), words(pair.target)
-        assert list(pair.alignment) == sorted(set(pair.alignment))
-        assert {j for _, j in pair.alignment} == set(range(len(target))), pair
-        missing = set(range(len(source))) - {i for i, _ in pair.alignment}
-        assert {source[i] for i in missing} <= {"and"}, pair  # two hundred and one: deux cent un
-
-
-def test_french_elides_and_contracts(train: list[SyntheticPair]) -> None:
-    for pair in train:
-        target = [text.lower() for text in words(pair.target)]
-        for item, two in pairwise(target):
-            assert (item, two) not in {("de", "le"), ("de", "les"), ("à", "le"), ("à", "les")}
-            if item in FULL:
-                assert not vowel(two), pair
-            if item in ELIDED:
-                assert vowel(two), pair
-            assert item != "si" or two not in ("il", "ils"), pair
-
-
-def test_english_articles(train: list[SyntheticPair]) -> None:
-    consonants = "european|university|uni|use"
-    for pair in train:
-        for article, after in re.findall(r"\b(an?) (\S+)", pair.source.lower()):
-            sounds = after[0] in "aeiou" and not re.match(consonants, after)
-            assert (article == "an") == (sounds or after == "honest"), pair
-
-
-def test_adjectives_agree_with_their_nouns(train: list[SyntheticPair]) -> None:
-    checked = 0
-    for pair in train:
-        source, target = words(pair.source.replace("'s", "")), words(pair.target)
-        partners = {i: {target[j] for k, j in pair.alignment if k == i} for i in range(len(source))}
-        for i, text in enumerate(source[:-1]):
-            if text not in ADJECTIVES.keys() - VERBS.keys() or source[i + 1] not in NOUN_FORMS:
-                continue
-            noun, number = NOUN_FORMS[source[i + 1]]
-            adjective = ADJECTIVES[text]
-            right = {adjective.french[noun.gender][number]}
-            if not noun.gender and not number and vowel(noun.french[0]):
-                right = {adjective.liaison}
-            assert partners[i] == right, pair
-            assert noun.french[number] in partners[i + 1], pair
-            checked += 1
-    assert checked > 2000
-
-
-def test_articles_agree_with_the_noun_after_them(train: list[SyntheticPair]) -> None:
-    forms: dict[str, set[tuple[int, int]]] = {}
-    for noun in NOUNS.values():
-        for number, form in enumerate(noun.french):
-            forms.setdefault(form, set()).add((noun.gender, number))
-    for verb in VERBS.values():  # les lit: the beds, or reads them
-        for form in (*verb.present, *verb.future):
-            forms.pop(form, None)
-    features = {
-        **{"un": (0, 0), "une": (1, 0), "le": (0, 0), "la": (1, 0), "du": (0, 0), "au": (0, 0)},
-        **{"ce": (0, 0), "cet": (0, 0), "cette": (1, 0), "ma": (1, 0), "sa": (1, 0)},
-    }
-    many = {"les", "des", "aux", "ces", "mes", "ses", "nos", "vos", "leurs", "plusieurs"}
-    for pair in train:
-        target = [text.lower() for text in words(pair.target)]
-        for before, (item, two) in zip(["", *target], pairwise(target), strict=False):
-            if item in features and two in forms and before != "et":
-                assert features[item] in forms[two], pair
-            if item in many and two in forms:
-                assert any(number for _, number in forms[two]), pair
-
-
-def test_participles_with_etre_agree(train: list[SyntheticPair]) -> None:
-    moves = {v.participle[0][0] for vs in LEXICON.verbs.values() for v in vs if v.etre}
-    feminines = {"elle": "e", "elles": "es"}
-    checked = 0
-    for pair in train:
-        target = [text.lower() for text in words(pair.target)]
-        for i, text in enumerate(target):
-            after = [t for t in target[i + 1 : i + 4] if t not in ("s'", "se")]
-            if text in feminines and after[0] in ("est", "sont") and len(after) > 1:
-                stem = after[1].rstrip("s").removesuffix("e")
-                if stem in moves:
-                    assert after[1] == stem + feminines[text], pair
-                    checked += 1
-    assert checked > 50
-
-
-def test_negated_indefinite_objects_take_de(train: list[SyntheticPair]) -> None:
-    for pair in train:
-        assert not re.search(r"\b(pas|jamais|plus) (un|une) ", pair.target), pair
-        assert len(re.findall(r"\b(ne|n)\b", pair.target)) == len(
-            re.findall(r"\bnot\b|\bnever\b|\bno longer\b|\bcannot\b", pair.source)
-        ), pair
-
-
-def test_each_english_sentence_has_one_translation(train: list[SyntheticPair]) -> None:
-    translations = {pair.source: pair for pair in train}
+def test_each_english_sentence_has_one_translation() -> None:
+    translations = {pair.source: pair for pair in synthetic.pairs("train", 12_000)}
     for seed in (2, 3, 4):
         for pair in pairs("train", 300, seed):
             assert translations.setdefault(pair.source, pair) == pair
@@ -177,58 +40,6 @@ FIRST = (
     "On 26 August 2054, you will travel to Canada.",
     "Le 26 août 2054, vous voyagerez au Canada.",
 )  # frozen: a change of it changes every trained quickstart
-
-
-def test_splits_are_distinct(
-    train: list[SyntheticPair], held_out: dict[str, list[SyntheticPair]]
-) -> None:
-    everything = [*train, *held_out["valid"], *held_out["test"]]
-    assert len({pair.source for pair in everything}) == len(everything)
-
-
-def combinations(pair: SyntheticPair) -> set[tuple[str, str]]:
-    """Every adjective with the noun after it, and the splits of all that may be combined."""
-    source = words(pair.source)
-    return {
-        (item, NOUN_FORMS[two.removesuffix("'s")][0].english[0])
-        for item, two in pairwise(source)
-        if item in ADJECTIVES and two.removesuffix("'s") in NOUN_FORMS
-    }
-
-
-def possible(pair: SyntheticPair) -> set[str]:
-    """The splits of any adjective or verb of the sentence with any of its nouns."""
-    source = {text.removesuffix("'s") for text in words(pair.source)}
-    nouns = {NOUN_FORMS[text][0].english[0] for text in source & NOUN_FORMS.keys()}
-    messages = [n for n, v in VERBS.items() if source & {v.base, v.third, v.past}]
-    return {
-        split_of(item, noun)
-        for item in [*messages, *(source & ADJECTIVES.keys())]
-        for noun in nouns
-    }
-
-
-def test_training_never_shows_what_is_held_out(
-    train: list[SyntheticPair], held_out: dict[str, list[SyntheticPair]]
-) -> None:
-    for pair in train:
-        assert {split_of(*c) for c in combinations(pair)} <= {"train"}, pair
-    for split, made in held_out.items():
-        for pair in made:
-            assert {split_of(*c) for c in combinations(pair)} <= {"train", split}, pair
-            assert split in possible(pair), pair
-
-
-def test_every_word_is_in_training(train: list[SyntheticPair]) -> None:
-    seen = {text.removesuffix("'s") for pair in train for text in words(pair.source)}
-    lower = {text.lower() for text in seen}
-    assert not {n for n, noun in NOUNS.items() if not set(noun.english) & lower}
-    assert not ADJECTIVES.keys() - seen - {text.capitalize() for text in lower} - lower
-    assert not {n for n, v in VERBS.items() if not {v.base, v.third, v.past} & lower - {"bes"}}
-    assert not {name for names in LEXICON.names for name in names} - seen
-    assert not {english.split()[-1] for english, _ in LEXICON.places} - seen
-    assert not {name for name, _ in (*LEXICON.months,)} - seen
-    assert len(NOUNS) + len(ADJECTIVES) + len(VERBS) > 400
 
 
 def test_write(tmp_path: Path) -> None:
@@ -278,6 +89,12 @@ def test_shipped_files_are_those_of_the_tool() -> None:
         for path in EMBEDDED.rglob("*.bz2")
     }
     assert sums == SUMS
+
+
+@pytest.mark.scale
+def test_the_grammar_keeps_its_laws() -> None:
+    held_out = {split: synthetic.pairs(split, 400) for split in ("valid", "test")}
+    check(synthetic.pairs("train", 12_000), held_out)
 
 
 @pytest.mark.scale

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from foveate.data.synthetic import EMBEDDED, SPLITS, SyntheticPair
 from foveate.files import replace_file
+from grammar.laws import check
 from grammar.lexicon import Phrase, align, english, french, lexicon, spell
 from grammar.sentences import LongSentences, Sentences
 
@@ -96,8 +97,10 @@ def main() -> None:
     folder = options.parse_args().folder
     for corpus, sizes in SHIPPED.items():
         (folder / corpus).mkdir(parents=True, exist_ok=True)
-        for split, count in sizes.items():
-            made = pairs(split, count, corpus=corpus)
+        splits = {split: pairs(split, count, corpus=corpus) for split, count in sizes.items()}
+        if corpus == "short":
+            check(splits["train"], {split: splits[split] for split in ("valid", "test")})
+        for split, made in splits.items():
             for name, content in files(corpus, split, made).items():
                 replace_file(folder / name, content)
                 print(f"{hashlib.sha256(content).hexdigest()}  {name}  {len(content):,} bytes")

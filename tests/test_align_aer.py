@@ -59,9 +59,13 @@ def test_gold_is_read(tmp_path: Path) -> None:
     assert first == Gold({(0, 0)}, {(0, 0), (1, 2)})
     assert empty == Gold(set(), set())
     assert last.sure == {(3, 0)}
-    path.write_text("1-1\n1-1 0-2\n")
-    with pytest.raises(ValueError, match=r"gold\.txt:2: '0-2' counts from 0"):
-        read_gold(path)
+    path.write_text("1-1\n1p1 0-2\n")
+    said = list[str]()
+    assert read_gold(path, said.append) == [
+        Gold({(1, 1)}, {(1, 1)}),
+        Gold({(0, 2)}, {(0, 2), (1, 1)}),
+    ]
+    assert said == [f"gold links count words from 0 ({path}:2: 0-2)"]
     path.write_text("1-1\n1=2\n")
     with pytest.raises(ValueError, match=r"gold\.txt:2: '1=2' is no link"):
         read_gold(path)

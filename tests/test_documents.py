@@ -219,7 +219,11 @@ def test_glossaries(tmp_path: Path) -> None:
     terms = Glossary.read(path)
     assert terms.variants("A hot  dog, a Dog, a dog.") == [("hot-dog",), ("chien", "chiens")]
     assert terms.variants("hotdogs") == []
+    unspaced = Glossary({"トム": ("Tom",), "死": ("die",), "GPU": ("GPU",), "a": ("b",)})
+    assert unspaced.variants("彼はトムでGPUが死だa") == [("Tom",), ("GPU",), ("die",), ("b",)]
+    assert unspaced.variants("GPUs は ab") == []
     assert holds("Les Chiens.", ("chien", "chiens")) and not holds("chienne", ("chien",))
+    assert holds("彼はトムだ", ("トム",))
     path.write_text("dog chien\n", "utf-8")
     with pytest.raises(ConfigError, match=r"terms.tsv:1 is no entry"):
         Glossary.read(path)

@@ -207,27 +207,28 @@ def aer(alignments: Sequence[Links], gold: Sequence[Gold]) -> float:
     return judge(alignments, gold).aer
 
 
-def read_gold(path: str | Path) -> list[Gold]:
-    """Gold alignments of a file, a line for a sentence: ``i-j`` sure, ``ipj`` possible, from 1.
+def read_gold(path: str | Path, say: Callable[[str], None] | None = None) -> list[Gold]:
+    """Gold alignments of a file, a line for a sentence: ``i-j`` sure, ``ipj`` possible.
 
-    The indices of the answer count from 0; sure links are possible too. Raises `UserError`
-    naming the file, line and entry.
+    Words count from 1, or from 0 where an entry has a 0, which ``say`` is told; those of the answer
+    count from 0. Sure links are possible too. Raises `UserError` naming the file, line and entry.
     """
-    return [_gold(line, f"{path}:{n}") for n, line in enumerate(link_lines(Path(path)), 1)]
-
-
-def _gold(line: str, where: str) -> Gold:
-    entries = line.split()
-    sure = {_from_zero(entry, "-", where) for entry in entries if "p" not in entry}
-    possible = {_from_zero(entry, "p", where) for entry in entries if "p" in entry}
-    return Gold(sure, sure | possible)
-
-
-def _from_zero(entry: str, separator: str, where: str) -> tuple[int, int]:
-    source, target = read_link(entry, separator, where)
-    if not (source and target):
-        raise UserError(f"{where}: {entry!r} counts from 0; gold links count from 1")
-    return source - 1, target - 1
+    rows = list[tuple[Links, Links]]()
+    first, zero = 1, ""
+    for number, line in enumerate(link_lines(Path(path)), 1):
+        where = f"{path}:{number}"
+        sure, possible = set[Link](), set[Link]()
+        for entry in line.split():
+            separator = "p" if "p" in entry else "-"
+            link = read_link(entry, separator, where)
+            (possible if separator == "p" else sure).add(link)
+            if 0 in link and first:
+                first, zero = 0, f"{where}: {entry}"
+        rows.append((sure, possible))
+    if say is not None and not first:
+        say(f"gold links count words from 0 ({zero})")
+    moved = ([{(s - first, t - first) for s, t in part} for part in row] for row in rows)
+    return [Gold(sure, sure | possible) for sure, possible in moved]
 
 
 def rank_heads(

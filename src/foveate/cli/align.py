@@ -77,23 +77,14 @@ def align_files(
 @align.command("evaluate")
 def evaluate_links(
     links: Annotated[Path, typer.Argument(metavar="LINKS", help="Pharaoh: 0-0 1-2")],
-    gold: Annotated[Path, typer.Argument(metavar="GOLD", help="1-1 2p3, from 1")],
-    reference_format: Annotated[
-        str, typer.Option(help="of GOLD: gold (i-j sure, ipj possible, from 1) or pharaoh")
-    ] = "gold",
+    gold: Annotated[Path, typer.Argument(metavar="GOLD", help="1-1 2p3, p: possible")],
     as_json: Json = False,
 ) -> None:
     """Precision, recall and alignment error rate."""
-    from foveate.align.aer import Gold, judge, read_gold
+    from foveate.align.aer import judge, read_gold
     from foveate.data.catalogue import find
 
-    if reference_format not in ("gold", "pharaoh"):
-        raise ConfigError(f"--reference-format {reference_format}: write gold or pharaoh")
-    links_of = read_links(links)
-    if reference_format == "gold":
-        true = read_gold(find(gold))
-    else:
-        true = [Gold(each, each) for each in read_links(gold)]
+    links_of, true = read_links(links), read_gold(find(gold), lambda line: say([line]))
     if len(links_of) != len(true):
         raise ConfigError(
             f"{links} has {len(links_of):,} lines, {gold} {len(true):,}: line n of each must be "
@@ -190,7 +181,7 @@ class HeadSelection:
         if sum((named, self.gold is not None, self.agree_with is not None)) > 1:
             raise ConfigError("choose the head by one of --layer/--head, --gold and --agree-with")
         if self.gold is not None:
-            return read_gold(find(self.gold))
+            return read_gold(find(self.gold), lambda line: say([line]))
         if self.agree_with is not None:
             return [Gold(links, links) for links in read_links(self.agree_with)]
         return None

@@ -14,6 +14,7 @@ from rapidfuzz import fuzz, process
 from foveate.align.aer import Head
 from foveate.answers import TextAnswer, TranslateOptions
 from foveate.config import ConfigError
+from foveate.data.report import UNSPACED
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import split_words
 from foveate.decode.beam import Beam
@@ -38,12 +39,21 @@ def aligner(run: Run, head: Head | None = None) -> Aligner:
 
 # ------------------------------------------------------------------------------ glossary
 
+_LETTER = rf"[^\W{UNSPACED.pattern[1:-1]}]"  # of a script with blanks between words
+
+
+def _whole(term: str) -> str:
+    """The pattern of a term; at an end that is in a script without blanks anything may follow."""
+    before = "" if UNSPACED.match(term[:1]) else f"(?<!{_LETTER})"
+    after = "" if UNSPACED.match(term[-1:]) else f"(?!{_LETTER})"
+    return before + r"\s+".join(map(re.escape, term.split())) + after
+
 
 class Glossary:
     """Terms of the source with their translations, of which the output must have one.
 
-    Terms are matched as whole words in upper and lower case; of overlapping terms the longest
-    counts.
+    Terms are matched as whole words in upper and lower case, where their script has blanks between
+    words; of overlapping terms the longest counts.
     """
 
     def __init__(self, terms: Mapping[str, tuple[str, ...]]) -> None:
@@ -67,8 +77,7 @@ class Glossary:
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:
         ordered = sorted(self.terms, key=len, reverse=True)
-        each = "|".join(r"\s+".join(map(re.escape, term.split())) for term in ordered)
-        return re.compile(rf"(?<!\w)(?:{each})(?!\w)", re.IGNORECASE) if each else None
+        return re.compile("|".join(map(_whole, ordered)), re.IGNORECASE) if ordered else None
 
     def variants(self, line: str) -> list[tuple[str, ...]]:
         """The variants of each term of a line, each term once."""
@@ -89,8 +98,7 @@ def _content(path: Path, what: str) -> bytes:
 
 def holds(text: str, variants: tuple[str, ...]) -> bool:
     """Whether a text has one of the variants as whole words, in upper or lower case."""
-    each = "|".join(map(re.escape, variants))
-    return re.search(rf"(?<!\w)(?:{each})(?!\w)", text, re.IGNORECASE) is not None
+    return re.search("|".join(map(_whole, variants)), text, re.IGNORECASE) is not None
 
 
 # ------------------------------------------------------------------------------ memory

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -464,6 +465,15 @@ def test_errors_have_one_form(client: TestClient) -> None:
     assert events[-1]["event"] == "error" and "temperature" in events[-1]["message"]
 
 
+def test_a_run_made_later_is_there_without_a_restart(runs: dict[str, Run], tmp_path: Path) -> None:
+    shutil.copytree(runs["rnn"].path, tmp_path / "b")
+    with TestClient(application([tmp_path]), base_url=HERE) as client:
+        assert [each["id"] for each in client.get(f"{API}/runs").json()["runs"]] == ["b"]
+        shutil.copytree(runs["rnn"].path, tmp_path / "a")
+        assert client.get(f"{API}/trainings/a").status_code == 200
+        assert [each["id"] for each in client.get(f"{API}/runs").json()["runs"]] == ["b", "a"]
+
+
 def test_the_page_says_how_it_is_built_where_it_is_missing(
     runs: dict[str, Run], tmp_path: Path
 ) -> None:
@@ -473,12 +483,16 @@ def test_the_page_says_how_it_is_built_where_it_is_missing(
         assert page.status_code == 503 and "make web" in page.text
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text("<p>built</p>")
-    (tmp_path / "assets" / "app.js").write_text("1")
+    (tmp_path / "assets" / "app.js").write_text("1;" * 10_000)
     with TestClient(application(folder, static=tmp_path), base_url=HERE) as client:
         page = client.get("/")
         assert page.status_code == 200 and "built" in page.text
         assert "default-src 'self'" in page.headers["content-security-policy"]
-        assert client.get("/assets/app.js").headers["content-type"].startswith("text/javascript")
+        script = client.get("/assets/app.js")
+        assert script.headers["content-type"].startswith("text/javascript")
+        assert script.headers["content-encoding"] == "gzip"
+        assert int(script.headers.get("content-length", 0)) < 1000 and len(script.text) == 20_000
+        assert script.headers["cache-control"] == "max-age=31536000, immutable"
         assert client.get("/../app.py").status_code == 404
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from foveate.server.answers import Send
 from foveate.server.common import RequestError
+from foveate.server.studio_answers import Send
 from foveate.server.studio_state import JobQueue, Stopped
 from own_loop import run
 

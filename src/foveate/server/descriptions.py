@@ -53,7 +53,7 @@ def file_fields(form: type[Config]) -> set[str]:
 def run_list(store: RunStore) -> RunList:
     """All runs; one that cannot be read is left out, with the reason."""
     infos, left_out = [], {}
-    for name in store.folders:
+    for name in store.names():
         try:
             infos.append(info(store, name))
         except Exception as error:

@@ -13,11 +13,11 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,10 +40,11 @@ log = logging.getLogger("foveate.server")
 class DocumentWork:
     """What a process does: a step of a document, the last of which it remembers."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self._read = seconds, ("", Document([], lambda texts: b""))
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.seconds: float = values["seconds"]
+        self._read = "", Document([], lambda texts: b"")
 
-    def __call__(self, step: Step, file: dict[str, str], *values: Sequence[object]) -> Arrays:
+    def __call__(self, step: Step, file: dict[str, str], *values: Any) -> Arrays:
         """The answer as bytes; an error of the user, or of the program, under its own name."""
         _limit_processor_time(self.seconds)
         try:
@@ -176,7 +177,7 @@ class DocumentProcesses:
             if (worker := self._idle.pop()).alive:
                 return worker
             worker.close()
-        return Worker(DocumentWork, self.seconds)
+        return Worker(DocumentWork, {"seconds": self.seconds})
 
     def put(self, worker: Worker) -> None:
         """A process that has done its step."""

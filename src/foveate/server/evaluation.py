@@ -17,8 +17,8 @@ from foveate.answers import Picture
 from foveate.data.series import labels as date_labels
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
-from foveate.server.answers import Send, enlarged_uri
 from foveate.server.common import RequestError
+from foveate.server.studio_answers import Send, enlarged_uri
 from foveate.server.studio_schemas import (
     Evaluated,
     EvaluatedExample,

@@ -14,6 +14,7 @@ import webbrowser
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from http.cookies import SimpleCookie
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
@@ -25,6 +26,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import foveate.views.inside as views
@@ -419,7 +421,7 @@ Keys = Annotated[str, Query(description="keys such as train.loss, with commas; a
 @training_router.get("")
 def trainings(state: State) -> TrainingList:
     """The progress of every training."""
-    return TrainingList(trainings=[training_info(name, state) for name in state.runs.folders])
+    return TrainingList(trainings=[training_info(name, state) for name in state.runs.names()])
 
 
 @training_router.get("/{name}")
@@ -563,6 +565,19 @@ def document_text(app: FastAPI) -> str:
     return json.dumps(document(app), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
+class Assets(StaticFiles):
+    """The files of the page; a name under ``assets`` holds a hash of the content, which stays."""
+
+    def file_response(self, full_path: str | PathLike[str], *args: Any, **kwargs: Any) -> Response:
+        """As `StaticFiles`, with how long a browser may keep it."""
+        response = super().file_response(full_path, *args, **kwargs)
+        kept = (
+            "max-age=31536000, immutable" if Path(full_path).parent.name == "assets" else "no-cache"
+        )
+        response.headers["Cache-Control"] = kept
+        return response
+
+
 def application(
     runs: Sequence[Path],
     token: str | None = None,
@@ -598,7 +613,7 @@ def application(
         return HTMLResponse(MISSING, 503)
 
     if static.is_dir():
-        app.mount("/", StaticFiles(directory=static), "static")
+        app.mount("/", GZipMiddleware(Assets(directory=static)), "static")
     app.add_middleware(StudioGuard, token=token, hosts=hosts)
     return app
 

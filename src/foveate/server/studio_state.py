@@ -23,11 +23,11 @@ from foveate.inspect.edits import edit, silence
 from foveate.inspect.records import block_of, suffixes
 from foveate.nn.attention import BaseAttention
 from foveate.run import Run, RunConfig, load, read_run
-from foveate.server import answers
-from foveate.server.answers import Send, opened
+from foveate.server import studio_answers as answers
 from foveate.server.common import RequestError, chosen_at, unused_name
 from foveate.server.comparisons import chapter
 from foveate.server.evaluation import evaluate
+from foveate.server.studio_answers import Send, opened
 from foveate.server.studio_schemas import (
     AnswerRequest,
     Drawings,
@@ -61,24 +61,28 @@ class RunStore:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """Raises ``ConfigError`` where a path is no run and holds none."""
-        self.folders: dict[str, Path] = {}
-        for path in paths:
-            folders = list(_run_folders(path))
-            if not folders:
-                raise ConfigError(f"{path} is no run and holds none: no {CONFIG} in it or under it")
-            for folder in folders:
-                if folder not in self.folders.values():
-                    stem = re.sub(r"[^\w.-]+", "-", folder.name) or "run"
-                    self.folders[unused_name(stem, self.folders)] = folder
+        self._paths, self._lock = paths, threading.Lock()
+        self._folders: dict[str, Path] = {}
         self._configs: dict[str, RunConfig] = {}
         self._loaded: dict[str, tuple[int, Run]] = {}
-        self._lock = threading.Lock()
+        for path in paths:
+            if next(_run_folders(path), None) is None:
+                raise ConfigError(f"{path} is no run and holds none: no {CONFIG} in it or under it")
+
+    def names(self) -> list[str]:
+        """The ids of all runs, those made since the start too; one that has an id keeps it."""
+        with self._lock:
+            for folder in (folder for path in self._paths for folder in _run_folders(path)):
+                if folder not in self._folders.values():
+                    stem = re.sub(r"[^\w.-]+", "-", folder.name) or "run"
+                    self._folders[unused_name(stem, self._folders)] = folder
+            return list(self._folders)
 
     def folder(self, name: str) -> Path:
         """The folder of a run. Raises `RequestError` (404) naming the runs that there are."""
-        if name not in self.folders:
-            raise not_found("run", name, f"there are: {', '.join(self.folders)}")
-        return self.folders[name]
+        if name not in self._folders and name not in (names := self.names()):
+            raise not_found("run", name, f"there are: {', '.join(names)}")
+        return self._folders[name]
 
     def config(self, name: str) -> RunConfig:
         """The config of a run, read once."""
@@ -356,7 +360,10 @@ class StudioState:
 
 
 def _drawings(
-    entry: ViewEntry, runs: Sequence[Run], question: Question, heads: Sequence[SilencedHead] = ()
+    entry: ViewEntry,
+    runs: Sequence[Run],
+    question: Question,
+    heads: Sequence[SilencedHead] = (),
 ) -> list[Drawing]:
     """The drawings of a view, with heads silenced; its picture is no path of this machine."""
     with ExitStack() as stack:

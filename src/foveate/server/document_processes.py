@@ -59,28 +59,20 @@ class DocumentWork:
             return {"bug": _bytes(why.encode())}
         return {"answer": _bytes(answer)}
 
-    def _answer(
-        self,
-        step: Step,
-        file: dict[str, str],
-        lines: Sequence[str] = (),
-        links: Sequence[list[tuple[int, int]]] = (),
-    ) -> bytes:
-        document = self._document(file)
+    def _answer(self, step: Step, file: dict[str, str], lines: Any = (), links: Any = ()) -> bytes:
+        passages = (document := self._document(file)).passages
         if step == "sentences":
-            return json.dumps([passage.sentences for passage in document.passages]).encode()
-        left = iter(lines)
-        answers = [list(islice(left, len(passage.sentences))) for passage in document.passages]
-        if step == "written":
-            of_pairs = iter(links)
-            texts = joined_all(
-                document.passages, answers, lambda pairs: list(islice(of_pairs, len(pairs)))
-            )
-            return document.written(texts)
-        both = zip(document.passages, answers, strict=True)
-        return json.dumps(
-            [pair for passage, lines in both for pair in passage.pairs(lines)]
-        ).encode()
+            return json.dumps([passage.sentences for passage in passages]).encode()
+        left, of_pairs = iter(lines), iter(links)
+        answers = [list(islice(left, len(passage.sentences))) for passage in passages]
+        if step == "pairs":
+            both = zip(passages, answers, strict=True)
+            return json.dumps(
+                [pair for passage, own in both for pair in passage.pairs(own)]
+            ).encode()
+        return document.written(
+            joined_all(passages, answers, lambda pairs: list(islice(of_pairs, len(pairs))))
+        )
 
     def _document(self, file: dict[str, str]) -> Document:
         key = json.dumps(file)
@@ -117,15 +109,15 @@ class UploadedDocument:
     processes: DocumentProcesses
     file: dict[str, str]
 
-    async def sentences(self) -> list[list[str]]:
-        """The sentences of each passage."""
-        sentences: list[list[str]] = json.loads(await self.processes.step("sentences", self.file))
-        return sentences
+    async def sentences(self) -> list[str]:
+        """The sentences of all passages."""
+        passages = json.loads(await self.processes.step("sentences", self.file))
+        return [sentence for passage in passages for sentence in passage]
 
     async def pairs(self, lines: Sequence[str]) -> list[Pair]:
         """The sentences and translations whose words are to be linked."""
-        content = await self.processes.step("pairs", self.file, lines)
-        return [(source, target) for source, target in json.loads(content)]
+        pairs = json.loads(await self.processes.step("pairs", self.file, lines))
+        return [(source, target) for source, target in pairs]
 
     async def written(self, lines: Sequence[str], links: Sequence[JsonValue]) -> bytes:
         """The document with a line in place of each sentence."""
@@ -154,66 +146,38 @@ class DocumentProcesses:
 
         Raises `RequestError` (400) for a document that cannot be read, or takes too long.
         """
-        task = _Task(self, [step, file, *values])
+        busy: list[Worker] = []  # the process of the step, while it works
+
+        def work() -> Arrays:
+            busy.append(self._taken())
+            arrays = busy[0]([step, file, *values])
+            self._idle.append(busy.pop())
+            return arrays
+
         try:
-            arrays = await asyncio.wrap_future(self._threads.submit(task.run))
+            arrays = await asyncio.wrap_future(self._threads.submit(work))
         except WorkerError:
-            message = (
-                f"the file takes more than {self.seconds:g} seconds to read, or too much memory"
-            )
-            raise RequestError(400, f"{message}: translate it in parts") from None
+            why = f"more than {self.seconds:g} seconds to read, or too much memory"
+            raise RequestError(400, f"the file takes {why}: translate it in parts") from None
         finally:
-            task.stop()
-        if "error" in arrays:
-            raise RequestError(400, arrays["error"].tobytes().decode())
+            for worker in busy:
+                worker.kill()
         if "bug" in arrays:
             log.error("failed", extra={"why": arrays["bug"].tobytes().decode()})
             raise RuntimeError("a document was not read or written")
+        if "error" in arrays:
+            raise RequestError(400, arrays["error"].tobytes().decode())
         return arrays["answer"].tobytes()
 
-    def take(self) -> Worker:
+    def _taken(self) -> Worker:
         """A process that is free, or a new one."""
         while self._idle:
             if (worker := self._idle.pop()).alive:
                 return worker
-            worker.close()
         return Worker(DocumentWork, {"seconds": self.seconds})
-
-    def put(self, worker: Worker) -> None:
-        """A process that has done its step."""
-        self._idle.append(worker)
 
     def close(self) -> None:
         """End the processes."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         while self._idle:
             self._idle.pop().close()
-
-
-class _Task:
-    """A step that waits for a process, is done by one, or is over."""
-
-    def __init__(self, processes: DocumentProcesses, values: Sequence[object]) -> None:
-        self.processes, self.values = processes, values
-        self._worker: Worker | None = None
-        self._stopped = False
-
-    def run(self) -> Arrays:
-        """Do the step; in a thread."""
-        self._worker = worker = self.processes.take()
-        if self._stopped:
-            worker.kill()
-        try:
-            arrays = worker(self.values)
-        except BaseException:
-            worker.close()
-            raise
-        self._worker = None
-        self.processes.put(worker)
-        return arrays
-
-    def stop(self) -> None:
-        """The caller has its answer, or has left."""
-        self._stopped = True
-        if (worker := self._worker) is not None:
-            worker.kill()

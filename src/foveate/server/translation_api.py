@@ -507,7 +507,7 @@ async def _translated_file(
     """
     source = None if body.source == AUTO else body.source
     document = service.documents.document(kind, data, service.rules, source, body.target)
-    sentences = [text for passage in await document.sentences() for text in passage]
+    sentences = await document.sentences()
     check_size(service, sentences, client, service.limits.file_characters, len(sentences))
     sample = " ".join(sentences)[:FILE_SAMPLE]
     [route] = await find_routes(service, body.source, body.target, [sample])

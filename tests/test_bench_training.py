@@ -25,8 +25,10 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_measure(tmp_path: Path) -> None:
+    messages: list[str] = []
     with workload(str(bench_tiny.write(tmp_path))) as work:
-        result = training.measure(work, 0.2)
+        result = training.measure(work, 0.2, say=messages.append)
+    assert any("a step takes" in message for message in messages)
     assert result["target_tokens_per_second"] > 0
     assert result["steps"] >= training.LEAST
     assert result["precision"] == "fp32" and result["peak_memory_mib"] > 50

@@ -27,7 +27,7 @@ from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
 from foveate.run import Run, RunConfig
 from foveate.start import Start
-from foveate.tasks.base import CUT
+from foveate.tasks.base import CUT, Table
 from foveate.tasks.classification import (
     TextClassification,
     confusion,
@@ -451,6 +451,11 @@ def test_the_confusion_matrix_has_true_labels_in_rows() -> None:
     table = confusion(LOG_P, [0, 1, 1, 1], NAMES)
     assert table.cells == [[1, 0, 0], [1, 2, 0], [0, 0, 0]]
     assert table.lines()[1:] == ["   a b c", "a  1 0 0", "b  1 2 0", "c  0 0 0"]
+    many = [str(n) for n in range(77)]
+    assert Table("t", many, many, np.eye(77, k=1).tolist()).lines()[1:3] == [
+        "   1.0  0 → 1",
+        "   1.0  1 → 2",
+    ]
 
 
 def test_evaluations_and_samples() -> None:

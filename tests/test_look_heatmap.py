@@ -172,6 +172,8 @@ def test_long_sentences_are_drawn_small(tmp_path: Path) -> None:
 
 def test_heads_are_drawn_layer_by_layer(record: AttentionRecord, tmp_path: Path) -> None:
     view = heads(record)
+    many = AttentionRecord({"cross_attention": np.full((64, 2, 2), 0.5, np.float32)}, {}, {})
+    assert max(map(len, heads(many).text(80).splitlines()[65:])) <= 80
     axes = view.figure().axes
     assert len(axes) == 4
     seen = np.array(axes[3].collections[0].get_array())

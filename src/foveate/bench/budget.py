@@ -63,11 +63,12 @@ class Contender:
     def spent(self) -> dict[str, float]:
         """What its training spent: steps, target tokens, minutes, and target tokens a second."""
         lines = [line for line in self.journal if line["event"] == "train"]
-        last = max(lines, key=lambda line: line["step"], default={})
         each = sorted(line["tokens_per_second"] for line in lines)
         return {
-            "steps": last.get("step", math.nan),
-            "tokens": last.get("target_tokens", math.nan),
+            "steps": max(
+                (line["step"] for line in self.journal if "step" in line), default=math.nan
+            ),
+            "tokens": max((line["target_tokens"] for line in lines), default=math.nan),
             "minutes": max((x["seconds"] for x in self.journal if "seconds" in x), default=0) / 60,
             "speed": each[len(each) // 2] if each else math.nan,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from foveate.train.fit import fit
 from foveate.train.journal import read
 from foveate.training import job_of
 
+Say = Callable[[str], None]
 SHAPES = {"small": "transformer-small", "base": "vaswani-base", "rnnsearch": "bahdanau-2015"}
 SYNTHETIC = {"train": 20_000, "valid": 500, "test": 1000}  # pairs
 VOCABULARY, BATCH_TOKENS = 8000, 4096
@@ -116,25 +117,33 @@ ENDLESS = 10**9  # steps of a training that ends by the clock; schedules may ask
 Steps = list[Tree]  # lines of the log, one for each step
 
 
-def measure(work: Workload, seconds: float, quick: bool = False) -> Tree:
+def measure(
+    work: Workload, seconds: float, quick: bool = False, say: Say = lambda line: None
+) -> Tree:
     """Speed, utilisation and memory of training for ``seconds``, or of `LEAST` steps if longer.
 
-    ``quick`` leaves out the shares of time.
+    ``quick`` leaves out the shares of time; ``say`` is told what is done meanwhile.
     """
+    say("the machine: its fastest matrix products")
     place = device()
     before = ceilings(1.0, place)
     precision = resolve(work.config.train.precision, place)
     model = work.model()
+    say(f"{COUNTED} steps, to know how long one takes")
     # a training's clock also counts what comes before its steps
     prepared = train(work, model, precision, steps=COUNTED)[0]["seconds"]
+    pace = prepared / COUNTED
+    say(f"training for {max(seconds, pace * LEAST):.0f} s; a step takes {pace:.2g} s or less")
     steps = train(work, model, precision, minutes=(seconds + prepared) / 60)
     if len(steps) < WARM + LEAST:
         steps = train(work, model, precision, steps=WARM + LEAST)
     peak_mib = peak(place)
     parts: dict[str, float] = {}
     if not quick:
+        say("the shares of time")
         with shares() as parts:
             train(work, model, precision, steps=COUNTED)
+    say("the operations of a step")
     with counting() as counted, without_kernels():
         seen = train(work, model, resolve("fp32", place), steps=COUNTED)
     flops = counted.total / seen[-1]["target_tokens"]

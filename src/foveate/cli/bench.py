@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -42,8 +43,9 @@ def bench_train(
     from foveate.bench.training import workload
 
     chosen = [*(overrides or []), *([f"train.precision={precision}"] if precision else [])]
+    say([f"{shape}: its data and tokenizers"])
     with workload(shape, chosen) as work:
-        _say(training.measure(work, seconds, quick), as_json)
+        _say(training.measure(work, seconds, quick, lambda line: say([line])), as_json)
 
 
 @bench.command("decode")
@@ -143,7 +145,11 @@ def draw_growth(result: Lengths, out: Sequence[Path]) -> list[str]:
     view = growth_view(result)
     if out:
         return [f"wrote {view.save(path)}" for path in out]
-    lines = [view.text(), "", "grows with the length to the power of (time, memory)"]
+    lines = [
+        view.text(shutil.get_terminal_size().columns),
+        "",
+        "grows with the length to the power of (time, memory)",
+    ]
     for name, row in result["kinds"].items():
         lines.append(f"  {name:<24} {row['exponent_time']!s:>6} {row['exponent_memory']!s:>6}")
     return lines

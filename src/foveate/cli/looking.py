@@ -159,7 +159,8 @@ def _draw_view(
 
 def saved(drawing: Drawing, out: Sequence[Path]) -> list[str]:
     """Write a drawing in the format of each path's ending: the messages; without paths its text."""
-    return [f"wrote {drawing.save(path)}" for path in out] or [drawing.text()]
+    columns = shutil.get_terminal_size().columns
+    return [f"wrote {drawing.save(path)}" for path in out] or [drawing.text(columns)]
 
 
 def _echo(lines: Iterable[str]) -> None:
@@ -267,8 +268,7 @@ def demo_verb(entry: DemoEntry) -> Command:
 
     def call(out: list[Path] | None, **values: Any) -> None:
         drawing = entry.draw({k: v for k, v in values.items() if v is not None})
-        columns = shutil.get_terminal_size().columns
-        _echo(saved(drawing, out) if out else [drawing.text(columns)])
+        _echo(saved(drawing, out or []))
 
     fields = entry.options.model_fields.items()
     parameters = [_parameter(name, *_of_field(field)) for name, field in fields]

@@ -59,6 +59,10 @@ def text(drawing: Drawing, width: int | None = None, color: bool | None = None) 
     raise NotImplementedError(f"{type(drawing).__name__} is drawn by browsers alone")
 
 
+def _caption(drawing: Drawing, width: int | None) -> str:
+    return "\n".join(wrap([drawing.caption], width)) if width else drawing.caption
+
+
 @text.register
 def _bars(drawing: BarsDrawing, width: int | None = None, color: bool | None = None) -> str:
     """A line for each bar: its label, its value, and as many blocks as it is long."""
@@ -71,7 +75,7 @@ def _bars(drawing: BarsDrawing, width: int | None = None, color: bool | None = N
         for label, value in zip(drawing.labels, series.values, strict=True):
             bar = "█" * round(BAR * abs(value) / longest) if np.isfinite(value) else ""
             lines.append(f"{visible(label):>{left}} {value:>9.3g}  {bar}".rstrip())
-    return "\n".join(line for line in (*lines, drawing.caption) if line)
+    return "\n".join(line for line in (*lines, _caption(drawing, width)) if line)
 
 
 @text.register
@@ -92,13 +96,13 @@ def _lines(drawing: LinesDrawing, width: int | None = None, color: bool | None =
         cells = (f"{c.y[k]:.3g}" if np.isfinite(c.y[k]) else "-" for c in curves)
         lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in cells))
     heading = " · ".join(part for part in (drawing.title, drawing.up) if part)
-    return "\n".join(part for part in (heading, *legend, *lines, drawing.caption) if part)
+    return "\n".join(part for part in (heading, *legend, *lines, _caption(drawing, width)) if part)
 
 
 @text.register
 def _panels(drawing: PanelGrid, width: int | None = None, color: bool | None = None) -> str:
     texts = [text(panel, width, color) for panel in drawing.panels]
-    return "\n\n".join(part for part in (drawing.title, *texts, drawing.caption) if part)
+    return "\n\n".join(part for part in (drawing.title, *texts, _caption(drawing, width)) if part)
 
 
 @text.register
@@ -115,7 +119,7 @@ def _lanes(drawing: LanesDrawing, width: int | None = None, color: bool | None =
         line = f"{number + 1:>3}  {cells}"
         most = width or 100
         lines.append(line if len(line) <= most else line[: most - 1] + "…")
-    caption = [] if drawing.caption == LANES_CAPTION else [drawing.caption]
+    caption = [] if drawing.caption == LANES_CAPTION else [_caption(drawing, width)]
     return "\n".join([*lines, "[…] the answer, ■ has ended, × was dropped; scores", *caption])
 
 
@@ -141,13 +145,13 @@ def _words(drawing: WordsDrawing, width: int | None = None, color: bool | None =
         others = "  ".join(f"{visible(each.text)} {each.p:.3f}" for each in word.alternatives)
         pad = " " * (left - cell_len(label))
         lines.append(f"{pad}{label} {value:>7}  {shown(word.note)}   {others}".rstrip())
-    return "\n".join([*lines, drawing.caption] if drawing.caption else lines)
+    return "\n".join([*lines, _caption(drawing, width)] if drawing.caption else lines)
 
 
 @text.register
 def _table(drawing: TableDrawing, width: int | None = None, color: bool | None = None) -> str:
     lines = [drawing.title] if drawing.title else []
-    caption = [drawing.caption] if drawing.caption else []
+    caption = [_caption(drawing, width)] if drawing.caption else []
     return "\n".join([*lines, *table_lines(drawing), *caption])
 
 
@@ -209,7 +213,7 @@ def _lens(drawing: LensDrawing, width: int | None = None, color: bool | None = N
             for n, row in enumerate(drawing.tokens)
         )
         lines.append(f"{cut(produced):<{wide}}" + "".join(cells).rstrip())
-    return "\n".join([*lines, drawing.caption])
+    return "\n".join([*lines, _caption(drawing, width)])
 
 
 def cut(label: str, longest: int = LONGEST_TOKEN) -> str:
@@ -228,7 +232,7 @@ def _sheet_grid(drawing: SheetGrid, width: int | None = None, color: bool | None
             rows.append([])
         rows[-1].append(block)
     lines = [line for row in rows for line in _beside(row)]
-    return "\n".join(part for part in (drawing.title, *lines, drawing.caption) if part)
+    return "\n".join(part for part in (drawing.title, *lines, _caption(drawing, width)) if part)
 
 
 def _body_width(block: Sequence[str]) -> int:
@@ -289,7 +293,7 @@ def _attended(drawing: AttendedPicture, width: int | None = None, color: bool | 
         best = np.argsort(-weights, kind="stable")[:MOST_NAMED]
         named = (f"{drawing.columns[i]:>5} {weights[i]:4.0%}" for i in best)
         lines.append(f"{visible(overlay.title):<{longest}}  {'  '.join(named)}")
-    return "\n".join([*lines, drawing.caption])
+    return "\n".join([*lines, _caption(drawing, width)])
 
 
 @text.register
@@ -305,7 +309,8 @@ def _heads(drawing: HeadsView, width: int | None = None, color: bool | None = No
             alike.setdefault(kind, []).append(f"{name}:{head}")
             numbers = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
             lines.append(f"{name:<36} {head:>4}  {numbers}  {kind}")
-    lines += [f"{kind}: {', '.join(alike[kind])}" for kind in measure.KINDS if kind in alike]
+    kinds = [f"{kind}: {', '.join(alike[kind])}" for kind in measure.KINDS if kind in alike]
+    lines += wrap(kinds, width or 100)
     lines.append("figures of this sentence and its end; importance has the mean of many, without")
     return "\n".join(lines)
 

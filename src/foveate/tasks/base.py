@@ -106,6 +106,9 @@ class Measures:
     samples: list[ValidationSample] = field(default_factory=list)
 
 
+WIDEST, LARGEST = 20, 15  # columns of a table that is printed whole; cells of one that is not
+
+
 @dataclass(frozen=True)
 class Table:
     """Numbers with names for rows and columns, such as a confusion matrix."""
@@ -116,7 +119,19 @@ class Table:
     cells: Sequence[Sequence[float]]
 
     def lines(self) -> list[str]:
-        """The table as text."""
+        """The table as text; of one with more than `WIDEST` columns the largest cells off the
+        diagonal, which of a confusion matrix are the labels that are most often mistaken.
+        """
+        if len(self.columns) > WIDEST:
+            cells = {
+                f"{row} → {column}": cell
+                for row, cells in zip(self.rows, self.cells, strict=True)
+                for column, cell in zip(self.columns, cells, strict=True)
+                if row != column and cell
+            }
+            most = sorted(cells, key=lambda name: -cells[name])[:LARGEST]
+            heading = f"{self.title}: the largest {len(most)} off the diagonal (--json prints all)"
+            return [heading] + [f"{cells[name]:>6}  {name}" for name in most]
         table = [self.columns, *([str(cell) for cell in row] for row in self.cells)]
         width = max((len(cell) for row in table for cell in row), default=0)
         left = max(map(len, self.rows), default=0)

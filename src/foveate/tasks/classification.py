@@ -31,6 +31,7 @@ from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens
 from foveate.tasks.base import (
     CUT,
+    WIDEST,
     Classifies,
     Evaluation,
     Loss,
@@ -252,6 +253,9 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]
 
     def _about(self, corpus: Corpus) -> str:
         counts = Counter(corpus.targets)
+        if len(self.label_names) > WIDEST:
+            each = [counts[name] for name in self.label_names]
+            return f"{len(each)} labels, {min(each):,} to {max(each):,} examples of each"
         return "labels " + ", ".join(f"{name}: {counts[name]:,}" for name in self.label_names)
 
     # ---- model

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from foveate.cli import app, looking
 from foveate.config import ConfigError
+from foveate.errors import UserError
 from foveate.run import Run
 from foveate.training import train
 from foveate.views import find
@@ -61,7 +62,7 @@ def test_positions_of_every_kind_that_has_any(tmp_path: Path) -> None:
     assert "head 3 adds to score" in out.read_text("utf-8")
     with pytest.raises(ConfigError, match="sinusoidal"):
         looking.positions("sinusoids", 8, 8, 2)
-    with pytest.raises(ConfigError, match="nothing to draw"):
+    with pytest.raises(UserError, match="nothing to draw"):
         looking.positions("none", 8, 8, 2)
 
 

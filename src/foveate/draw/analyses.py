@@ -242,7 +242,7 @@ def positions(
 ) -> SheetGrid:
     """The picture of an encoding over ``length`` places, of vectors of ``hidden_size`` numbers.
 
-    Raises ``ValueError`` for one that distinguishes no places, or whose table is shorter than
+    Raises `UserError` for one that distinguishes no places, or whose table is shorter than
     ``length``.
     """
     drawn = sheets(position, length, hidden_size, num_heads)

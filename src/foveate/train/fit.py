@@ -306,6 +306,7 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         total = _total_steps(config, plan, state.batches)
         limit = None if config.max_minutes is None else 60 * config.max_minutes
         newest = checkpoint.path_of(folder, state.step)
+        files = checkpoint.run_files(folder, newest)
         paces = {} if job.changes else _paces(folder, state.step, ranks)  # before the log is cut
         mean = None
         if config.ema is not None:
@@ -319,7 +320,7 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             journal=Journal(folder, state.step, config.tensorboard) if ranks.leads else NoJournal(),
             display=Display(total, limit, config.validation.every, silent=not ranks.leads),
             interrupt=Interrupt(),
-            files=checkpoint.run_files(folder, newest),
+            files=files,
             paces=paces,
             mean=mean,
         )

@@ -306,12 +306,12 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         total = _total_steps(config, plan, state.batches)
         limit = None if config.max_minutes is None else 60 * config.max_minutes
         newest = checkpoint.path_of(folder, state.step)
-        files = checkpoint.run_files(folder, newest)
         paces = {} if job.changes else _paces(folder, state.step, ranks)  # before the log is cut
         mean = None
         if config.ema is not None:
             mean = MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
         tools = Tools(
+            files=checkpoint.run_files(folder, newest),  # refused before the journal is opened
             parallel=parallel,
             optimizer=optimizer,
             schedule=config.build_schedule(),
@@ -320,7 +320,6 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             journal=Journal(folder, state.step, config.tensorboard) if ranks.leads else NoJournal(),
             display=Display(total, limit, config.validation.every, silent=not ranks.leads),
             interrupt=Interrupt(),
-            files=files,
             paces=paces,
             mean=mean,
         )

@@ -3,11 +3,12 @@
     python benchmarks/busy.py RUN SENTENCES --source SRC --name after [--only train] [--beside 1]
 
 Beside nothing, one and two busy loops, and a second training of the same version: steps a second of
-the first 60 of the quickstart (the first ten apart, in which kernels are chosen), ``bench decode
-small`` in int8, and one request at a time to ``foveate serve RUN``. ``SRC`` is the folder that
-holds ``foveate``, ``--name`` that version's name in the result. Each neighbour runs in a session of
-its own, which Linux with ``sched_autogroup_enabled`` gives one share of the processor; so ``nice``
-between these programs would change nothing.
+the first 60 of the quickstart, or of those in 24 seconds (without the first five, in which kernels
+are chosen), ``bench decode small`` in int8, and one request at a time to ``foveate serve RUN``.
+``SRC`` is the folder that holds ``foveate``, ``--name`` that version's name in the result. Each
+neighbour runs in a session of its own, which Linux with ``sched_autogroup_enabled`` gives one share
+of the processor; so ``nice`` between these programs would change nothing. What programs that are
+not of the benchmark took meanwhile, in cores, stands in the result as ``foreign``.
 
 The fair share of n cores beside k busy programs is the larger of 1/(k + 1) and (n − k)/n of the
 rate alone, the rate of "before" where it has been measured. Figures are added to
@@ -17,7 +18,9 @@ docs/results/busy.json, or ``--out``.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -36,8 +39,9 @@ from foveate.data import synthetic
 
 BUSY = [sys.executable, "-c", "while True: pass"]
 NEIGHBOURS = {"0": 0, "1": 1, "2": 2, "training": 1}  # and how many programs these are
-SHORT = ("train.max_minutes=60", "train.schedule.warmup_steps=20", "train.precision=bf16",
-         "train.log_every=10", "train.validation.every=1000", "train.save.every=1000")  # fmt: skip
+SHORT = ("train.max_minutes=0.4", "train.schedule.warmup_steps=20", "train.precision=bf16",
+         "train.log_every=5", "train.validation.every=1000", "train.save.every=1000")  # fmt: skip
+SELF, CHILDREN = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 MEASURES = ("train", "decode", "serve")
 
 
@@ -58,17 +62,18 @@ def main(
         folder = Path(temporary)
         measures: dict[str, Callable[[], float]] = {
             "train": lambda: train(source, folder, "measured", 60),
-            "decode": lambda: speed.bench(source, "decode", *window)["native"],
+            "decode": lambda: max(speed.bench(source, "decode", *window).values()),
             "serve": lambda: speed.load(source, run, sentences, seconds, clients=1)[""],
         }
         prepare(folder)
         for measure in only or MEASURES:
             for neighbours in beside or NEIGHBOURS:
-                with busy(neighbours, source, folder):
+                with foreign() as taken, busy(neighbours, source, folder):
                     rate = round(measures[measure](), 3)
-                rates.setdefault(measure, {}).setdefault(name, {}).setdefault(neighbours, [])
-                rates[measure][name][neighbours].append(rate)
-                print(name, measure, "beside", neighbours, rate, file=sys.stderr, flush=True)
+                cell = {"rate": rate, "foreign": taken[0]}
+                print(name, measure, "beside", neighbours, cell, file=sys.stderr, flush=True)
+                rates.setdefault(measure, {}).setdefault(name, {})[neighbours] = cell
+                out.write_text(json.dumps({"rates": rates}))
     autogroup = Path("/proc/sys/kernel/sched_autogroup_enabled")
     facts = {
         "autogroup": autogroup.exists() and autogroup.read_text().strip() == "1",
@@ -77,19 +82,38 @@ def main(
     harness.write("busy", {**facts, "rates": rates, "shares": shares(rates)}, out)
 
 
-Rates = dict[str, dict[str, dict[str, list[float]]]]  # by measure, version and neighbours
+@contextlib.contextmanager
+def foreign() -> Iterator[list[float]]:
+    """Cores that programs which this one did not start have taken meanwhile."""
+
+    def taken() -> float:
+        text = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+        user, nice, system, _, _, *interrupts = map(int, text.split()[1:9])
+        own = sum(sum(resource.getrusage(who)[:2]) for who in (SELF, CHILDREN))
+        return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK") - own
+
+    before, started, result = taken(), time.monotonic(), [0.0]
+    yield result
+    result[0] = round((taken() - before) / (time.monotonic() - started), 3)
+
+
+Rates = dict[str, dict[str, dict[str, dict[str, float]]]]  # by measure, version and neighbours
 
 
 def shares(rates: Rates) -> dict[str, dict[str, dict[str, float]]]:
-    """The best rate of each cell over the fair share of the rate alone, by measure and version."""
+    """The rate of each cell over the fair share of the rate alone, by measure and version."""
     cores, result = len(os.sched_getaffinity(0)), {}
     for measure, versions in rates.items():
-        alone = max(versions.get("before", next(iter(versions.values()))).get("0", [0]))
-        result[measure] = {
-            version: {n: round(max(r) / (alone * fair(NEIGHBOURS[n], cores)), 3) for n, r in cells}
-            for version, cells in ((v, c.items()) for v, c in versions.items())
-            if alone
-        }
+        before = versions.get("before", next(iter(versions.values())))
+        if "0" in before:
+            alone = before["0"]["rate"]
+            result[measure] = {
+                version: {
+                    n: round(cell["rate"] / (alone * fair(NEIGHBOURS[n], cores)), 3)
+                    for n, cell in cells.items()
+                }
+                for version, cells in versions.items()
+            }
     return result
 
 
@@ -106,31 +130,33 @@ def prepare(folder: Path) -> None:
     (folder / "quickstart.toml").write_text(config, encoding="utf-8")
 
 
-def training(source: Path, folder: Path, name: str, steps: int) -> subprocess.Popen[bytes]:
+def training(
+    source: Path, folder: Path, name: str, steps: int, *more: str
+) -> subprocess.Popen[bytes]:
     """A training of the quickstart by a version, in a session of its own."""
     command = harness.foveate("train", folder / "quickstart.toml", "--run", folder / name)
     return subprocess.Popen(
-        [*command, *SHORT, f"train.max_steps={steps}"], stdout=subprocess.DEVNULL,
+        [*command, *SHORT, f"train.max_steps={steps}", *more], stdout=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": str(source)}, start_new_session=True,
     )  # fmt: skip
 
 
 def train(source: Path, folder: Path, name: str, steps: int) -> float:
-    """Steps a second of a training, after its first ten."""
+    """Steps a second of a training, after its first five."""
     path = folder / f"{name}-{time.monotonic_ns()}"
     if training(source, folder, path.name, steps).wait():
         raise RuntimeError("a training failed")
-    seconds = [record["seconds"] for record in harness.logged(path, "train")]
-    return (steps - 10) / (float(seconds[-1]) - float(seconds[0]))
+    first, *_, last = harness.logged(path, "train")
+    return float((last["step"] - first["step"]) / (last["seconds"] - first["seconds"]))
 
 
 @contextlib.contextmanager
 def busy(neighbours: str, source: Path, folder: Path) -> Iterator[None]:
-    """These programs run meanwhile; a second training has made its first ten steps."""
+    """These programs run meanwhile; a second training has made its first five steps."""
     programs: Sequence[subprocess.Popen[bytes]]
     if neighbours == "training":
         path = folder / f"second-{time.monotonic_ns()}"
-        programs = [training(source, folder, path.name, 100_000)]
+        programs = [training(source, folder, path.name, 100_000, "train.max_minutes=60")]
         while not harness.logged(path, "train"):
             time.sleep(0.2)
     else:

@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     from foveate import draw, inspect
     from foveate.config import Config
     from foveate.inspect.records import capture
+    from foveate.native.kernels import changed
     from foveate.run import load
     from foveate.training import train
 
 __version__ = "0.1.0"
-__all__ = ["Config", "__version__", "capture", "draw", "inspect", "load", "train"]
+__all__ = ["Config", "__version__", "capture", "changed", "draw", "inspect", "load", "train"]
 
 _HOME = {
     "Config": "foveate.config",
     "capture": "foveate.inspect.records",
+    "changed": "foveate.native.kernels",
     "load": "foveate.run",
     "train": "foveate.training",
 }

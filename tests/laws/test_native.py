@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import foveate
 from foveate.decode.beam import DiverseBeam, Greedy
 from foveate.decode.constraints import Constraints, MinLength, NoRepeat
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, Steps
@@ -324,13 +325,31 @@ def test_gradients_are_left_to_pytorch() -> None:
     assert native_steps(model, model.encode(SOURCE, KEYS)) is None
 
 
+def scaled(weight: nn.Parameter) -> None:
+    weight.mul_(1.1)
+
+
+def scaled_data(weight: nn.Parameter) -> None:
+    weight.data.mul_(1.1)
+
+
+def replaced_data(weight: nn.Parameter) -> None:
+    weight.data = weight * 1.1
+
+
+def announced(weight: nn.Parameter) -> None:
+    weight.data[1:].mul_(1.1)
+    foveate.changed()
+
+
 @torch.no_grad()
-def test_changed_weights_are_packed_anew() -> None:
+@pytest.mark.parametrize("change", [scaled, scaled_data, replaced_data, announced])
+def test_changed_weights_are_packed_anew(change: Callable[[nn.Parameter], None]) -> None:
     model, ids = made(), torch.full((5,), 2)
     before = begun(model, False).step(ids)
     other = copy.deepcopy(model)
     for weight in model.parameters():
-        weight.mul_(1.1)
+        change(weight)
     after = begun(model, False).step(ids)
     assert differ(before, after, terms=MODEL)
     close(after, begun(model, True).step(ids), terms=MODEL)

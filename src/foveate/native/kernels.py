@@ -66,6 +66,7 @@ SIGNATURES = {  # result and arguments
     "outer": (_int, _at),
     "dropout": (None, _long, _at, _at, _long, _int, _at, _int),
     "add_bias": (None, _long, _long, _at, _at, _int, _int),
+    "checksum": (_long, _long, _at, _at),
     "scan": (None, _at, _at, _at, _at),
     "scan_backward": (None, *[_at] * 9),
 }
@@ -299,16 +300,22 @@ else:
 
 
 Made = TypeVar("Made")
-# The modules, the number of optimizer steps, and the address and version of each of their tensors.
-Version = tuple[list[ref[nn.Module]], int, list[tuple[int, int]]]
-_STEPS = [0]  # optimizer steps so far: a fused one changes weights without a new `_version`
+# The modules, the number of changes announced, the address and version of each of their tensors,
+# and a checksum of some of their numbers.
+Version = tuple[list[ref[nn.Module]], int, list[tuple[int, int]], int]
+_CHANGES = [0]  # a fused optimizer changes weights without a new `_version`, as does ``.data``
 
 
-def _count_step(*_: object) -> None:
-    _STEPS[0] += 1
+def changed(*_: object) -> None:
+    """Say that weights have changed: needed after edits of single rows through ``Tensor.data``.
+
+    Everything else that changes weights is noticed: operations on a parameter itself, optimizers,
+    other tensors in its place, and edits through ``.data`` of whole tensors or of small ones.
+    """
+    _CHANGES[0] += 1
 
 
-register_optimizer_step_post_hook(_count_step)
+register_optimizer_step_post_hook(changed)
 
 
 class WeightCache(Generic[Made]):
@@ -322,13 +329,23 @@ class WeightCache(Generic[Made]):
 
     def get(self, module: nn.Module, parts: list[nn.Module], make: Callable[[], Made]) -> Made:
         """The value of a module with these parts, made by ``make`` where it is new or changed."""
-        tensors = (t for m in parts for t in (*m._parameters.values(), *m._buffers.values()))
-        states = [
-            (t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors if t is not None
-        ]
-        version = [ref(part) for part in parts], _STEPS[0], states
+        every = (t for m in parts for t in (*m._parameters.values(), *m._buffers.values()))
+        tensors = [t for t in every if t is not None]
+        states = [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors]
+        version = [ref(part) for part in parts], _CHANGES[0], states, _checksum(tensors)
         before, made = self._made.get(module, (None, None))
         if before != version or made is None:
             made = make()
             self._made[module] = version, made
         return made
+
+
+def _checksum(tensors: list[Tensor]) -> int:
+    """A checksum of all numbers of small tensors and of every thousandth of larger ones."""
+    kernels = library()
+    read = [t for t in tensors if t.device.type == "cpu" and t.is_contiguous()]
+    if kernels is None:
+        return 0
+    at = (ctypes.c_void_p * len(read))(*map(pointer, read))
+    words = (ctypes.c_int64 * len(read))(*(t.numel() * t.element_size() // 4 for t in read))
+    return int(kernels.checksum(len(read), at, words))

@@ -239,17 +239,9 @@ def cross_entropy_(
     if kernels is None:
         return _cross_entropy_(logits, target, smoothing, grad)
     loss, nll = torch.empty(2, len(logits))
-    half, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
-    kernels.cross_entropy(
-        pointer(logits),
-        half,
-        *logits.shape,
-        pointer(target),
-        smoothing,
-        pointer(loss),
-        pointer(nll),
-        threads,
-    )
+    half, z, y = logits.dtype == torch.bfloat16, pointer(logits), pointer(target)
+    results = pointer(loss), pointer(nll), torch.get_num_threads()
+    kernels.cross_entropy(z, half, *logits.shape, y, smoothing, *results)
     return loss, nll
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from ctypes import POINTER, c_float, c_int32, c_void_p
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from foveate.native.kernels import (
+    LEAST,
     AutogradContext,
     address,
     fits_either,
@@ -327,13 +327,14 @@ class Scan(torch.autograd.Function):
         kernels = library()
         assert kernels is not None
 
-        def compute(span: slice) -> None:
+        def compute(first: int, count: int) -> None:
+            span = slice(first, first + count)
             struct = _scan_struct(inputs, span)
             scratch = torch.empty(struct.steps + 1, struct.size)
             outputs = pointer(y[span]), pointer(last[span])
             kernels.scan(address(struct), *outputs, pointer(scratch))
 
-        _in_parts(len(y), compute)
+        run_rows(compute, len(y), LEAST)
         return y, last
 
     @staticmethod
@@ -348,13 +349,14 @@ class Scan(torch.autograd.Function):
         kernels = library()
         assert kernels is not None
 
-        def compute(span: slice) -> None:
+        def compute(first: int, count: int) -> None:
+            span = slice(first, first + count)
             struct = _scan_struct(inputs, span)
             scratch = torch.empty(2 * struct.steps + 1, struct.size)
             pointers = [pointer(x[span]) for x in (dy, dstart, ddelta, du, da, dinto, dout)]
             kernels.scan_backward(address(struct), *pointers, pointer(scratch))
 
-        _in_parts(len(dy), compute)
+        run_rows(compute, len(dy), LEAST)
         return ddelta, du, da.sum(dim=0), dinto, dout, dstart
 
 
@@ -362,14 +364,6 @@ def _scan_struct(inputs: tuple[Tensor, ...], span: slice) -> _Scan:
     """The inputs of a span of the sequences; a is the same for all."""
     parts = [x if name == "a" else x[span] for name, x in zip(NAMES, inputs, strict=True)]
     return _Scan(*parts[0].shape, parts[2].shape[1], *map(pointer, parts))
-
-
-def _in_parts(batch: int, work: Callable[[slice], None]) -> None:
-    """Call ``work`` for spans of a batch, one for each of PyTorch's threads."""
-    size = -(-batch // torch.get_num_threads()) or 1
-    parts = [slice(first, min(first + size, batch)) for first in range(0, batch, size)]
-    with ThreadPoolExecutor(len(parts) or 1) as threads:
-        list(threads.map(work, parts))
 
 
 class DecoderStruct(ctypes.Structure):

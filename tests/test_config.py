@@ -183,8 +183,8 @@ def test_imports_bring_kinds_of_the_user(tmp_path: Path, monkeypatch: pytest.Mon
         "Shape = kinds('test_shape')['test_shape']['circle'].__mro__[1]\n"
         "class Star(Shape, kind='star'):\n    points: int = 5\n"
     )
-    write(tmp_path, code, "my_shapes.py")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    write(tmp_path, code, "my_shapes.py")  # beside the config
+    monkeypatch.setattr(sys, "path", list(sys.path))
     text = 'imports = ["my_shapes"]\ntitle = "a"\nshape = { kind = "star", points = 7 }'
     drawing = read(Drawing, write(tmp_path, text))
     sys.modules.pop("my_shapes")
@@ -386,7 +386,7 @@ def test_what_is_absent_stays_absent_through_toml() -> None:
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        (None, r"'my_kinds'\); is it on PYTHONPATH\?$"),
+        (None, r"'my_kinds'\); it must lie beside the config, here, or on PYTHONPATH$"),
         ("import no_such_library", r"no_such_library'\)$"),
         ("a = 1\nb = a.c", r"my_kinds\.py:2: AttributeError: 'int' object"),
         ("def (", r"my_kinds\.py, line 1"),

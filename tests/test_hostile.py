@@ -19,10 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from foveate.config import read
+from foveate.data.tokenizer import BPE, Tokenizer
 from foveate.documents.formats import DocumentOptions, read_document
 from foveate.errors import is_for_the_user, message_of
 from foveate.export.huggingface import from_huggingface
@@ -248,6 +251,73 @@ def test_an_export_takes_nothing_along_from_outside_of_the_run(run: Path, tmp_pa
     sample = CheckSample(["the dog runs"])
     refused(lambda: export(loaded, tmp_path / "out", "safetensors", sample), "notes.txt")
     assert not (tmp_path / "out").exists()
+
+
+# ------------------------------------------------------------------------------ what a run is not
+
+
+def test_a_run_has_no_base_no_imports_and_no_pipe(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, sign = run / "config.toml", tmp_path / "executed"
+    text = config.read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    code = f"import pathlib\npathlib.Path({str(sign)!r}).touch()\n"
+    (tmp_path / "strange_module.py").write_text(code, "utf-8")
+    config.write_text(text.replace("imports = []", 'imports = ["strange_module"]'), "utf-8")
+    refused(lambda: load(run), "config.toml", "strange_module", "--trust")
+    assert not sign.exists()
+    load(run, trust=True)
+    assert sign.exists()
+    config.write_text(f'base = "/etc/passwd"\n{text}', "utf-8")
+    refused(lambda: load(run), "config.toml", "base")
+    config.write_text(text, "utf-8")
+    for name in ("config.toml", "best.json", "source.tokenizer.json"):
+        saved = (run / name).read_bytes()
+        (run / name).unlink()
+        os.mkfifo(run / name)
+        refused(lambda: load(run), name)
+        (run / name).unlink()
+        (run / name).symlink_to("/dev/zero")
+        refused(lambda: load(run), name)
+        (run / name).unlink()
+        (run / name).write_bytes(saved)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda tensor: tensor.fill_(float("nan")), "holds NaN or infinite"),
+        (lambda tensor: tensor.clone().fill_(float("-inf")), "holds NaN or infinite"),
+        (lambda tensor: tensor.to(torch.int32), "int32"),
+        (lambda tensor: tensor.double(), "float64"),
+    ],
+)
+def test_weights_that_are_no_finite_numbers_are_refused(
+    run: Path, harm: Callable[[torch.Tensor], torch.Tensor], message: str
+) -> None:
+    tensors = load_file(weights(run))
+    name = next(name for name, tensor in tensors.items() if tensor.is_floating_point())
+    alone = run / "alone"
+    alone.mkdir()
+    save_file(tensors | {name: harm(tensors[name])}, alone / checkpoint.WEIGHTS)
+    refused(lambda: load(alone), checkpoint.WEIGHTS, name, message)
+
+
+def test_a_missing_best_checkpoint_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "best.json").write_text('{"folder": "checkpoints/step-00000999"}', "utf-8")
+    load(run)
+    assert "step-00000999, the best, is missing: step-" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ids", [{"a": 2_000_000_000}, {"a": -1}])
+def test_ids_of_pieces_are_their_places(ids: dict[str, int], tmp_path: Path) -> None:
+    tokenizer: Tokenizer = BPE.Config(vocab_size=270).build()
+    tokenizer.train(["a dog"])
+    tree = json.loads(tokenizer.text())
+    tree["vocabulary"]["model"]["vocab"] |= ids
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tree), "utf-8")
+    refused(lambda: Tokenizer.load(tmp_path / "tokenizer.json"), "tokenizer.json")
 
 
 # ------------------------------------------------------------------------------ what is JSON, TOML

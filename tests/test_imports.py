@@ -48,6 +48,7 @@ FREE_SIBLINGS = {"run"}
 BASICS = {"torch", "numpy", "pydantic"}
 NAMED = {  # other packages, and the only places that may import them
     "safetensors": {"train", "nn", "run", "models", "export"},
+    "filelock": {"files", "train"},
     "tokenizers": {"data"},
     "PIL": {"data"},
     "sacrebleu": {"tasks", "run"},

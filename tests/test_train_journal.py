@@ -44,7 +44,15 @@ def test_resuming_cuts_the_lines_that_come_again(tmp_path: Path) -> None:
     assert [line["step"] for line in read(tmp_path)] == list(range(1, 8))
 
 
-@pytest.mark.parametrize("torn", ['{"event": "tr', '{"event": "train", "step": 3}'])
+BAD = [
+    '{"step": 3}',
+    '{"event": "train", "step": "3"}',
+    '{"event": "train", "step": 3, "loss": "x"}',
+]
+BAD += ["[" * 100_000, "[]", '{"event": "valid", "step": 3, "samples": [1]}']
+
+
+@pytest.mark.parametrize("torn", ['{"event": "tr', '{"event": "train", "step": 3}', *BAD])
 def test_a_torn_last_line_spoils_nothing(tmp_path: Path, torn: str) -> None:
     written(tmp_path, range(1, 3))
     with (tmp_path / "log.jsonl").open("a") as file:
@@ -53,14 +61,17 @@ def test_a_torn_last_line_spoils_nothing(tmp_path: Path, torn: str) -> None:
     journal.write("train", 4, loss=0.0)
     journal.close()
     saved = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in saved] == ([1, 2, 3, 4] if torn.endswith("}") else [1, 2, 4])
+    assert [line["step"] for line in saved] == (
+        [1, 2, 4] if torn in BAD or "}" not in torn else [1, 2, 3, 4]
+    )
+    assert journal.cut == ("}" not in torn or torn in BAD)
 
 
 def test_any_text_can_be_a_sample(tmp_path: Path) -> None:
     journal = Journal(tmp_path, 0)
-    journal.write("valid", 1, samples=["a\ud800\u2028\r\nb"])
+    journal.write("valid", 1, samples=[{"source": "a\ud800\u2028\r\nb"}])
     journal.close()
-    assert read(tmp_path)[0]["samples"] == ["a\ud800\u2028\r\nb"]
+    assert read(tmp_path)[0]["samples"] == [{"source": "a\ud800\u2028\r\nb"}]
 
 
 def test_tensorboard_is_written_or_its_extra_named(tmp_path: Path) -> None:

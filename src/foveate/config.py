@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import json
+import os
 import re
 import sys
 import tomllib
@@ -23,6 +24,7 @@ from pydantic.fields import FieldInfo
 
 from foveate.errors import ConfigError as ConfigError
 from foveate.errors import Where, placed
+from foveate.files import read_bytes
 
 C = TypeVar("C", bound="Config")
 T = TypeVar("T")
@@ -221,9 +223,35 @@ def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
 
 
 def read(config: type[C], path: str | Path, overrides: Iterable[str] = ()) -> C:
-    """Class defaults, then ``base``, then the file, then overrides: the only loading order."""
+    """Class defaults, then ``base``, then the file, then overrides: the only loading order.
+
+    Modules that ``imports`` names are looked for in the folders of the file and of the process too.
+    """
     path = shipped(Path(path))
+    for folder in (str(path.parent.resolve()), os.getcwd()):
+        if folder not in sys.path:
+            sys.path.append(folder)
     return parse_tree(config, with_overrides(config, load_tree(path), overrides), path)
+
+
+def read_resolved(config: type[C], path: Path, trust: bool = False) -> C:
+    """The config of a run, which may be a stranger's: it has no ``base``, and imports nothing.
+
+    With ``trust``, or ``FOVEATE_TRUST=1``, modules that it names are imported; those that are
+    already imported need none. Raises `ConfigError` that names them.
+    """
+    tree = load_tree(path, resolved=True)
+    names = tree.get("imports", ())
+    unknown = [str(n) for n in names if n not in sys.modules] if isinstance(names, list) else []
+    if unknown:
+        if not (trust or os.environ.get("FOVEATE_TRUST") == "1"):
+            raise ConfigError(
+                f"{path} imports {', '.join(unknown)}, and so runs code on this machine; if you "
+                "know what the code does, say --trust (in Python: load(path, trust=True))"
+            )
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
+    return parse_tree(config, tree, path)
 
 
 def shipped(path: Path) -> Path:
@@ -314,7 +342,8 @@ def _import_kinds(tree: Tree) -> None:
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
-            hint = "; is it on PYTHONPATH?" if module.startswith(error.name or module) else ""
+            found = not module.startswith(error.name or module)
+            hint = "" if found else "; it must lie beside the config, here, or on PYTHONPATH"
             raise ConfigError(f"cannot import {module!r} ({error}){hint}") from None
         except ConfigError as error:
             raise ConfigError(f"cannot import {module!r}: {error}") from None
@@ -356,15 +385,13 @@ def _plain(value: object) -> object:
 # ------------------------------------------------------------------------------ TOML files
 
 
-def load_tree(path: Path, above: tuple[Path, ...] = ()) -> Tree:
+def load_tree(path: Path, above: tuple[Path, ...] = (), resolved: bool = False) -> Tree:
     """Read a TOML file and, below it, the one parent that its ``base`` names.
 
-    ``above`` are the files whose ``base`` leads to this one.
+    ``above`` are the files whose ``base`` leads to this one. A ``resolved`` config has none.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise ConfigError(f"{path} has more than {LARGEST:,} bytes: it is no config")
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = tomllib.loads(read_bytes(path, LARGEST).decode())
     except OSError as error:
         raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -376,6 +403,8 @@ def load_tree(path: Path, above: tuple[Path, ...] = ()) -> Tree:
     base = tree.pop("base", None)
     if not base:
         return tree
+    if resolved:
+        raise ConfigError(f"{path}: the config of a run has all its keys and no base", ("base",))
     if not isinstance(base, str):
         raise ConfigError(f"{path}: base names one file, not {base!r}", ("base",))
     if path.resolve() in above:
@@ -386,7 +415,7 @@ def load_tree(path: Path, above: tuple[Path, ...] = ()) -> Tree:
 def from_json(path: Path, parse: Callable[[Any], T]) -> T:
     """``parse`` of the content of a JSON file; raise `ConfigError` for a damaged file."""
     try:
-        return parse(json.loads(path.read_bytes()))
+        return parse(json.loads(read_bytes(path)))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

@@ -1,8 +1,9 @@
-"""Files that are replaced at once, never half written; the folder of the cache."""
+"""Files that are replaced at once, never half written; locks; the folder of the cache."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import os
 import re
@@ -11,6 +12,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from filelock import FileLock, Timeout
 
 
 def replace_file(path: Path, content: str | bytes, mode: int | None = None) -> None:
@@ -62,6 +65,25 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold a lock between processes, which the system releases for a killed one too.
+
+    Raises ``filelock.Timeout`` where another holds it and this one does not ``wait``. A network's
+    folder may know no locks, and gives all.
+    """
+    lock = FileLock(path, timeout=-1 if wait else 0)
+    try:
+        lock.acquire()
+    except OSError as error:
+        if isinstance(error, Timeout) or error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def part_of(path: Path) -> Path:
     """The temporary file of this process for ``path``; those of killed processes are removed."""
     host = re.sub(r"[^\w-]", "-", socket.gethostname())[:20]
@@ -72,6 +94,19 @@ def part_of(path: Path) -> Path:
             if owner is not None and not _lives(int(owner[1])):
                 remove(left)
     return path.with_name(f".{path.name}.{host}.{os.getpid()}.part")
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a regular file: no device or pipe, whose reading would never end.
+
+    Raises ``OSError`` that names another, or one of more than ``most`` bytes.
+    """
+    if not path.is_file() and path.exists():
+        raise OSError(errno.EINVAL, "this is no regular file, and is not read", str(path))
+    if most is not None and (size := path.stat().st_size) > most:
+        message = f"it has {size:,} bytes; at most {most:,} are read"
+        raise OSError(errno.EFBIG, message, str(path))
+    return path.read_bytes()
 
 
 def remove(place: Path) -> None:

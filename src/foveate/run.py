@@ -28,7 +28,7 @@ from foveate.answers import (
     Term,
     TextAnswer,
 )
-from foveate.config import Config, ConfigError, read
+from foveate.config import Config, ConfigError, read_resolved
 from foveate.data.text import Corpus, TextData
 from foveate.decode.beam import Beam, another, with_beam
 from foveate.decode.sample import Sample
@@ -351,14 +351,20 @@ def _several(inputs: Sequence[T], verb: str) -> Sequence[T]:
     return inputs
 
 
-def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = ()) -> Run:
+def load(
+    path: str | Path,
+    which: str = "best",
+    ensemble: Sequence[str | Path] = (),
+    trust: bool = False,
+) -> Run:
     """Read a run; ``which`` is "best", "last", "average" or the number of a step.
 
     Runs of the ``ensemble`` decode with it: the next token has the mean of their p. ``path`` and
     these may be folders of single checkpoints too, such as RUN/checkpoints/step-00001000.
+    With ``trust`` the modules that their configs import are imported, and run code.
     Raises ``ConfigError`` that says what is missing, or how the vocabularies of runs differ.
     """
-    runs = [_load(Path(each), which) for each in (path, *ensemble)]
+    runs = [_load(Path(each), which, trust) for each in (path, *ensemble)]
     if len(runs) > 1:
         names = [f"{run.path}/{run.checkpoint}" for run in runs]
         vocabularies = [run.task.pieces() for run in runs]
@@ -367,10 +373,10 @@ def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] =
     return runs[0]
 
 
-def _load(path: Path, which: str) -> Run:
+def _load(path: Path, which: str, trust: bool) -> Run:
     barriers.watch()
     path, folder = checkpoint.place(path)
-    config = read_run(path)
+    config = read_run(path, trust)
     task = config.task.build(config.data)
     try:
         task.restore(path)
@@ -385,11 +391,11 @@ def _load(path: Path, which: str) -> Run:
     return Run(path, config, task, model, folder.relative_to(path).as_posix())
 
 
-def read_run(path: Path) -> RunConfig:
-    """The resolved config of a run."""
+def read_run(path: Path, trust: bool = False) -> RunConfig:
+    """The resolved config of a run; `read_resolved` says what ``trust`` is."""
     if not (path / "config.toml").is_file():
         raise ConfigError(f"{path} is no run: it has no config.toml; train one: foveate train")
-    return read(RunConfig, path / "config.toml")
+    return read_resolved(RunConfig, path / "config.toml", trust)
 
 
 def task_of(config: RunConfig) -> type[AnyTask]:

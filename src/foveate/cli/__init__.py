@@ -81,9 +81,14 @@ for name, group in {
 @app.callback(invoke_without_command=True)
 def program(
     show_version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="let runs import the modules that they name")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="show where errors arise")] = False,
 ) -> None:
     """Train, look inside and use models of sequences."""
+    if trust:
+        os.environ["FOVEATE_TRUST"] = "1"  # for worker processes too
     if debug:
         os.environ["FOVEATE_DEBUG"] = "1"
     if show_version:
@@ -96,5 +101,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda argument: argument != "--trust")  # anywhere
     with one_line_errors():
         app(prog_name="foveate")

@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -50,7 +50,7 @@ from foveate.data.text import (
 )
 from foveate.data.tokenizer import Tokenizer, valid
 from foveate.errors import UserError
-from foveate.files import cache_folder, sync
+from foveate.files import cache_folder, locked, sync
 
 
 class Meter:
@@ -273,7 +273,7 @@ def stored(key: Mapping[str, object], make: Callable[[Path], None], verify: bool
     target = _root() / hashlib.sha256(plain.encode()).hexdigest()[:32]
     if _whole(target, verify):
         return target
-    with _alone(target.with_suffix(".lock")):
+    with locked(target.with_suffix(".lock")):
         if not _whole(target, verify):
             _make(target, make)
             _forget(target.parent)
@@ -364,22 +364,6 @@ def _temporary() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="foveate-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock between processes, which the system releases for a killed one too."""
-    with lock.open("w") as file:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-        else:
-            import fcntl
-
-            with suppress(OSError):  # a network file system may have no locks
-                fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 FACTS = "corpus.json"

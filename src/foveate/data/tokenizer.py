@@ -22,7 +22,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from foveate.config import BaseConfig, Configurable
 from foveate.data.words import split_blanks, split_words
 from foveate.errors import UserError
-from foveate.files import replace_file
+from foveate.files import read_bytes, replace_file
 
 UNK, PAD, BOS, EOS = range(4)
 SPECIALS = ("<unk>", "<pad>", "<s>", "</s>")
@@ -229,10 +229,8 @@ class Tokenizer(Configurable, ABC):
 
 
 def bounded(path: Path) -> bytes:
-    """The content of a file of pieces. Raises `UserError` where it is too long to be one."""
-    if (size := path.stat().st_size) > LARGEST:
-        raise UserError(f"{path} has {size:,} bytes: no file of pieces has more than {LARGEST:,}")
-    return path.read_bytes()
+    """The content of a file of pieces. Raises ``OSError`` where there is none or it is too long."""
+    return read_bytes(path, LARGEST)
 
 
 def is_failure(error: BaseException) -> bool:
@@ -342,6 +340,8 @@ class Subword(Tokenizer):
         self._rust = wrapped
         ids = wrapped.get_vocab(with_added_tokens=False)
         self.pieces = sorted(ids, key=ids.__getitem__)
+        if [ids[piece] for piece in self.pieces] != list(range(wrapped.get_vocab_size())):
+            raise ValueError(f"the ids of its pieces are not 0 to {wrapped.get_vocab_size() - 1:,}")
         byte = {letter: bytes([value]) for value, letter in enumerate(byte_letters())}
         spelled = [b"".join(map(byte.__getitem__, piece)) for piece in self.pieces[len(SPECIALS) :]]
         self._bytes = [*map(str.encode, SPECIALS), *spelled]

@@ -41,7 +41,7 @@ class Beam(Search):
     class Config(Search.Config, kind="beam"):
         """``length_penalty`` is α: 0 compares log-probabilities, 1 nearly their means."""
 
-        beam_size: int = Field(5, ge=1)  # hypotheses that are kept at each step
+        beam_size: int = Field(5, ge=1, le=1000)  # hypotheses that are kept at each step
         length_penalty: float = Field(0.6, ge=0, le=50)
         """Exponent of the length by which scores are divided."""
 
@@ -224,7 +224,7 @@ class DiverseBeam(Beam):
         An output of several groups is given once.
         """
 
-        groups: int = Field(5, ge=1)  # groups into which the beam is divided
+        groups: int = Field(5, ge=1, le=1000)  # groups into which the beam is divided
         diversity: float = Field(0.5, ge=0)
         """Penalty of a token for each earlier group that has it at the same step."""
 

@@ -83,7 +83,6 @@ from foveate.train.checkpoint import (
     refuse_larger,
     save_weights,
     sealed_folder,
-    write_atomically,
     write_tensors,
 )
 
@@ -173,7 +172,7 @@ def to_huggingface(
     folder.mkdir(parents=True, exist_ok=True)
     write_tensors(tensors, folder / (NEW + HUB_WEIGHTS))
     os.replace(folder / (NEW + HUB_WEIGHTS), folder / HUB_WEIGHTS)
-    write_atomically(folder / CONFIG, json.dumps(written, indent=2, sort_keys=True) + "\n")
+    replace_file(folder / CONFIG, json.dumps(written, indent=2, sort_keys=True) + "\n")
     return folder
 
 

@@ -15,11 +15,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self, TypeGuard, TypeVar, cast
 
 import torch
+from filelock import Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from foveate.config import Config, ConfigError, Tree, load_tree
 from foveate.errors import UserError
-from foveate.files import sync
+from foveate.files import locked, read_bytes, replace_file, sync
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
@@ -45,20 +45,6 @@ class TrainError(UserError):
 
 class DamagedError(TrainError):
     """A folder that is not as it was written: names the file and what is wrong with it."""
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file by another atomically: readers see the old text or the new."""
-    new = path.with_name(NEW + path.name)
-    try:
-        new.write_text(text, encoding="utf-8")
-        sync(new)
-        os.replace(new, path)
-        sync(path.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise TrainError(f"cannot write {path}: {error.strerror}") from error
 
 
 @contextlib.contextmanager
@@ -112,7 +98,7 @@ def read_manifest(folder: Path) -> tuple[dict[str, tuple[int, str]], dict[str, s
     Raises `DamagedError` where the manifest cannot be read.
     """
     try:
-        tree = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        tree = json.loads(read_bytes(folder / MANIFEST))
         files = {name: (e["bytes"], e["sha256"]) for name, e in tree["files"].items()}
         return files, {str(name): str(digest) for name, digest in tree.get("run", {}).items()}
     except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
@@ -246,6 +232,8 @@ def opened(path: Path) -> Iterator[TensorFile]:
     damaged. A header is read into memory only if it is not too long.
     """
     try:
+        if not path.is_file() and path.exists():
+            raise OSError(errno.EINVAL, "it is no regular file")
         with path.open("rb") as stream:
             head = stream.read(8)
         size = path.stat().st_size
@@ -359,67 +347,38 @@ def alone(run: Path) -> Iterator[None]:
 
     Raises `BusyError` where another does, and `TrainError` where the folder cannot be written.
     """
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        file = _taken(run / FILE)
-    except OSError as error:
-        raise TrainError(
-            f"cannot write into {run}: {error.strerror}; make it writable, or train in another "
-            "folder: --run"
-        ) from error
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            (run / FILE).unlink()
-        file.close()
-        with contextlib.suppress(OSError):
-            run.rmdir()  # does nothing unless it is empty
-
-
-def _taken(path: Path) -> FileIO:
-    """The lock's open file; closing it gives the lock back."""
-    while True:
-        file = path.open("a+b", buffering=0)  # what a full disk refuses is not tried again
-        if not _locked(file):
-            file.seek(0)
-            try:
-                who: Record = json.loads(file.read(1000))
-                holder = f"process {who['process']} on {who['host']}, since {who['since']}"
-            except (ValueError, LookupError, TypeError):
-                holder = "another process"
-            file.close()
+    with contextlib.ExitStack() as stack:
+        try:
+            run.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(run / FILE, wait=False))
+        except Timeout:
             raise BusyError(
-                f"{path.parent} is being written by {holder}: wait until it has ended, end it, or "
-                "train in another folder: --run"
-            )
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(path.stat(), os.fstat(file.fileno())):
-                break
-        file.close()  # the process that held the lock has just removed the file
-    with contextlib.suppress(OSError):  # of a full disk: it is locked all the same
-        file.truncate(0)
+                f"{run} is being written by {_holder(run / FILE)}: wait until it has ended, end "
+                "it, or train in another folder: --run"
+            ) from None
+        except OSError as error:
+            raise TrainError(
+                f"cannot write into {run}: {error.strerror}; make it writable, or train in another "
+                "folder: --run"
+            ) from error
         since = time.strftime("%Y-%m-%d %H:%M:%S %z")
         who = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
-        file.write(json.dumps(who).encode())
-    return file
+        with contextlib.suppress(OSError):  # of a full disk: it is locked all the same
+            (run / FILE).write_text(json.dumps(who))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                (run / FILE).unlink()
+                run.rmdir()  # does nothing unless it is empty
 
 
-def _locked(file: FileIO) -> bool:
-    """Whether the lock is ours now; a network's folder may know no locks, and gives all."""
+def _holder(lock: Path) -> str:
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            file.seek(2**30)  # what is written there cannot be read by others
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in (errno.EAGAIN, errno.EACCES)
-    return True
+        who: Record = json.loads(lock.read_text()[:1000])
+        return f"process {who['process']} on {who['host']}, since {who['since']}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "another process"
 
 
 # ------------------------------------------------------------------------------------------ shards
@@ -519,7 +478,16 @@ def load_weights(model: nn.Module, path: Path) -> None:
                     f"{path}: {name} is {shape} there and {tuple(tensor.shape)} in "
                     "the model: a size or the vocabulary has changed; use the config.toml beside it"
                 )
-            assign(tensor, file.get_tensor(name))
+            value = file.get_tensor(name)
+            if value.dtype != tensor.dtype:
+                raise TrainError(f"{path}: {name} is {value.dtype} there, not {tensor.dtype}")
+            # a sum is quickly had; a large one may overflow
+            if not (math.isfinite(value.sum()) or bool(value.isfinite().all())):
+                raise TrainError(
+                    f"{path}: {name} holds NaN or infinite numbers, so that every output would be "
+                    "nonsense; take another checkpoint (--checkpoint), or train again"
+                )
+            assign(tensor, value)
 
 
 # ------------------------------------------------------------------------------ optimiser
@@ -664,6 +632,8 @@ def folder_of(run: Path, which: str) -> Path:
     """
     if which == "best":
         folder = chosen(run)
+        if folder is not None and (best := named_best(run)) not in (None, folder):
+            print(f"{best}, the best, is missing: {folder.name} is taken", file=sys.stderr)
     elif which == "average":
         folder = run / "averaged"
     else:
@@ -704,24 +674,32 @@ def prune(run: Path, keep: Iterable[int]) -> None:
 def point(run: Path, folder: Path, figures: Record) -> None:
     """Let ``best.json`` name a folder of the run, with the figures that made it the best."""
     record = {"folder": folder.relative_to(run).as_posix(), **figures}
-    write_atomically(run / "best.json", json.dumps(record, indent=1) + "\n")
+    replace_file(run / "best.json", json.dumps(record, indent=1) + "\n")
 
 
-def chosen(run: Path) -> Path | None:
-    """The folder whose weights stand for the run: the best, or else the newest sound one.
+def named_best(run: Path) -> Path | None:
+    """The folder that ``best.json`` names, be it there or not; None where there is no such file.
 
-    Raises `DamagedError` where ``best.json`` cannot be read or names a place outside of the run.
+    Raises `DamagedError` where it cannot be read or names a place outside of the run.
     """
     best = run / "best.json"
+    if not best.exists():
+        return None
     try:
-        name = Path(json.loads(best.read_text("utf-8"))["folder"]) if best.exists() else Path()
+        name = Path(json.loads(read_bytes(best))["folder"])
     except (ValueError, LookupError, TypeError, RecursionError):
         others = "remove it, or take others: --checkpoint last, or the number of a step"
         raise DamagedError(f"{best} does not say which weights it means; {others}") from None
     if name.is_absolute() or ".." in name.parts:
         raise DamagedError(f"{best} names {str(name)!r}, which is not in the run")
-    if (run / name / MANIFEST).is_file():
-        return run / name
+    return run / name
+
+
+def chosen(run: Path) -> Path | None:
+    """The folder whose weights stand for the run: the best, or else the newest sound one."""
+    best = named_best(run)
+    if best is not None and (best / MANIFEST).is_file():
+        return best
     step, _ = newest_sound(run)
     return None if step is None else path_of(run, step)
 
@@ -751,7 +729,8 @@ def rebuilt(config: C, build: Callable[[C], nn.Module], run: Path, folder: Path)
     own = folder / CONFIG
     if folder != run and own.is_file():
         try:
-            same = type(config).parse(load_tree(own).get("model", {})) == config
+            own_model = load_tree(own, resolved=True).get("model", {})
+            same = type(config).parse(own_model) == config
         except ConfigError:
             same = False
         if not same:

@@ -14,8 +14,8 @@ import torch
 from pydantic import Field
 
 from foveate.config import Config, ConfigError, Tree
+from foveate.files import replace_file
 from foveate.native.barriers import one_thread
-from foveate.train.checkpoint import write_atomically
 from foveate.train.journal import Journal, Snapshots
 from foveate.train.optim import AdamWConfig, InverseSqrt, MovingMean, OptimizerConfig, Schedule
 
@@ -343,10 +343,10 @@ def record(
     number = 1
     while (earlier := folder / f"config.{number}.toml").exists():
         number += 1
-    write_atomically(earlier, before)
+    replace_file(earlier, before)
     values = {change.key: {"old": change.old, "new": change.new} for change in changed}
     journal.write("config", step, before=earlier.name, changes=values)
-    write_atomically(folder / CONFIG, toml)
+    replace_file(folder / CONFIG, toml)
 
 
 def _flat(tree: Tree, above: str = "") -> Tree:

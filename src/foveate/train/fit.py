@@ -26,6 +26,7 @@ from foveate.train.checkpoint import WEIGHTS, DamagedError, Record, TrainError
 from foveate.train.config import Precision, TrainConfig, record, resolve
 from foveate.train.distributed import Ranks, parallel_of, stacks
 from foveate.train.journal import (
+    LOG,
     SNAPSHOTS,
     Display,
     Health,
@@ -348,6 +349,8 @@ def observe(job: Job, config: TrainConfig, folder: Path, step: int, tools: Tools
 
     Raises `TrainError` where they need weights that this process has not.
     """
+    cut = tools.journal.cut
+    messages = [f"{LOG}: {cut} lines dropped, torn or of later steps"] if cut else []
     fields = {"health_every": config.health_every, "snapshots": config.snapshots}
     for name, value in fields.items():
         if value is not None and tools.parallel.name == "fsdp":
@@ -355,15 +358,16 @@ def observe(job: Job, config: TrainConfig, folder: Path, step: int, tools: Tools
     if config.health_every is not None:
         tools.health = Health(job.model, config.health_every, tools.journal)
     if config.snapshots is None or not tools.parallel.ranks.leads:
-        return []
+        return messages
     try:
         tools.snapshots = Snapshots(job.task, job.model, config.snapshots, folder, step)
     except ConfigError:
         raise
     except UserError as error:
-        return [f"no snapshots: {error}"]
-    cut = tools.snapshots.cut
-    return [f"{SNAPSHOTS}: {cut} lines dropped, torn or of later steps"] if cut else []
+        return [*messages, f"no snapshots: {error}"]
+    if cut := tools.snapshots.cut:
+        messages.append(f"{SNAPSHOTS}: {cut} lines dropped, torn or of later steps")
+    return messages
 
 
 def resume(
@@ -392,6 +396,7 @@ def resume(
     if step is None:
         state = TrainState(seed=job.seed, plan=order, data=data)
         return state, messages + share_out(config, state, ranks)
+    checkpoint.verify_run(folder, checkpoint.path_of(folder, step))
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
     if state.data not in ("", data):
         if not job.changed_data:

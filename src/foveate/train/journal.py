@@ -23,9 +23,10 @@ from torch import Tensor, nn
 from foveate.config import Config, ConfigError
 from foveate.draw.maps import shorten
 from foveate.errors import UserError
+from foveate.files import read_bytes, replace_file
 from foveate.inspect.records import capture, hook_points
 from foveate.tasks.base import AnyTask, Loss, Measures, Task
-from foveate.train.checkpoint import Record, TrainError, write_atomically
+from foveate.train.checkpoint import Record, TrainError
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -43,15 +44,16 @@ class Journal:
     that are not finite are written as null, for JSON has no name for them.
     """
 
+    cut = 0  # how many lines were dropped: later, torn and damaged ones
+
     def __init__(self, run: Path, step: int, tensorboard: bool = False, name: str = LOG) -> None:
         self.path = run / name
-        self.cut = 0  # how many lines were dropped: later and torn ones
         if self.path.exists():
             content = self.path.read_bytes()
-            lines = [line for line in sound(content) if line.get("step", 0) <= step]
+            lines = [line for line in sound(content) if line["step"] <= step]
             self.cut = len(content.splitlines()) - len(lines)
             if self.cut or not content.endswith(b"\n"):
-                write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in lines))
+                replace_file(self.path, "".join(json.dumps(line) + "\n" for line in lines))
         self._file: TextIO = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         self._board = _board(run / "tensorboard", step) if tensorboard else None
 
@@ -92,7 +94,7 @@ class NoJournal(Journal):
 def read(run: Path, name: str = LOG) -> list[Line]:
     """The lines of a file of a run; one that a kill has torn is left out."""
     path = run / name
-    return sound(path.read_bytes()) if path.exists() else []
+    return sound(read_bytes(path)) if path.exists() else []
 
 
 def last_samples(run: Path) -> list[dict[str, str]]:
@@ -102,16 +104,31 @@ def last_samples(run: Path) -> list[dict[str, str]]:
 
 
 def sound(content: bytes) -> list[Line]:
-    """The lines of a log that are JSON objects."""
+    """The lines of a log, without those that are torn or damaged."""
     lines = []
     for text in content.splitlines():
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # torn by a kill or a full disk; its step is written again
-        if isinstance(line, dict):
+        if isinstance(line, dict) and _is_sound(line):
             lines.append(line)
     return lines
+
+
+def _is_sound(line: Line) -> bool:
+    """Whether event, step, figures and samples of a line are what `Journal` writes."""
+    event, step, samples = line.get("event"), line.get("step"), line.get("samples", [])
+    if not isinstance(event, str) or type(step) is not int or step < 0:
+        return False
+    if event not in ("train", "valid"):
+        return True
+    figures = [value for key, value in line.items() if key not in ("event", "samples")]
+    whole = isinstance(samples, list) and all(
+        isinstance(sample, dict) and all(isinstance(text, str) for text in sample.values())
+        for sample in samples
+    )
+    return whole and all(value is None or isinstance(value, int | float) for value in figures)
 
 
 def _without_infinities(value: object) -> object:

@@ -50,6 +50,7 @@ NAMED = {  # other packages, and the only places that may import them
     "safetensors": {"train", "nn", "run", "models", "export"},
     "filelock": {"files", "train"},
     "tokenizers": {"data"},
+    "tomlkit": {"config"},
     "PIL": {"data"},
     "sacrebleu": {"tasks", "run"},
     "typer": {"cli"},

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import pydantic
+import tomlkit
 from pydantic.fields import FieldInfo
 
 from foveate.errors import ConfigError as ConfigError
@@ -134,7 +135,7 @@ class Config(pydantic.BaseModel):
 
     def toml(self) -> str:
         """The config as a TOML document."""
-        return toml(self.tree())
+        return tomlkit.dumps(self.tree())
 
     def differences(self) -> dict[str, object]:
         """The dotted keys whose values differ from the defaults of their own kinds."""
@@ -484,35 +485,3 @@ def line_of(text: str, where: Where) -> int | None:
         if path == where[: len(path)] and len(path) > best[0]:
             best = (len(path), number)
     return best[1]
-
-
-def toml(tree: Tree) -> str:
-    """A tree as a TOML document."""
-    return "\n".join(_toml_lines(tree, ())).strip() + "\n"
-
-
-def _toml_value(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml_value, value)) + "]"
-    if isinstance(value, dict):
-        return (
-            "{ " + ", ".join(f"{_toml_key(k)} = {_toml_value(v)}" for k, v in value.items()) + " }"
-        )
-    if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL and lone surrogates
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[\w-]+", key, re.ASCII) else _toml_value(key)
-
-
-def _toml_lines(tree: Tree, table: Where) -> Iterable[str]:
-    tables = {k: v for k, v in tree.items() if isinstance(v, dict) and v}
-    yield from (f"{_toml_key(k)} = {_toml_value(v)}" for k, v in tree.items() if k not in tables)
-    for key, value in tables.items():
-        path = (*table, key)
-        yield f"\n[{'.'.join(map(_toml_key, path))}]"
-        yield from _toml_lines(value, path)

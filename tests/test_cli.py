@@ -245,3 +245,5 @@ def test_help_of_a_group_shows_the_options_of_its_usual_command(
     done = CliRunner().invoke(app, [group, "--help"])
     assert done.exit_code == 0 and f"  {command} " in done.stdout
     assert all(option in done.stdout for option in options), done.stdout
+    wrong = CliRunner().invoke(app, [group, "--bogus"])
+    assert f" {group} [OPTIONS]" in wrong.output

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from typer._click import Context, HelpFormatter
+    from typer._click import Command, Context, HelpFormatter
     from typer.core import TyperOption
 
     from foveate.run import Run
@@ -77,6 +77,14 @@ class VerbGroup(TyperGroup):
         return option
 
 
+class _DefaultContext(typer.Context):
+    """The context of a command that needs no name: its usage is that of its group."""
+
+    @property
+    def command_path(self) -> str:
+        return super().command_path if self.parent is None else self.parent.command_path
+
+
 class DefaultGroup(VerbGroup):
     """Commands of which ``default`` needs no name: ``serve RUN`` is ``serve runs RUN``.
 
@@ -84,6 +92,14 @@ class DefaultGroup(VerbGroup):
     """
 
     default: ClassVar[str]
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and name == self.default:
+            command.context_class = _DefaultContext
+        return name, command, rest
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *ctx.help_option_names):

@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheel-browser bench bench-peers bench-quality looking claims configs growth kill faults fuzz audit hosts scaling ray corpus sizes architecture differences lectures lock clean
+.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz audit hosts scaling ray corpus sizes architecture differences lectures lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -87,9 +87,6 @@ bench-peers: $(STAMPS)/foveate  ## foveate beside its peers, each in an environm
 
 bench-quality: $(STAMPS)/foveate  ## minutes to BLEU 50, foveate's and JoeyNMT's (two hours)
 	$(BIN)/python benchmarks/peers/quality.py
-
-looking: $(STAMPS)/dev  ## where every score with every position looks, in whole models (a quarter of an hour)
-	$(BIN)/python benchmarks/looking.py
 
 claims: $(STAMPS)/foveate  ## measure what the lectures claim: docs/claims.md (half a minute)
 	$(BIN)/python benchmarks/claims.py

@@ -1,8 +1,7 @@
 """Every score and every position learns to attend along the diagonal to copy, or against it.
 
 One attention and nothing else: all queries are the same vector, so that only places tell them
-apart, and only attending to the right token can write it. Whole models are in test_learning.py;
-benchmarks/looking.py trains them with every score and every position together.
+apart, and only attending to the right token can write it. Whole models are in test_learning.py.
 """
 
 from __future__ import annotations

@@ -163,17 +163,21 @@ $(BIN)/python:
 	         "Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# Python compiles a module when it is first imported; of all that is installed few ever are.
+# Python compiles a module when it is first imported; of all that is installed few ever are. These
+# are compiled here, once, also where PYTHONDONTWRITEBYTECODE keeps every later start from it.
+COMPILE := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c
 $(STAMPS)/runtime: requirements.lock | $(BIN)/python
 	$(BIN)/python -m pip install -q --no-compile -r requirements.lock
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/foveate: pyproject.toml $(STAMPS)/runtime
 	$(BIN)/python -m pip install -q --no-compile --no-deps --editable .
+	$(COMPILE) "import foveate.kinds; foveate.kinds.load_kinds()"
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/studio: requirements-dev.lock $(STAMPS)/foveate
 	$(BIN)/python -m pip install -q --no-compile -c requirements-dev.lock --editable '.[studio]'
+	$(COMPILE) "import foveate.server.studio_api"
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/dev: requirements-dev.lock $(STAMPS)/foveate

@@ -286,9 +286,3 @@ def test_unknown_words_are_copied(folder: Path) -> None:
         done = CliRunner().invoke(app, ["translate", str(folder), *options], input=inputs)
         assert done.exit_code == 0, done.output
         assert done.stdout.count("\n") == 1
-
-
-def test_a_method_works_under_its_earlier_name() -> None:
-    terms = Glossary({"dog": ("chien",)})
-    with pytest.warns(FutureWarning, match=r"Glossary\.wanted is now Glossary\.variants"):
-        assert terms.wanted("a dog") == terms.variants("a dog") == [("chien",)]

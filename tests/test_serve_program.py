@@ -265,15 +265,11 @@ def test_what_is_unsafe_or_makes_no_sense_is_refused(
         launch.serve([run.path], launch.ServerOptions(**options), run_loader(**loading))
 
 
-@pytest.mark.parametrize("option", ["--max-batch-delay-ms", "--wait-ms"])
-def test_the_old_name_of_the_batch_delay_is_read_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch, option: str
-) -> None:
+def test_the_batch_delay_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[launch.ServerOptions] = []
     monkeypatch.setattr(launch, "serve", lambda runs, options, loader: started.append(options))
-    done = CliRunner().invoke(app, ["serve", "run", option, "3"])
+    done = CliRunner().invoke(app, ["serve", "run", "--max-batch-delay-ms", "3"])
     assert done.exit_code == 0 and started[0].batching["max_delay"] == 0.003
-    assert ("--max-batch-delay-ms" in done.stderr) == (option == "--wait-ms")
 
 
 def test_a_computation_without_end_ends_with_the_process(

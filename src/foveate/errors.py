@@ -11,9 +11,7 @@ import errno
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Iterator
-from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Where = tuple[str, ...]  # the path of keys from the root of a config file
@@ -95,17 +93,3 @@ def placed(error: BaseException) -> str:
 def _discard_output() -> None:
     """Send the rest of standard output to the null device, so that exit does not fail on it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class Renamed:
-    """An attribute or method under its earlier name, with a warning."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __set_name__(self, owner: type, earlier: str) -> None:
-        self.message = f"{owner.__name__}.{earlier} is now {owner.__name__}.{self.name}"
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        warnings.warn(self.message, FutureWarning, 2)
-        return getattr(instance, self.name)

@@ -31,7 +31,6 @@ Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV
 Host = Annotated[str, typer.Option(help="another than this machine needs --keys or --no-auth")]
 Delay = Annotated[float, typer.Option(min=0, help="a request waits for others in its batch")]
 Keys = Annotated[Path | None, typer.Option("--keys", help="ask for keys of this file")]
-OldDelay = Annotated[float | None, typer.Option(min=0, hidden=True)]
 Protect = Annotated[
     list[str] | None, typer.Option(metavar="REGEX", help="protected, beside URLs, …")
 ]
@@ -70,7 +69,6 @@ def serve_runs(
     seconds: Annotated[float | None, typer.Option(min=0.1, help="until an answer")] = None,
     rate: Annotated[float | None, typer.Option(min=0, help="requests a minute of a client")] = None,
     max_batch_delay_ms: Delay = 5.0,
-    wait_ms: OldDelay = None,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="source tokens × beams")] = None,
     queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
     max_wait: Annotated[float | None, typer.Option(min=0.1, help="seconds, then refused")] = None,
@@ -83,9 +81,6 @@ def serve_runs(
     from foveate.cli.workers import batch_threads, run_loader
     from foveate.server.launch import ServerOptions, serve
 
-    if wait_ms is not None:
-        typer.echo("warning: --wait-ms is now called --max-batch-delay-ms", err=True)
-    delay_ms = max_batch_delay_ms if wait_ms is None else wait_ms
     options = ServerOptions(
         host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
         names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,
@@ -94,7 +89,7 @@ def serve_runs(
         translation={"glossary": glossary or (), "memory": memory or (), "fuzzy": fuzzy,
                      "banned": ban or (), "copies_unknown": copy_unknown},
         limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},
-        batching={"max_delay": delay_ms / 1000, "tokens": batch_tokens, "queue": queue,
+        batching={"max_delay": max_batch_delay_ms / 1000, "tokens": batch_tokens, "queue": queue,
                   "max_wait": max_wait, "workers": batch_threads(threads, processes)},
     )  # fmt: skip
     serve(runs, options, run_loader(precision, engine, sample, processes))

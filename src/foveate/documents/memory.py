@@ -20,7 +20,6 @@ from foveate.data.words import split_words
 from foveate.decode.beam import Beam
 from foveate.documents.formats import decoded, parse_xml, variants_in
 from foveate.documents.translate import Aligner
-from foveate.errors import Renamed
 from foveate.run import Run, RunConfig
 from foveate.tasks.base import Aligns
 
@@ -85,8 +84,6 @@ class Glossary:
             return []
         terms = (" ".join(m.group().casefold().split()) for m in self._pattern.finditer(line))
         return [self.terms[term] for term in dict.fromkeys(terms) if term in self.terms]
-
-    wanted = Renamed("variants")
 
 
 def _content(path: Path, what: str) -> bytes:

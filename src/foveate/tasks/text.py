@@ -34,7 +34,7 @@ from foveate.data.text import (
 )
 from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
-from foveate.errors import Renamed, UserError
+from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, Maps
 from foveate.inspect.words import Units, group_pieces, to_words
 from foveate.tasks.base import AnswerType, Batch, Task, TensorBatch
@@ -54,7 +54,6 @@ class TextBatch(TensorBatch):
     read: Tensor
     target: Tensor
     real: Tensor | None
-    wanted = Renamed("target")
 
 
 def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:

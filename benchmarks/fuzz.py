@@ -60,7 +60,7 @@ def targets(place: Path) -> Targets:
     from foveate.server.keys import KeyFile
     from foveate.tasks.shortlist import FILE, Shortlist
     from foveate.train import checkpoint, journal
-    from foveate.train.checkpoint import opened, size_of
+    from foveate.train.tensors import opened, size_of
 
     def on_file(name: str, act: Callable[[Path], object]) -> Read:
         def put(data: bytes) -> object:
@@ -94,7 +94,7 @@ def targets(place: Path) -> Targets:
         "vocabulary": (on_file("v.txt", imported), [b"a\t3\n<unk>\t1\n"]),
         "tensors": (on_file("model.safetensors", tensors), [_weights()]),
         "manifest": (
-            on_file(checkpoint.MANIFEST, lambda p: checkpoint.verify(p.parent)),
+            on_file(MANIFEST, lambda p: verify(p.parent)),
             [b'{"files": {}}'],
         ),
         "best.json": (

@@ -24,7 +24,9 @@ from foveate.export.base import appearing
 from foveate.files import part_of, replace_file
 from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.train import checkpoint
-from foveate.train.checkpoint import FILE, BusyError, DamagedError, TrainError, alone
+from foveate.train.lock import FILE, BusyError, alone
+from foveate.train.sealed import DamagedError, TrainError
+from foveate.train.tensors import WEIGHTS
 from foveate.training import average, train
 from small_runs import made
 
@@ -70,7 +72,7 @@ def test_the_second_training_of_a_run_refuses_and_names_the_first(trained: Path,
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     held = (
-        "import sys, time; from pathlib import Path; from foveate.train.checkpoint import alone\n"
+        "import sys, time; from pathlib import Path; from foveate.train.lock import alone\n"
         "with alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(
@@ -133,10 +135,10 @@ def test_a_file_that_is_replaced_is_on_the_disk_under_its_name(
 
 def test_a_mean_that_has_no_room_leaves_the_one_before(run: Path) -> None:
     average(run)
-    before = (run / "averaged" / checkpoint.WEIGHTS).read_bytes()
+    before = (run / "averaged" / WEIGHTS).read_bytes()
     with pytest.raises(TrainError, match="averaged"), room(1000):
         average(run, 1)
-    assert (run / "averaged" / checkpoint.WEIGHTS).read_bytes() == before
+    assert (run / "averaged" / WEIGHTS).read_bytes() == before
 
 
 def test_standard_output_on_a_full_disk_ends_in_one_line() -> None:
@@ -214,7 +216,7 @@ def test_a_file_of_keys_is_never_readable_by_others(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_not_averaged(run: Path) -> None:
     step = checkpoint.steps(run)[-1]
-    file = checkpoint.path_of(run, step) / checkpoint.WEIGHTS
+    file = checkpoint.path_of(run, step) / WEIGHTS
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

@@ -33,7 +33,8 @@ from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import RunConfig, load
 from foveate.tasks.shortlist import Shortlist
 from foveate.train import checkpoint
-from foveate.train.checkpoint import DamagedError, opened
+from foveate.train.sealed import DamagedError
+from foveate.train.tensors import WEIGHTS, opened
 from small_runs import made
 
 ROOT = Path(__file__).parent.parent
@@ -61,7 +62,7 @@ def weights(run: Path) -> Path:
     """The file of the weights that stand for a run."""
     folder = checkpoint.chosen(run)
     assert folder is not None
-    return folder / checkpoint.WEIGHTS
+    return folder / WEIGHTS
 
 
 def refused(act: Callable[[], object], *names: str) -> str:
@@ -92,7 +93,7 @@ def test_a_bit_flipped_anywhere_in_the_weights_is_found(run: Path, data: st.Data
     flipped[place] ^= 1 << data.draw(st.integers(0, 7))
     file.write_bytes(flipped)
     try:
-        refused(lambda: load(run), checkpoint.WEIGHTS, "--checkpoint")
+        refused(lambda: load(run), WEIGHTS, "--checkpoint")
     finally:
         file.write_bytes(content)
 
@@ -104,8 +105,8 @@ def test_weights_cut_off_anywhere_are_named_with_a_manifest_or_without(run: Path
     content = file.read_bytes()
     alone = run / "alone"
     alone.mkdir(exist_ok=True)
-    (alone / checkpoint.WEIGHTS).write_bytes(content[: min(cut, len(content) - 1)])
-    refused(lambda: load(alone), checkpoint.WEIGHTS)
+    (alone / WEIGHTS).write_bytes(content[: min(cut, len(content) - 1)])
+    refused(lambda: load(alone), WEIGHTS)
 
 
 @MANY
@@ -163,8 +164,8 @@ def test_a_pickle_is_not_opened_whatever_its_name_is(
         packed.writestr("archive/data.pkl", bare)
     (run / "alone").mkdir()
     for content in (bare, archive.getvalue()):
-        (run / "alone" / checkpoint.WEIGHTS).write_bytes(content)
-        refused(lambda: load(run / "alone"), checkpoint.WEIGHTS)
+        (run / "alone" / WEIGHTS).write_bytes(content)
+        refused(lambda: load(run / "alone"), WEIGHTS)
         for name in ("shortlist.npz", "aligned_head.json", "source.tokenizer.json"):
             saved = (run / name).read_bytes() if (run / name).exists() else None
             (run / name).write_bytes(content)
@@ -187,7 +188,7 @@ def read_all(run: Path) -> None:
 def test_weights_of_another_run_are_refused_by_what_was_sealed(runs: Path, run: Path) -> None:
     other = weights(runs / "rnn")
     shutil.copyfile(other, weights(run))
-    refused(lambda: load(run), checkpoint.WEIGHTS)
+    refused(lambda: load(run), WEIGHTS)
     folder = weights(run).parent
     shutil.rmtree(folder)
     shutil.copytree(other.parent, folder)  # the whole checkpoint, manifest and all
@@ -300,8 +301,8 @@ def test_weights_that_are_no_finite_numbers_are_refused(
     name = next(name for name, tensor in tensors.items() if tensor.is_floating_point())
     alone = run / "alone"
     alone.mkdir()
-    save_file(tensors | {name: harm(tensors[name])}, alone / checkpoint.WEIGHTS)
-    refused(lambda: load(alone), checkpoint.WEIGHTS, name, message)
+    save_file(tensors | {name: harm(tensors[name])}, alone / WEIGHTS)
+    refused(lambda: load(alone), WEIGHTS, name, message)
 
 
 def test_a_missing_best_checkpoint_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -461,7 +462,7 @@ def test_memory_stays_bounded_whatever_a_file_would_become(runs: Path, tmp_path:
     sized(tmp_path / "width", "hidden_size", 960_000)
     sized(tmp_path / "depth", "num_layers", 960_000)
     sized(tmp_path / "size", "hidden_size", 10**12)
-    long = tmp_path / "sound" / "alone" / checkpoint.WEIGHTS
+    long = tmp_path / "sound" / "alone" / WEIGHTS
     long.parent.mkdir()
     for file, begin in ((long, struct.pack("<Q", 2**33)), (tmp_path / "merges.json", b"[[")):
         with file.open("wb") as stream:

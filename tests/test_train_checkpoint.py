@@ -16,19 +16,18 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from foveate.train import checkpoint
-from foveate.train.checkpoint import (
+from foveate.train.checkpoint import path_of, read_chosen
+from foveate.train.optim import OptimizerConfig
+from foveate.train.sealed import (
     MANIFEST,
-    WEIGHTS,
     DamagedError,
     TrainError,
     clean,
-    path_of,
-    read_chosen,
     remove,
     sealed_folder,
     verify,
 )
-from foveate.train.optim import OptimizerConfig
+from foveate.train.tensors import WEIGHTS, load_weights, save_weights
 from train_toy import ToyModel
 
 
@@ -66,12 +65,12 @@ def test_model_and_optimizer_come_back_bit_for_bit(tmp_path: Path, kind: str) ->
 
 def test_tied_weights_are_written_once_and_stay_tied(tmp_path: Path) -> None:
     model, _ = trained()
-    checkpoint.save_weights(model, tmp_path / "w")
+    save_weights(model, tmp_path / "w")
     with safe_open(tmp_path / "w", framework="pt") as file:
         assert "embedding.weight" in file.keys()  # noqa: SIM118
         assert "output.weight" not in file.keys()  # noqa: SIM118
     other = ToyModel()
-    checkpoint.load_weights(other, tmp_path / "w")
+    load_weights(other, tmp_path / "w")
     assert other.output.weight is other.embedding.weight
     assert torch.equal(other.output.weight, model.output.weight)
 
@@ -79,20 +78,20 @@ def test_tied_weights_are_written_once_and_stay_tied(tmp_path: Path) -> None:
 def test_the_same_weights_give_the_same_bytes(tmp_path: Path) -> None:
     model, _ = trained()
     for name in "ab":
-        checkpoint.save_weights(model, tmp_path / name)
+        save_weights(model, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_weights_of_another_model_are_refused_by_name(tmp_path: Path) -> None:
-    checkpoint.save_weights(ToyModel(), tmp_path / "w")
+    save_weights(ToyModel(), tmp_path / "w")
     wide = ToyModel()
     wide.norm = nn.LayerNorm(9)
     with pytest.raises(TrainError, match=r"norm\.bias is \(8,\) there and \(9,\)"):
-        checkpoint.load_weights(wide, tmp_path / "w")
+        load_weights(wide, tmp_path / "w")
     more = ToyModel()
     more.extra = nn.Linear(2, 2)
     with pytest.raises(TrainError, match=r"it lacks \['extra\.bias', 'extra\.weight'\]"):
-        checkpoint.load_weights(more, tmp_path / "w")
+        load_weights(more, tmp_path / "w")
 
 
 def test_the_newest_sound_one_is_found_and_damage_is_named(tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ def test_the_newest_sound_one_is_found_and_damage_is_named(tmp_path: Path) -> No
     for step in (1, 2, 10):
         checkpoint.save(tmp_path, step, checkpoint.Contents.of(*saved), {}, "")
     assert checkpoint.newest_sound(tmp_path) == (10, [])
-    weights = checkpoint.path_of(tmp_path, 10) / checkpoint.WEIGHTS
+    weights = checkpoint.path_of(tmp_path, 10) / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:-7])
     (checkpoint.path_of(tmp_path, 2) / "optimizer.json").unlink()
     step, complaints = checkpoint.newest_sound(tmp_path)

@@ -17,10 +17,11 @@ import torch
 from torch import nn
 
 from foveate.train import checkpoint
-from foveate.train.checkpoint import TrainError
 from foveate.train.fit import keep_freed_memory
 from foveate.train.journal import read
 from foveate.train.optim import average
+from foveate.train.sealed import TrainError, verify
+from foveate.train.tensors import WEIGHTS, load_weights
 from train_toy import Toy, ToyModel, final, toy_config
 
 
@@ -44,7 +45,7 @@ def average_lines(run: Path) -> list[dict[str, object]]:
 
 def same(model: nn.Module, folder: Path) -> bool:
     other = ToyModel()
-    checkpoint.load_weights(other, folder / checkpoint.WEIGHTS)
+    load_weights(other, folder / WEIGHTS)
     pairs = zip(model.state_dict().values(), other.state_dict().values(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
 
@@ -64,7 +65,7 @@ def test_the_mean_is_taken_where_it_is_better(
     folders = [checkpoint.path_of(tmp_path, step) for step in record["steps"]]
     mean = average(folders)
     saved = ToyModel()
-    checkpoint.load_weights(saved, tmp_path / "averaged" / checkpoint.WEIGHTS)
+    load_weights(saved, tmp_path / "averaged" / WEIGHTS)
     assert torch.equal(saved.state_dict()["norm.weight"], mean["norm.weight"])
     assert (record["value"] < outcome.best.value) == better
     best = checkpoint.path_of(tmp_path, outcome.best.step)
@@ -96,7 +97,7 @@ def test_a_damaged_checkpoint_stays_out_of_the_mean(
 ) -> None:
     def damage(what: str, number: int) -> None:
         if (what, number) == ("measure", 3):
-            file = checkpoint.path_of(tmp_path, 9) / checkpoint.WEIGHTS
+            file = checkpoint.path_of(tmp_path, 9) / WEIGHTS
             file.write_bytes(file.read_bytes()[:-1])
 
     Toy(tmp_path, toy_config(average=3, save={"every": 3, "keep": 3})).train(before=damage)
@@ -164,7 +165,7 @@ def test_a_disk_that_fills_up_stops_training_with_the_last_checkpoint_whole(
     assert str(checkpoint.path_of(run, 6)) in message and "No space left" in message
     assert "step 3 is kept; the same command goes on from there" in message
     assert not list(run.glob("**/.new-*"))
-    checkpoint.verify(checkpoint.path_of(run, 3))
+    verify(checkpoint.path_of(run, 3))
     (small_disk / "ballast").unlink()
     assert toy.train().state.step == 12
     whole = replace(toy, folder=small_disk.parent / "whole")

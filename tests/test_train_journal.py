@@ -13,8 +13,8 @@ from rich.console import Console
 from torch import nn
 
 from foveate.tasks.base import Measures, ValidationSample
-from foveate.train.checkpoint import TrainError
 from foveate.train.journal import Display, Health, Journal, clock, module_of, read, time_left
+from foveate.train.sealed import TrainError
 from tolerances import MODEL, near
 
 

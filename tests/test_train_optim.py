@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError, kinds
 from foveate.train import checkpoint
-from foveate.train.checkpoint import WEIGHTS, TrainError, write_tensors
 from foveate.train.optim import (
     AdamConfig,
     AdamWConfig,
@@ -31,6 +30,8 @@ from foveate.train.optim import (
     average,
     decay_groups,
 )
+from foveate.train.sealed import TrainError
+from foveate.train.tensors import WEIGHTS, write_tensors
 from foveate.train.trainer import Trainer
 from tolerances import ROW, close, near
 from train_toy import Toy, ToyModel, content, toy_config
@@ -199,7 +200,7 @@ def test_the_mean_is_its_equation(tmp_path: Path) -> None:
         for name, tensor in mean.items():
             mean[name] = decay * tensor + (1 - decay) * trained[name]
         mean["seen"] = trained["seen"]  # a buffer is no weight
-        for name, tensor in tensors(tmp_path, step, checkpoint.WEIGHTS).items():
+        for name, tensor in tensors(tmp_path, step, WEIGHTS).items():
             close(tensor, mean[name], why=name)
 
 
@@ -209,7 +210,7 @@ def test_it_changes_nothing_of_the_training(tmp_path: Path) -> None:
     Toy(tmp_path / "without", plain).train()
     for step in (1, 7, 12):
         ours = tensors(tmp_path / "with", step, checkpoint.TRAINED)
-        theirs = tensors(tmp_path / "without", step, checkpoint.WEIGHTS)
+        theirs = tensors(tmp_path / "without", step, WEIGHTS)
         assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
@@ -248,7 +249,7 @@ def test_validation_measures_the_mean_and_gives_the_weights_back(
     toy = Toy(tmp_path, config())  # type: ignore[arg-type]
     outcome = toy.train()
     assert measured == [True] * 3
-    chosen = load_file(outcome.weights / checkpoint.WEIGHTS)
+    chosen = load_file(outcome.weights / WEIGHTS)
     own = toy.model.state_dict()
     assert all(torch.equal(own[name], tensor) for name, tensor in chosen.items())
 

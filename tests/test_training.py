@@ -13,6 +13,7 @@ from foveate.errors import UserError
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig, load
 from foveate.train import checkpoint, journal
+from foveate.train.tensors import WEIGHTS
 from foveate.training import train
 
 load_kinds()
@@ -127,7 +128,7 @@ def test_each_continuation_is_recorded(
 ) -> None:
     run, first = tmp_path / "run", changed(small)
     train(first, folder=run)
-    weights = checkpoint.path_of(run, 4) / checkpoint.WEIGHTS
+    weights = checkpoint.path_of(run, 4) / WEIGHTS
     before = weights.read_bytes(), (run / "config.toml").read_bytes()
     train(first, folder=run)
     assert before == (weights.read_bytes(), (run / "config.toml").read_bytes())

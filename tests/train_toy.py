@@ -25,6 +25,7 @@ from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
 from foveate.train.distributed import Ranks
 from foveate.train.fit import Outcome, fit
+from foveate.train.tensors import WEIGHTS
 from foveate.train.trainer import Job, PlanFactory
 
 VOCABULARY, PAD = 12, 0
@@ -158,7 +159,7 @@ def toy_config(**changes: Any) -> TrainConfig:
 
 def content(folder: Path) -> dict[str, str]:
     """The sha256 of the tensors of a checkpoint, by file."""
-    names = (checkpoint.WEIGHTS, checkpoint.OPTIMIZER)
+    names = (WEIGHTS, checkpoint.OPTIMIZER)
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
 
 

@@ -58,8 +58,8 @@ from foveate.tasks.base import (
 from foveate.tasks.metrics import BleuTokenizer
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.train import checkpoint
-from foveate.train.checkpoint import rebuilt
 from foveate.train.config import TrainConfig
+from foveate.train.rebuild import rebuilt
 
 load_kinds()
 

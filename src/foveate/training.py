@@ -22,11 +22,13 @@ from foveate.start import begin, check_size
 from foveate.tasks.base import AnyTask
 from foveate.tasks.forecasting import Forecasting, ForecastObjective
 from foveate.train import checkpoint
-from foveate.train.checkpoint import alone
 from foveate.train.config import ConfigChange, changes
 from foveate.train.distributed import Ranks, ranks_of
 from foveate.train.fit import Outcome, fit
+from foveate.train.lock import alone
 from foveate.train.optim import average as average_weights
+from foveate.train.sealed import sealed_folder, verify, verify_run
+from foveate.train.tensors import WEIGHTS, write_tensors
 from foveate.train.trainer import Job
 
 
@@ -182,9 +184,9 @@ def average(path: str | Path, last: int | None = None) -> str:
     with alone(path):
         folders = [checkpoint.path_of(path, step) for step in steps]
         for folder in folders:
-            checkpoint.verify(folder, checkpoint.WEIGHTS)
-        files = checkpoint.verify_run(path, folders[-1])
+            verify(folder, WEIGHTS)
+        files = verify_run(path, folders[-1])
         tensors = average_weights(folders)
-        with checkpoint.sealed_folder(path / "averaged", files) as folder:
-            checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)
+        with sealed_folder(path / "averaged", files) as folder:
+            write_tensors(tensors, folder / WEIGHTS)
     return f"averaged {len(steps)} checkpoints ({steps[0]} to {steps[-1]}) into {path / 'averaged'}"

@@ -21,7 +21,7 @@ from foveate.nn.efficient_attention import LowRankAttention
 from foveate.nn.linear import Dropout
 from foveate.nn.state import State
 from foveate.spec import Tokens
-from foveate.train.checkpoint import load_weights, save_weights
+from foveate.train.tensors import load_weights, save_weights
 from laws.conftest import (
     MODELS,
     RECURRENT,

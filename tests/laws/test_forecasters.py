@@ -24,7 +24,7 @@ from foveate.tasks.objectives import (
     Scheduled,
     TeacherForcing,
 )
-from foveate.train.checkpoint import load_weights, save_weights
+from foveate.train.tensors import load_weights, save_weights
 from laws.conftest import changed, defaults, gradients_reach, shrink
 from tolerances import MODEL, close, differ
 

@@ -15,7 +15,7 @@ from foveate.models.recurrent import RecurrentDecoder
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.state import State
 from foveate.spec import Tokens
-from foveate.train.checkpoint import load_weights, save_weights
+from foveate.train.tensors import load_weights, save_weights
 from laws.conftest import VOCABULARY, defaults, gradients_reach, ids, shrink
 from tolerances import MODEL, close, differ
 

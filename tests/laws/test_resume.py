@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from foveate.train import checkpoint
-from foveate.train.checkpoint import TrainError
 from foveate.train.config import TrainConfig
 from foveate.train.journal import read
+from foveate.train.sealed import TrainError
+from foveate.train.tensors import WEIGHTS
 from train_toy import Toy, final, toy_config
 
 TESTS = Path(__file__).parent.parent
@@ -119,7 +120,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
 ) -> None:
     Toy(tmp_path, config().model_copy(update={"max_steps": 6})).train()
     folder = checkpoint.path_of(tmp_path, 6)
-    file = folder / (checkpoint.OPTIMIZER if damage == "flip" else checkpoint.WEIGHTS)
+    file = folder / (checkpoint.OPTIMIZER if damage == "flip" else WEIGHTS)
     content = bytearray(file.read_bytes())
     if damage == "truncate":
         file.write_bytes(content[: len(content) // 2])

@@ -51,6 +51,7 @@ from foveate.server.languages import directions
 from foveate.tasks.base import CUT
 from foveate.tasks.text_to_text import TextToText
 from foveate.train import checkpoint
+from foveate.train.tensors import WEIGHTS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -607,7 +608,7 @@ def _files_of(spec: RunSpec) -> list[str]:
         path, folder = checkpoint.place(Path(name))
         assert folder is not None
         own = [file for file in sorted(path.glob("[!.]*")) if file.is_file()]
-        files += [str(folder / checkpoint.WEIGHTS)]
+        files += [str(folder / WEIGHTS)]
         files += [str(file) for file in own if file.name not in GROWING]
     return files
 

@@ -30,7 +30,7 @@ from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import part_of, remove, replace_file
 from foveate.run import Run
 from foveate.tasks.translation import Translation
-from foveate.train.checkpoint import WEIGHTS
+from foveate.train.tensors import WEIGHTS
 
 Ids = list[int]
 CHRF = 0.3  # what rounded weights may cost, in points of chrF

@@ -72,19 +72,9 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.run import RunConfig, load
 from foveate.spec import Pixels, Tokens
 from foveate.tasks.translation import Translation
-from foveate.train.checkpoint import (
-    NEW,
-    WEIGHTS,
-    DamagedError,
-    Size,
-    Within,
-    is_beside,
-    opened,
-    refuse_larger,
-    save_weights,
-    sealed_folder,
-    write_tensors,
-)
+from foveate.train.rebuild import Within, refuse_larger
+from foveate.train.sealed import NEW, DamagedError, is_beside, sealed_folder
+from foveate.train.tensors import WEIGHTS, Size, opened, save_weights, write_tensors
 
 FAMILIES = (  # of one model_type those with a head come first
     GPT2,

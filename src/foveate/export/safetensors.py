@@ -18,7 +18,8 @@ from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import replace_file
 from foveate.run import load
 from foveate.tasks.translation import Translation
-from foveate.train.checkpoint import WEIGHTS, save_weights, sealed_folder
+from foveate.train.sealed import sealed_folder
+from foveate.train.tensors import WEIGHTS, save_weights
 
 LOGS = ("log.jsonl", "best.json")  # of training
 FOLDER = "weights"

@@ -21,6 +21,7 @@ from foveate.server.batching import Batcher, Batching, DirectionAssistance
 from foveate.server.common import RequestError, chosen_at, unused_name
 from foveate.server.languages import Direction, directions
 from foveate.train import checkpoint
+from foveate.train.tensors import WEIGHTS
 
 MIB = 2**20
 FileNames = Sequence[str]  # FILE, or en:fr=FILE, or RUN=FILE
@@ -44,7 +45,7 @@ class ServedRun:
     def weights(self) -> int:
         """Bytes of the weights on disk: about what they take in memory."""
         folder = checkpoint.folder_of(self.folder, "best")
-        return (folder / checkpoint.WEIGHTS).stat().st_size
+        return (folder / WEIGHTS).stat().st_size
 
 
 class RunPool:

@@ -18,11 +18,9 @@ from torch import Tensor, nn
 from torch.utils import checkpoint as activation_checkpoint
 
 from foveate.errors import ConfigError, UserError
-from foveate.models.transformer import DecoderLayer, EncoderLayer
 from foveate.native import barriers
 from foveate.nn.attention import BaseAttention
 from foveate.train import checkpoint
-from foveate.train.checkpoint import WEIGHTS, DamagedError, Record, TrainError
 from foveate.train.config import Precision, TrainConfig, record, resolve
 from foveate.train.distributed import Ranks, parallel_of, stacks
 from foveate.train.journal import (
@@ -38,6 +36,16 @@ from foveate.train.journal import (
     read,
 )
 from foveate.train.optim import MovingMean, average
+from foveate.train.sealed import (
+    DamagedError,
+    Record,
+    TrainError,
+    run_files,
+    sealed_folder,
+    verify,
+    verify_run,
+)
+from foveate.train.tensors import WEIGHTS, load_weights, write_tensors
 from foveate.train.trainer import (
     Best,
     Interrupt,
@@ -101,13 +109,18 @@ def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
             "with it: leave it out"
         )
     compiled = partial(torch.compile, dynamic=True, backend=backend)
-    modules = list(model.modules())
-    layers = [module for module in modules if isinstance(module, EncoderLayer | DecoderLayer)]
+    attention = [module for module in model.modules() if isinstance(module, BaseAttention)]
+    layers = [
+        layer
+        for stack in stacks(model)
+        for layer in stack
+        if any(isinstance(module, BaseAttention) for module in layer.modules())
+    ]
     if not layers:
         raise TrainError(
             "train.compile is for Transformers, and this model has no layer of one: leave it out"
         )
-    _wrap([m for m in modules if isinstance(m, BaseAttention)], torch.compiler.disable)
+    _wrap(attention, torch.compiler.disable)
     _wrap(layers, compiled)
 
 
@@ -226,7 +239,7 @@ def _sound_steps(trainer: Trainer) -> list[int]:
     sound = []
     for step in trainer.regular():
         try:
-            checkpoint.verify(checkpoint.path_of(trainer.folder, step))
+            verify(checkpoint.path_of(trainer.folder, step))
         except DamagedError as damage:
             trainer.tools.display.say(f"left out of the mean: {damage}")
             continue
@@ -237,7 +250,7 @@ def _sound_steps(trainer: Trainer) -> list[int]:
 def _known_average(folder: Path, steps: list[int]) -> Record | None:
     """The record of the mean of these steps, where an earlier session wrote it."""
     try:
-        checkpoint.verify(folder / "averaged")
+        verify(folder / "averaged")
         record = json.loads((folder / "averaged" / "state.json").read_text(encoding="utf-8"))
     except (DamagedError, OSError, ValueError):
         return None
@@ -248,12 +261,12 @@ def _average(trainer: Trainer, steps: list[int]) -> Record:
     """Write the mean, measure it where the run is validated; gives its ``state.json``."""
     job, config = trainer.job, trainer.config
     record: Record = {"steps": steps}
-    with checkpoint.sealed_folder(trainer.folder / "averaged", trainer.tools.files) as target:
+    with sealed_folder(trainer.folder / "averaged", trainer.tools.files) as target:
         paths = [checkpoint.path_of(trainer.folder, step) for step in steps]
-        checkpoint.write_tensors(average(paths), target / WEIGHTS)
+        write_tensors(average(paths), target / WEIGHTS)
         if config.validation.every is not None:
             model = trainer.parallel.plain
-            checkpoint.load_weights(model, target / WEIGHTS)
+            load_weights(model, target / WEIGHTS)
             figures = trainer.measure(model).figures
             name = config.save.best
             record |= {"figure": name, "value": figures[name], "figures": figures}
@@ -312,7 +325,7 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         if config.ema is not None:
             mean = MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
         tools = Tools(
-            files=checkpoint.run_files(folder, newest),  # refused before the journal is opened
+            files=run_files(folder, newest),  # refused before the journal is opened
             parallel=parallel,
             optimizer=optimizer,
             schedule=config.build_schedule(),
@@ -396,7 +409,7 @@ def resume(
     if step is None:
         state = TrainState(seed=job.seed, plan=order, data=data)
         return state, messages + share_out(config, state, ranks)
-    checkpoint.verify_run(folder, checkpoint.path_of(folder, step))
+    verify_run(folder, checkpoint.path_of(folder, step))
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
     if state.data not in ("", data):
         if not job.changed_data:
@@ -553,7 +566,7 @@ def _end(trainer: Trainer, reason: str) -> Outcome:
     weights = checkpoint.chosen(folder)
     if weights is None:
         raise TrainError(f"{folder} has lost its checkpoints while it trained")
-    checkpoint.load_weights(trainer.job.model, weights / WEIGHTS)
+    load_weights(trainer.job.model, weights / WEIGHTS)
     trainer.job.model.eval()
     trainer.tools.journal.write("end", state.step, reason=reason, seconds=round(state.seconds, 3))
     if reason == "interrupted":

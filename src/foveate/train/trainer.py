@@ -24,11 +24,11 @@ from torch import Tensor, nn
 from foveate.decode.search import Search
 from foveate.tasks.base import AnyTask, Loss, Measures
 from foveate.train import checkpoint
-from foveate.train.checkpoint import Record, TrainError
 from foveate.train.config import ConfigChange, Precision, TrainConfig
 from foveate.train.distributed import Parallel
 from foveate.train.journal import Display, Health, Journal, Snapshots, clock, peak_memory
 from foveate.train.optim import MovingMean, Schedule
+from foveate.train.sealed import Record, TrainError
 
 
 class Interrupt:
@@ -66,11 +66,6 @@ class Interrupt:
             yield
         finally:
             self._at_once = False
-
-    @property
-    def exit_code(self) -> int:
-        """128 + the signal, as shells have it (130 for Ctrl-C), and 0 without one."""
-        return 0 if self.received is None else 128 + self.received
 
 
 # -------------------------------------------------------------------------------------------- feed
@@ -302,7 +297,7 @@ class Tools:
     journal: Journal
     display: Display
     interrupt: Interrupt
-    files: Mapping[str, str]  # `checkpoint.run_files`
+    files: Mapping[str, str]  # `run_files`
     paces: dict[int, float] = field(default_factory=dict)  # logged after the newest checkpoint
     mean: MovingMean | None = None
     health: Health | None = None

@@ -109,6 +109,27 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
     return {frozenset(b for b in reach[a] if a in reach[b]) for a in within}
 
 
+def groups(text: str) -> int:
+    """How many groups of classes and functions of a module do not refer to each other."""
+    defined = dict[str, list[ast.stmt]]()
+    for node in ast.parse(text).body:
+        names = [getattr(node, "name", None)]
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        for name in filter(None, names):
+            defined.setdefault(name, []).append(node)
+    group = {name: {name} for name in defined}
+    for name, nodes in defined.items():
+        words = {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
+        for other in words & defined.keys():
+            joined = group[name] | group[other]
+            group |= dict.fromkeys(joined, joined)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    holds = {name for name, nodes in defined.items() if isinstance(nodes[0], kinds)}
+    return len({id(members) for members in group.values() if members & holds})
+
+
 def main(root: Path) -> None:
     """Print every figure of a checkout."""
     source = texts_of(root / "src" / "foveate")
@@ -122,6 +143,7 @@ def main(root: Path) -> None:
         "Any": uses_of_any(source.values()),
         "casts and ignores": casts_and_ignores(source.values()),
         "names twice": len(names_twice(source.values())),
+        "files of over three groups": sum(groups(text) > 3 for text in source.values()),
         "circles": len(circles(imported_modules(source))),
         "tests, lines": sum(text.count("\n") for text in tests.values()),
         "benchmarks, Python": sum(text.count("\n") for text in benchmarks.values()),

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.config import ConfigError
-from foveate.draw.drawings import SheetGrid, TableDrawing
+from foveate.draw.sheets import SheetGrid
+from foveate.draw.texts import TableDrawing
 from foveate.views.demos import DEMOS, DemoEntry, find
 
 SMALL = {"reach": {"length": 4}, "vanishing": {"length": 8}, "memory": {"length": 16}}

@@ -14,8 +14,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.image import IDX, Canvas, ImageFiles
 from foveate.data.text import TextData
 from foveate.decode.beam import Greedy
-from foveate.draw.drawings import PictureDrawing
-from foveate.draw.maps import AttendedPicture
+from foveate.draw.pictures import AttendedPicture, PictureDrawing
 from foveate.engine.base import SearchRequest
 from foveate.models.classifier import Classifier, First
 from foveate.models.presets import vit

@@ -8,16 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-from foveate.draw.drawings import (
-    BarsDrawing,
-    Choice,
-    Drawing,
-    TableDrawing,
-    Word,
-    WordsDrawing,
-    bar_chart,
-)
-from foveate.draw.figures import LETTERS_A_LINE, fill_and_ink
+from foveate.draw.charts import BarsDrawing, bar_chart
+from foveate.draw.drawings import Drawing
+from foveate.draw.figures import LETTERS_A_LINE
+from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing, fill_and_ink
 
 ENDINGS = ("png", "svg", "pdf", "html", "json", "npz", "txt")
 WORDS = WordsDrawing(

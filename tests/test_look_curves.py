@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from foveate.draw.analyses import positions, schedule
-from foveate.draw.drawings import SheetGrid, line_chart, sheet
+from foveate.draw.charts import line_chart
+from foveate.draw.sheets import SheetGrid, sheet
 from foveate.nn.positions import ALiBi, NoPosition, Rotary, Sinusoidal
 from foveate.train.optim import Noam
 from tolerances import ROW, close, rounding

@@ -12,19 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.draw.drawings import (
-    Choice,
-    Curve,
-    Drawing,
-    LinesDrawing,
-    Numbers,
-    SheetDrawing,
-    TableDrawing,
-    Word,
-    line_chart,
-    sheet,
-)
-from foveate.draw.page import AnyDrawing
+from foveate.draw.charts import Curve, LinesDrawing, line_chart
+from foveate.draw.drawings import Drawing
+from foveate.draw.kinds import AnyDrawing
+from foveate.draw.parts import Numbers
+from foveate.draw.sheets import SheetDrawing, sheet
+from foveate.draw.texts import Choice, TableDrawing, Word
 
 ANY = pydantic.TypeAdapter(AnyDrawing)
 TYPES = {"u16": np.dtype("<u2"), "f32": np.dtype("<f4")}

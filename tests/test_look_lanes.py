@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.draw.drawings import LanesDrawing, Node, lanes
+from foveate.draw.lanes import LanesDrawing, Node, lanes
 from tolerances import close
 
 

@@ -15,8 +15,10 @@ from matplotlib.font_manager import fontManager
 from matplotlib.text import Text
 
 from foveate.draw import layout
-from foveate.draw.drawings import Drawing, SheetGrid, bar_chart, line_chart, sheet
+from foveate.draw.charts import bar_chart, line_chart
+from foveate.draw.drawings import Drawing
 from foveate.draw.maps import attention, heads, links
+from foveate.draw.sheets import SheetGrid, sheet
 from foveate.inspect.records import AttentionRecord
 
 SENTENCE = ["▁", "日本", "の犬", "が", "走る", "。", "</s>"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foveate.draw.colors import EVEN, OVERLAYS, enlarged, tinted
-from foveate.draw.maps import over_picture
+from foveate.draw.pictures import over_picture
 from foveate.inspect.records import AttentionRecord
 from tolerances import ROW, close
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foveate.draw import maps, page
-from foveate.draw.drawings import STEPS
+from foveate.draw import maps
+from foveate.draw.parts import STEPS
 from foveate.inspect.records import AttentionRecord
 from tolerances import close
 
@@ -53,7 +53,7 @@ def unpack(text: str) -> np.ndarray:
 
 def test_the_page_holds_words_and_weights() -> None:
     given_record = record()
-    (sentence,) = groups(page.attention_page([given_record]).text)
+    (sentence,) = groups(maps.attention_page([given_record]).text)
     (drawing,) = sentence["drawings"]
     (block,) = drawing["blocks"]
     assert block["rows"] == block["columns"] == ["w0", "w1", "w2"]
@@ -63,7 +63,7 @@ def test_the_page_holds_words_and_weights() -> None:
 
 
 def test_nothing_in_the_page_asks_for_anything_else() -> None:
-    text = page.attention_page([record(words=HOSTILE)]).text
+    text = maps.attention_page([record(words=HOSTILE)]).text
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
@@ -76,7 +76,7 @@ def test_nothing_in_the_page_asks_for_anything_else() -> None:
 
 
 def test_hostile_words_end_no_element() -> None:
-    text = page.attention_page([record(words=HOSTILE)]).text
+    text = maps.attention_page([record(words=HOSTILE)]).text
     assert text.count("</script>") == 3
     assert "<img" not in text
     assert "\u2028" not in text
@@ -88,7 +88,7 @@ def test_hostile_words_end_no_element() -> None:
 
 def test_many_sentences_are_bounded_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
-    report = page.save_html([record()] * 7, path, max_sentences=5)
+    report = maps.save_html([record()] * 7, path, max_sentences=5)
     assert (report.num_sentences, report.num_left_out) == (5, 2)
     assert report.notes == ["2 of 7 sentences left out of the page"]
     text = path.read_text("utf-8")
@@ -98,8 +98,8 @@ def test_many_sentences_are_bounded_and_counted(tmp_path: Path) -> None:
 
 
 def test_bytes_are_bounded_too(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(page, "MOST_BYTES", 1000)
-    report = page.save_html([record(10)] * 9, tmp_path / "a.html")
+    monkeypatch.setattr(maps, "MOST_BYTES", 1000)
+    report = maps.save_html([record(10)] * 9, tmp_path / "a.html")
     assert 1 <= report.num_sentences < 9
     assert report.num_sentences + report.num_left_out == 9
 
@@ -127,8 +127,8 @@ def test_pooling_keeps_the_largest_at_a_ragged_edge() -> None:
 
 def test_wrong_uses_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"end the name so"):
-        page.save_html([record()], tmp_path / "a.png")
+        maps.save_html([record()], tmp_path / "a.png")
     with pytest.raises(ValueError, match="at least one record"):
-        page.attention_page([])
+        maps.attention_page([])
     with pytest.raises(ValueError, match="has no attention to show"):
-        page.attention_page([record(), AttentionRecord({}, {}, {})])
+        maps.attention_page([record(), AttentionRecord({}, {}, {})])

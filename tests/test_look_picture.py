@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foveate.draw.drawings import Drawing, PictureDrawing, picture_drawing
-from foveate.draw.maps import over_picture
+from foveate.draw.drawings import Drawing
+from foveate.draw.pictures import PictureDrawing, over_picture, picture_drawing
 from foveate.inspect.records import AttentionRecord
 from tolerances import ROW, close
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from foveate.draw import colors
-from foveate.draw.terminal import INKS, ability, draw, steps
+from foveate.draw.terminal import INKS, ability, matrix, steps
 
 SOURCE = ("The agreement on the European Economic Area was signed in August 1992 . </s>").split()  # noqa: SIM905
 TARGET = ("L' accord sur la zone économique européenne a été signé en août 1992 . </s>").split()  # noqa: SIM905
@@ -32,13 +32,13 @@ def row_of(picture: str, word: str) -> str:
 
 @pytest.mark.parametrize("ink", INKS)
 def test_every_line_fits(ink: str) -> None:
-    for line in draw(hard(), TARGET, SOURCE, width=80, ink=ink).split("\n"):
+    for line in matrix(hard(), TARGET, SOURCE, width=80, ink=ink).split("\n"):
         assert cell_len(ESCAPE.sub("", line)) <= 80
 
 
 @pytest.mark.parametrize("ink", ["shades", "ascii"])
 def test_the_strongest_cell_stands_under_its_word(ink: str) -> None:
-    lines = draw(hard(), TARGET, SOURCE, width=80, ink=ink).split("\n")
+    lines = matrix(hard(), TARGET, SOURCE, width=80, ink=ink).split("\n")
     full = {"shades": "█", "ascii": "@"}[ink]
     for target, source in (("zone", "Area"), ("européenne", "European"), ("L'", "The")):
         at = row_of("\n".join(lines), target).index(full)
@@ -50,7 +50,7 @@ def test_the_strongest_cell_stands_under_its_word(ink: str) -> None:
 
 
 def test_colors_are_those_of_the_table() -> None:
-    picture = draw(np.array([[0.75, 0.25]]), ["t"], ["a", "b"], scale="absolute", ink="truecolor")
+    picture = matrix(np.array([[0.75, 0.25]]), ["t"], ["a", "b"], scale="absolute", ink="truecolor")
     result = re.findall(r"\x1b\[48;2;(\d+);(\d+);(\d+);", picture)
     expected = colors.table()[colors.indices(np.array([0.75, 0.25]))]
     assert [tuple(map(int, f)) for f in result] == [tuple(map(int, w)) for w in expected]
@@ -58,7 +58,7 @@ def test_colors_are_those_of_the_table() -> None:
 
 
 def test_masked_cells_are_blank() -> None:
-    picture = draw(
+    picture = matrix(
         np.array([[1.0, 0.0], [0.5, 0.5]]), ["x", "y"], ["a", "b"], scale="row", ink="shades"
     )
     assert row_of(picture, "x").count("█") * 2 == row_of(picture, "y").count("█")
@@ -67,7 +67,7 @@ def test_masked_cells_are_blank() -> None:
 
 def test_what_does_not_fit_is_said() -> None:
     words = [f"word{i}" for i in range(60)]
-    picture = draw(np.full((120, 60), 1 / 60), [f"r{i}" for i in range(120)], words, width=80)
+    picture = matrix(np.full((120, 60), 1 / 60), [f"r{i}" for i in range(120)], words, width=80)
     output = " ".join(picture.split())
     shown = int(re.search(r"columns (\d+) to 60", output)[1]) - 1
     assert max(map(cell_len, ESCAPE.sub("", picture).split("\n"))) <= 80
@@ -75,13 +75,13 @@ def test_what_does_not_fit_is_said() -> None:
     assert "not shown: rows 101 to 120" in output
     assert "1 word0" in picture  # too many for steps: numbered, and listed
     with pytest.raises(ValueError, match="holds no cell"):
-        draw(np.ones((1, 1)), ["word"], ["a"], width=3)
+        matrix(np.ones((1, 1)), ["word"], ["a"], width=3)
     with pytest.raises(ValueError, match="truecolor, 256, shades, ascii"):
-        draw(np.ones((1, 1)), ["t"], ["a"], ink="neon")
+        matrix(np.ones((1, 1)), ["t"], ["a"], ink="neon")
 
 
 def test_hostile_labels_cannot_act() -> None:
-    picture = draw(np.ones((1, 1)), ["\x1b[2J"], ["a\nb"], ink="shades")
+    picture = matrix(np.ones((1, 1)), ["\x1b[2J"], ["a\nb"], ink="shades")
     assert "\x1b" not in picture
     assert "⟨U+001B⟩[2J" in picture
     assert "a⟨U+000A⟩b" in picture

@@ -12,22 +12,14 @@ import pytest
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from foveate.draw.drawings import (
-    AttentionDrawing,
-    Drawing,
-    LinesDrawing,
-    Numbers,
-    PanelGrid,
-    PictureDrawing,
-    SheetDrawing,
-    SheetGrid,
-    line_chart,
-    picture_drawing,
-    sheet,
-)
+from foveate.draw.charts import LinesDrawing, PanelGrid, line_chart
+from foveate.draw.drawings import Drawing
 from foveate.draw.figures import picture_bytes
-from foveate.draw.maps import attention, heads, over_picture
-from foveate.draw.page import AnyDrawing
+from foveate.draw.kinds import AnyDrawing
+from foveate.draw.maps import AttentionDrawing, attention, heads
+from foveate.draw.parts import Numbers
+from foveate.draw.pictures import PictureDrawing, over_picture, picture_drawing
+from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.inspect.records import AttentionRecord
 from tolerances import close
 

@@ -8,9 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from foveate.draw.drawings import Numbers, SheetDrawing
 from foveate.draw.maps import attention
 from foveate.draw.page import _live, widget
+from foveate.draw.parts import Numbers
+from foveate.draw.sheets import SheetDrawing
 from foveate.inspect.records import AttentionRecord
 from tolerances import close
 

@@ -16,7 +16,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from foveate.data.tokenizer import EOS
-from foveate.draw.drawings import Numbers, SheetDrawing
+from foveate.draw.parts import Numbers
+from foveate.draw.sheets import SheetDrawing
 from foveate.run import Run, load
 from foveate.server.studio_api import application
 from foveate.server.studio_state import StudioState

@@ -14,7 +14,10 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[stu
 from fastapi.testclient import TestClient
 
 from foveate.bench.comparison import Chapter, Comparison
-from foveate.draw.drawings import Drawing, TableDrawing, line_chart, sheet
+from foveate.draw.charts import line_chart
+from foveate.draw.drawings import Drawing
+from foveate.draw.sheets import sheet
+from foveate.draw.texts import TableDrawing
 from foveate.server.studio_api import application
 from foveate.views.demos import DEMOS
 

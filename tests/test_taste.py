@@ -17,9 +17,9 @@ FUNCTION, NESTING, ANY, CASTS = 60, 4, 196, 98
 # budget names in CHANGELOG.md what pays for it.
 BUDGET = {
     ".": 2225, "align": 1010, "bench": 2190, "cli": 4300, "data": 4450, "decode": 1660,
-    "documents": 2270, "draw": 4470, "engine": 370, "export": 3440, "inspect": 2060, "laws": 1200,
+    "documents": 2270, "draw": 4585, "engine": 370, "export": 3440, "inspect": 2060, "laws": 1200,
     "models": 2760, "native": 880, "nn": 3090, "server": 5980, "tasks": 5740, "train": 3915,
-    "views": 2990,
+    "views": 2960,
 }  # fmt: skip
 
 # "file::function" → why its limits are raised. A new line here needs one in CHANGELOG.md.

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from copier import copier
 from foveate.cli import app
 from foveate.config import ConfigError
-from foveate.draw.drawings import AttentionDrawing
+from foveate.draw.maps import AttentionDrawing
 from foveate.run import Run
 from foveate.tasks.metrics import bleu, chrf, interval
 from foveate.train.journal import Line, read

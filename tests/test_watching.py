@@ -8,7 +8,7 @@ import pytest
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.draw.drawings import LanesDrawing
+from foveate.draw.lanes import LanesDrawing
 from foveate.run import Run
 from foveate.views import find
 from foveate.views.options import Question

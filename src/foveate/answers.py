@@ -12,8 +12,10 @@ import numpy as np
 
 from foveate.align.aer import Links
 from foveate.decode.search import Hypothesis
-from foveate.draw.drawings import Drawing, Word, WordsDrawing, bar_chart
+from foveate.draw.charts import bar_chart
+from foveate.draw.drawings import Drawing
 from foveate.draw.maps import AttentionView, attention
+from foveate.draw.texts import Word, WordsDrawing
 from foveate.inspect.records import AttentionRecord
 from foveate.inspect.words import Units
 

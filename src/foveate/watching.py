@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from foveate.answers import Picture
 from foveate.data.tokenizer import EOS
 from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch, map_yields
-from foveate.draw.drawings import LanesDrawing, Node
-from foveate.draw.drawings import lanes as draw_lanes
+from foveate.draw.lanes import LanesDrawing, Node
+from foveate.draw.lanes import lanes as draw_lanes
 from foveate.engine.base import SearchRequest
 from foveate.run import Run
 from foveate.tasks.base import NEAR, Generates

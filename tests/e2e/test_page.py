@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from foveate.draw import colors
-from foveate.draw.page import save_html
+from foveate.draw.maps import save_html
 from foveate.inspect.records import AttentionRecord
 
 pytestmark = pytest.mark.browser

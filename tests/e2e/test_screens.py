@@ -13,7 +13,8 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[stu
 from pages import require_page, served, until, visitor, wait
 
 from foveate.bench.comparison import Chapter, Comparison
-from foveate.draw.drawings import TableDrawing, line_chart
+from foveate.draw.charts import line_chart
+from foveate.draw.texts import TableDrawing
 from small_runs import made
 
 pytestmark = pytest.mark.slow

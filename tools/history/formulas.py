@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 from foveate.draw.analyses import schedule, sheets
-from foveate.draw.drawings import LinesDrawing, SheetGrid, sheet
+from foveate.draw.charts import LinesDrawing
+from foveate.draw.sheets import SheetGrid, sheet
 from foveate.nn.positions import ALiBi, T5Bias
 from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
 from foveate.train.optim import Cosine as CosineRate

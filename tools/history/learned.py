@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from foveate.data.tokenizer import EOS
 from foveate.draw import colors
 from foveate.draw.analyses import gates as draw_gates
-from foveate.draw.drawings import Drawing, SheetGrid
+from foveate.draw.drawings import Drawing
 from foveate.draw.figures import FONT_SIZE, paint, write_words
 from foveate.draw.maps import attention, heads
+from foveate.draw.sheets import SheetGrid
 from foveate.inspect.cells import capture_cells
 from foveate.run import Run
 from foveate.views.inside import reading

@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from foveate.draw import colors
-from foveate.draw.drawings import Drawing, LinesDrawing, PanelGrid, line_chart
-from foveate.draw.figures import DASHES, FONT_SIZE, paint
+from foveate.draw.charts import DASHES, LinesDrawing, PanelGrid, line_chart
+from foveate.draw.drawings import Drawing
+from foveate.draw.figures import FONT_SIZE, paint
 from foveate.views.training import at
 from history.drawing import Draw, OwnFigure, figure, plain
 

@@ -10,8 +10,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from foveate.draw import colors
-from foveate.draw.drawings import Drawing, LinesDrawing, SheetGrid, line_chart, sheet
+from foveate.draw.charts import LinesDrawing, line_chart
+from foveate.draw.drawings import Drawing
 from foveate.draw.figures import FONT_SIZE
+from foveate.draw.sheets import SheetGrid, sheet
 from foveate.inspect.records import capture
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.efficient_attention import (

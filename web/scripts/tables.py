@@ -13,8 +13,8 @@ from typing import Any
 import pydantic
 
 from foveate.draw import colors
-from foveate.draw.drawings import STEPS
-from foveate.draw.page import AnyDrawing
+from foveate.draw.kinds import AnyDrawing
+from foveate.draw.parts import STEPS
 
 
 def schema() -> dict[str, Any]:

@@ -22,16 +22,12 @@ from foveate.bench.quality import (
 )
 from foveate.config import ConfigError
 from foveate.data.text import Corpus
-from foveate.draw.drawings import (
-    BarsDrawing,
-    Cell,
-    Drawing,
-    LinesDrawing,
-    TableDrawing,
-    bar_chart,
-)
+from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart
+from foveate.draw.drawings import Drawing
 from foveate.draw.maps import attention
 from foveate.draw.page import chapters
+from foveate.draw.parts import Cell
+from foveate.draw.texts import TableDrawing
 from foveate.files import replace_file
 from foveate.inspect.words import visible
 from foveate.tasks.base import Classifies

@@ -18,7 +18,10 @@ from foveate.bench.decoding import forced
 from foveate.bench.growth import exponent
 from foveate.bench.machine import MIB, counting
 from foveate.data.tokenizer import SPECIALS
-from foveate.draw.drawings import Cell, Drawing, LinesDrawing, TableDrawing, line_chart
+from foveate.draw.charts import LinesDrawing, line_chart
+from foveate.draw.drawings import Drawing
+from foveate.draw.parts import Cell
+from foveate.draw.texts import TableDrawing
 from foveate.engine.base import SearchRequest
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder

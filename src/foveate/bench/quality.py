@@ -11,15 +11,10 @@ from numpy.typing import NDArray
 
 from foveate.bench.budget import Contender, Say
 from foveate.data.text import Corpus
-from foveate.draw.drawings import (
-    BarsDrawing,
-    Cell,
-    Drawing,
-    LinesDrawing,
-    TableDrawing,
-    bar_chart,
-    line_chart,
-)
+from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.draw.drawings import Drawing
+from foveate.draw.parts import Cell
+from foveate.draw.texts import TableDrawing
 from foveate.run import Run
 from foveate.tasks.base import Classifies
 from foveate.tasks.forecasting import ForecastEvaluation, Forecasting

@@ -12,7 +12,7 @@ import typer
 from foveate.cli.options import Json, Overrides, Threads, VerbGroup, say, set_threads, to_json
 
 if TYPE_CHECKING:
-    from foveate.draw.drawings import PanelGrid
+    from foveate.draw.charts import PanelGrid
 
 Lengths = Mapping[str, Any]  # the JSON of `foveate.bench.growth.measure_length`
 MACHINE = "machine"  # the key of a result that describes the machine, on the last line
@@ -126,7 +126,7 @@ def growth_view(result: Lengths) -> PanelGrid:
     """
     import numpy as np
 
-    from foveate.draw.drawings import PanelGrid, line_chart
+    from foveate.draw.charts import PanelGrid, line_chart
 
     kinds = result["kinds"]
     panels = [

@@ -209,8 +209,7 @@ def start(
     from rich.console import Console
 
     from foveate.data.synthetic import write
-    from foveate.draw.maps import attention
-    from foveate.draw.page import save_html
+    from foveate.draw.maps import attention, save_html
     from foveate.training import train
 
     console = Console(stderr=True, highlight=False)

@@ -362,7 +362,7 @@ class LineFiles:
         if self.prefixes is not None:
             self.tally.remarks += self.prefixes.close()
         if self.outputs.attention is not None and self.records:
-            from foveate.draw.page import save_html
+            from foveate.draw.maps import save_html
 
             self.tally.remarks += save_html(self.records, self.outputs.attention).notes
 

@@ -7,7 +7,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foveate.draw.maps import AttentionView, attention, heads, links, over_picture
+    from foveate.draw.maps import AttentionView, attention, heads, links
+    from foveate.draw.pictures import over_picture
 
 __all__ = ["AttentionView", "attention", "heads", "links", "over_picture"]
 

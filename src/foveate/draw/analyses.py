@@ -11,17 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.draw.drawings import (
-    Curve,
-    LensDrawing,
-    LinesDrawing,
-    Numbers,
-    SheetDrawing,
-    SheetGrid,
-    StatesDrawing,
-    line_chart,
-    sheet,
-)
+from foveate.draw.charts import Curve, LinesDrawing, StatesDrawing, line_chart
+from foveate.draw.parts import Numbers
+from foveate.draw.sheets import LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.errors import UserError
 from foveate.inspect.cells import Gates, principal
 from foveate.inspect.flow import by_distance

@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foveate.draw.colors as colors
-from foveate.draw.drawings import Arrays, Block, Drawing, DrawingPart, Floats, SheetGrid, sheet
+from foveate.draw.drawings import Drawing
 from foveate.draw.layout import fit
+from foveate.draw.maps import Block
+from foveate.draw.parts import Arrays, DrawingPart, Floats
+from foveate.draw.sheets import SheetGrid, sheet
 from foveate.inspect.words import visible
 
 if TYPE_CHECKING:

@@ -1,32 +1,88 @@
-"""Attention maps as drawings: a map, links between words, all heads, weights over a picture."""
+"""Attention maps as drawings: a map, links between words, all heads, and their page."""
 
 from __future__ import annotations
 
-import re
+import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.draw.drawings import (
-    Arrays,
-    AttentionDrawing,
-    Block,
-    Drawing,
-    Numbers,
-    Overlay,
-    PictureDrawing,
-)
+import foveate.draw.colors as colors
+import foveate.inspect.measure as measure
+from foveate.draw.drawings import Drawing
+from foveate.draw.page import Cover, PageGroup, assemble, json_of
+from foveate.draw.parts import Arrays, DrawingPart, Label, Numbers
+from foveate.draw.terminal import ability, cut, matrix, wrap
 from foveate.errors import UserError
+from foveate.files import replace_file
 from foveate.inspect.measure import kinds_of
 from foveate.inspect.records import AttentionRecord, block_of, spaced
+from foveate.inspect.words import visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Weights = NDArray[np.float32]  # (H, T, S), (T, S) or (S,)
+
 Form = Literal["matrix", "links", "heads"]
+
 ScaleName = Literal["row", "absolute"]
+
+LINK_STEP = 0.24  # inches from word to word
+
+LEAST_LINK = 0.05  # weights below are no line in a figure, which cannot be pointed at
+
+HEAD_SIDE = 1.25  # inches of one small matrix
+
+# All maps of a record, no larger than a browser can hold.
+
+MOST_CELLS = 1_000_000  # of one record, 2.7 bytes each
+
+LONGEST_SIDE = 256  # words along a side before neighbours are drawn together
+
+MOST_SENTENCES = 200
+
+MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a second
+
+
+class Block(DrawingPart):
+    """The maps of one block of a model: weights (H, T, S) of each layer, with one set of labels.
+
+    ``row_means`` says whether a row is the word a decoder is ``producing`` or the word it is
+    ``at``; ``kinds`` may name what each head of each layer does (diagonal, sink …).
+    """
+
+    name: str
+    row_means: Literal["producing", "at"] = "at"
+    rows: list[Label]
+    columns: list[Label]
+    layers: list[Numbers]
+    has_heads: bool = True
+    kinds: list[list[str]] = Field([])
+
+
+class AttentionDrawing(Drawing):
+    """Attention between words, layer by layer and head by head, and what is shown of it first.
+
+    ``form``: ``matrix``, ``links`` (words joined by lines) or ``heads`` (all of a block in small).
+    ``head`` absent is the mean of all. ``gold`` are true links (row, column), drawn as dots.
+    """
+
+    kind: Literal["attention"] = "attention"
+    blocks: list[Block]
+    form: Literal["matrix", "links", "heads"] = "matrix"
+    block: str = ""  # the first where empty
+    layer: int = -1
+    head: int | None = None
+    scale: Literal["row", "absolute"] = "absolute"
+    gold: list[tuple[int, int]] = Field([])
 
 
 class AttentionView(AttentionDrawing):
@@ -72,12 +128,81 @@ class AttentionView(AttentionDrawing):
         first = {"form", "block", "layer", "head", "scale"}
         return [all_maps(self.record, **self.model_dump(include=first))]
 
+    def figure(self) -> Figure:
+        import foveate.draw.figures as figures
+
+        height, width = self.array.shape
+        words = self.rows, self.columns
+        letters = [max(map(len, map(visible, labels)), default=0) for labels in words]
+        margins = [
+            0.075 * min(n, figures.LONGEST_LABEL) + 0.4 for n in letters
+        ]  # inches of the words
+        cell = min(0.36, 14 / max(height, width, 1))
+        size = max(cell * width + margins[0] + 1.1, 3.4), max(cell * height + margins[1] + 0.7, 2.6)
+        made, [ax] = figures.subplots(size, caption=self.caption)
+        self.fill(ax)
+        ax.set_xlabel("")
+        return made
+
+    def fill(self, ax: Axes) -> None:
+        import foveate.draw.figures as figures
+
+        figures.paint(ax, self.array, self.scale, grid=True)
+        ax.set_aspect("equal")
+        figures.write_words(ax, self.rows, self.columns)
+        figures.weight_bar(ax.figure, [ax], self.scale, 0.8)
+        ax.set_ylabel(self.record.row_means(self.name), size=figures.FONT_SIZE, color=figures.NOTE)
+        ax.set_xlabel(self.caption, size=figures.FONT_SIZE, color=figures.NOTE, labelpad=8)
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        width = width or shutil.get_terminal_size().columns
+        drawn = matrix(
+            self.array, self.rows, self.columns, scale=self.scale, width=width,
+            ink=ability(color=color),
+        )  # fmt: skip
+        title = wrap([visible(self.record.title or self.caption)], width)
+        return "\n".join([*title, drawn, *wrap(map(visible, self.record.notes), width)])
+
 
 class LinksView(AttentionView):
     """The map of one layer and head; a line is as strong as its weight.
 
     In a browser the lines of one word are shown when it is pointed at.
     """
+
+    def figure(self) -> Figure:
+        return self.alone(5.0, LINK_STEP * max(map(len, (self.rows, self.columns))) + 0.9)
+
+    def fill(self, ax: Axes) -> None:
+        import foveate.draw.figures as figures
+
+        rows, columns = self.rows, self.columns
+        count = max(len(rows), len(columns))
+        left, right = (count - len(rows)) / 2, (count - len(columns)) / 2
+        for t, row in enumerate(self.array):
+            for s in np.flatnonzero(row >= LEAST_LINK):
+                weight = float(row[s])
+                ax.plot(
+                    (0, 1), (t + left, s + right), color=colors.line(0), alpha=min(1.0, weight),
+                    linewidth=0.6 + 2.4 * weight,
+                )  # fmt: skip
+        for words, start, x, side in ((rows, left, -0.03, "right"), (columns, right, 1.03, "left")):
+            for place, word in enumerate(words):
+                label = cut(word, figures.LONGEST_LABEL)
+                ax.text(
+                    x,
+                    place + start,
+                    label,
+                    size=figures.FONT_SIZE,
+                    ha=side,
+                    va="center",
+                    parse_math=False,
+                )
+        ax.set(xlim=(-0.9, 1.9), ylim=(count - 0.4, -0.6))
+        ax.set_axis_off()
+        means = self.record.row_means(self.name)
+        heading = f"{means} → attends to, weights from {LEAST_LINK:.0%}\n{self.caption}"
+        ax.set_title(heading, size=figures.FONT_SIZE - 1, color=figures.NOTE, parse_math=False)
 
 
 class HeadsView(AttentionView):
@@ -99,6 +224,48 @@ class HeadsView(AttentionView):
         rows, columns = self.record.axes(self.names[0])
         maps: Arrays = {name: self.record.drawn(name) for name in self.names}
         return maps | {"rows": np.array(rows), "columns": np.array(columns)}
+
+    def figure(self) -> Figure:
+        import foveate.draw.figures as figures
+
+        maps = [self.record.drawn(name) for name in self.names]
+        kinds, across = list(self.kinds.values()), max(map(len, maps))
+        size = HEAD_SIDE * across + 0.9, HEAD_SIDE * len(maps) + 0.9
+        caption = f"{self.block_label.replace('_', '-')} · {colors.scale(self.scale).caption}"
+        made, axes = figures.subplots(size, len(maps) * across, across, caption=caption)
+        for layer, heads in enumerate(maps):
+            row = axes[layer * across : (layer + 1) * across]
+            row[0].set_ylabel(f"layer {layer}", size=figures.FONT_SIZE)
+            for ax in row[len(heads) :]:
+                ax.set_axis_off()
+            for head, (ax, weights) in enumerate(zip(row, heads, strict=False)):
+                ax.set(xticks=[], yticks=[])
+                figures.paint(ax, weights, self.scale)
+                ax.set_xlabel(
+                    kinds[layer][head], size=figures.FONT_SIZE - 2, color=figures.NOTE, labelpad=2
+                )
+                if layer == 0:
+                    ax.set_title(f"head {head}", size=figures.FONT_SIZE)
+        return made
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """A table of figures: small matrices of a few letters would not be legible."""
+        lines = [f"{'map':<36} head  entropy (bits)  confidence  diagonality  kind"]
+        alike: dict[str, list[str]] = {}
+        for name in self.names:
+            heads = self.record.drawn(name)
+            figures = measure.entropy(heads), measure.confidence(heads), measure.diagonality(heads)
+            for head, (broad, sure, straight) in enumerate(zip(*figures, strict=True)):
+                kind = self.kinds[name][head]
+                alike.setdefault(kind, []).append(f"{name}:{head}")
+                numbers = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
+                lines.append(f"{name:<36} {head:>4}  {numbers}  {kind}")
+        kinds = [f"{kind}: {', '.join(alike[kind])}" for kind in measure.KINDS if kind in alike]
+        lines += wrap(kinds, width or 100)
+        lines.append(
+            "figures of this sentence and its end; importance has the mean of many, without"
+        )
+        return "\n".join(lines)
 
 
 def _checked(scale: ScaleName | None) -> ScaleName:
@@ -158,104 +325,6 @@ def heads(
         record.drawn(name)
     name, scale = block_of(record.names(block)[0]), _checked(scale)
     return HeadsView(record=record, block=name, block_label=block, form="heads", scale=scale)
-
-
-# ------------------------------------------------------------------------------ over a picture
-
-_PLACE = re.compile(r"(\d+),(\d+)")
-
-
-class AttendedPicture(PictureDrawing):
-    """A picture, and beside it the weights on its cells, a panel each.
-
-    ``weights`` are those of each panel on the ``columns`` of the map, (S,); columns that are no
-    cell, such as the class token, are in the notes of the overlays. ``heading`` is the title
-    of the record.
-    """
-
-    map_name: str = Field(exclude=True)
-    columns: list[str] = Field(exclude=True)
-    weights: list[Weights] = Field(exclude=True)
-    heading: str = Field(exclude=True)
-
-    def arrays(self) -> Arrays:
-        return {
-            "picture": self.pixels,
-            "titles": np.array([overlay.title for overlay in self.overlays]),
-            "weights": np.stack([overlay.weights.array for overlay in self.overlays]),
-            "map": np.array(self.map_name),
-        }
-
-    def drawings(self) -> list[Drawing]:
-        return [self.model_copy(update={"title": self.heading})]
-
-
-def over_picture(
-    record: AttentionRecord,
-    pixels: NDArray[np.uint8],
-    block: str | None = None,
-    layer: int = -1,
-    head: int | None = None,
-    scale: ScaleName | None = None,
-) -> AttendedPicture:
-    """The attention of a model to a picture (C, H, W).
-
-    Of a decoder's attention a panel for each word; of patches that attend to patches a panel for
-    each layer, with the weights of the class token, or where there is none the mean of all.
-    Without a ``block``: the attention to the picture that the record has. Without a ``scale`` tints
-    are by panel: cells are many, and their weights small. Raises as
-    `foveate.draw.attention` does, and `UserError` where the columns are no places of a picture.
-    """
-    matrix = attention(record, block or _picture_block(record), layer, head, scale)
-    columns, cells = matrix.columns, _cells(matrix.columns)
-    if not cells:
-        raise UserError(
-            f'{matrix.name}: its columns are no places of a picture ("row,column"); its rows and '
-            "columns can be drawn by foveate.draw.attention"
-        )
-    others = [i for i in range(len(columns)) if i not in cells]
-    caption, panels = matrix.caption, list(zip(matrix.rows, matrix.array, strict=True))
-    if matrix.rows == columns:
-        panels = []
-        for number in range(len(record.names(matrix.block))):
-            weights = record.select(matrix.block, number, head)
-            row = weights[others[0]] if others else weights.mean(axis=0)
-            panels.append((f"layer {number}", row))
-        seen_by = columns[others[0]] if others else "all places, mean"
-        which = "mean of all heads" if head is None else f"head {head}"
-        caption = f"{spaced(matrix.block)} · seen by {seen_by} · {which}"
-    shape = tuple(1 + max(place[i] for place in cells.values()) for i in (0, 1))
-    overlays = []
-    for title, row in panels:
-        grid = np.zeros(shape, np.float32)
-        for column, place in cells.items():
-            grid[place] = row[column]
-        note = "\n".join(f"{columns[i]} {row[i]:.0%}" for i in others)
-        overlays.append(Overlay(title=title, weights=Numbers.weights(grid), note=note))
-    return AttendedPicture(
-        pixels=pixels, width=pixels.shape[2], height=pixels.shape[1], caption=caption,
-        overlays=overlays, scale=scale or "row", map_name=matrix.name, columns=columns,
-        weights=[row for _, row in panels], heading=record.title,
-    )  # fmt: skip
-
-
-def _picture_block(record: AttentionRecord) -> str:
-    """The block of the last map whose columns are places of the picture."""
-    fitting = [name for name in record.maps if _cells(record.axes(name)[1])]
-    return block_of((fitting or list(record.maps) or ["attention"])[-1])
-
-
-def _cells(labels: Sequence[str]) -> dict[int, tuple[int, int]]:
-    """The cell (row, column) of each label that names one."""
-    matches = {i: _PLACE.fullmatch(label) for i, label in enumerate(labels)}
-    return {i: (int(m[1]), int(m[2])) for i, m in matches.items() if m is not None}
-
-
-# ------------------------------------------------------------------------------ in a browser
-# All maps of a record, no larger than a browser can hold.
-
-MOST_CELLS = 1_000_000  # of one record, 2.7 bytes each
-LONGEST_SIDE = 256  # words along a side before neighbours are drawn together
 
 
 def num_cells(block: Block) -> int:
@@ -350,3 +419,63 @@ def all_maps(record: AttentionRecord, **first: object) -> AttentionDrawing:
             **first,
         }
     )
+
+
+@dataclass(frozen=True)
+class AttentionPage:
+    """The page of some records: how many are in it, how many are not, and what was left out."""
+
+    text: str
+    num_sentences: int
+    num_left_out: int
+    notes: list[str]
+
+
+def save_html(
+    records: Sequence[AttentionRecord], path: str | Path, max_sentences: int = MOST_SENTENCES
+) -> AttentionPage:
+    """Write the page of the records to one file, whole or not at all, and return it.
+
+    Raises as `attention_page`, and `UserError` where the name does not end in ``.html``.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"{path}: a page is written as .html; end the name so")
+    page = attention_page(records, max_sentences)
+    replace_file(path, page.text.encode())
+    return page
+
+
+def attention_page(
+    records: Sequence[AttentionRecord], max_sentences: int = MOST_SENTENCES
+) -> AttentionPage:
+    """The page of the records, each a sentence that can be chosen.
+
+    At most ``max_sentences`` and `MOST_BYTES` go in; the page and its notes say how many do not.
+    Raises `UserError` where there is no record, or one without maps.
+    """
+    if not records:
+        raise UserError("no sentence to show; give at least one record")
+    if not all(record.maps for record in records):
+        raise UserError("a record without maps: this model has no attention to show")
+    titles: list[str] = []
+    sentences: list[str] = []
+    notes: list[str] = []
+    size = 0
+    for number, record in enumerate(records[:max_sentences], 1):
+        drawing = all_maps(record)
+        untitled = drawing.model_copy(update={"title": "", "notes": []})
+        group = PageGroup(title=drawing.title, notes=drawing.notes, drawings=[untitled])
+        sentence = json_of(group)
+        size += len(sentence)
+        if sentences and size > MOST_BYTES:
+            break
+        titles.append(drawing.title)
+        sentences.append(sentence)
+        notes += [f"sentence {number}: {note}" for note in drawing.notes[len(record.notes) :]]
+    left_out = len(records) - len(sentences)
+    if left_out:
+        notes.append(f"{left_out} of {len(records)} sentences left out of the page")
+    remarks = ["numbers are exact to 0.00002"]
+    cover = Cover(title="Attention", groups=titles, notes=remarks, left_out=left_out)
+    return AttentionPage(assemble(cover, sentences), len(sentences), left_out, notes)

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 import foveate.draw.colors as colors
 from foveate.config import Config, Configurable
-from foveate.draw.drawings import Arrays, Drawing, DrawingPart, Label, Text
+from foveate.draw.drawings import Drawing
+from foveate.draw.parts import Arrays, DrawingPart, Label, Text
 from foveate.draw.terminal import cut
 from foveate.inspect.cells import backwards, capture_cells
 from foveate.inspect.records import LAYERS, ForcedPass, block_of

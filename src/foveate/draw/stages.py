@@ -17,17 +17,9 @@ from pydantic import Field
 from rich.cells import cell_len
 
 from foveate.config import ConfigError
-from foveate.draw.drawings import (
-    Arrays,
-    Drawing,
-    DrawingPart,
-    Label,
-    Numbers,
-    SheetDrawing,
-    SheetGrid,
-    Text,
-    sheet,
-)
+from foveate.draw.drawings import Drawing
+from foveate.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
+from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.draw.terminal import cut
 from foveate.inspect.cells import backwards
 from foveate.inspect.records import ForcedPass, spaced
@@ -250,7 +242,7 @@ def film_figure(film: SheetGrid) -> Figure:
         written = bool(columns) and inches / len(columns) > FILM_CELL - 0.04
         cells = [[_number(v) for v in row] for row in values] if written else []
         bare = {"title": "", "scale_label": " ", "across": "", "columns": [], "cells": cells}
-        render.draw(each.model_copy(update={**bare, "rows": [] if number else rows}), ax)
+        each.model_copy(update={**bare, "rows": [] if number else rows}).fill(ax)
         ax.set_aspect("auto")
         places = range(0, len(columns), ceil(KEY_LABEL * len(columns) / inches) or 1)
         ax.set_xticks(
@@ -311,7 +303,7 @@ def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
             "cells": [[_number(v)] for v in values[:, 0]] if stage.columns and row > 0.15 else [],
             "scale_label": " ", "aspect": 1.0,
         }  # fmt: skip
-        render.draw(drawn.model_copy(update=update), ax)
+        drawn.model_copy(update=update).fill(ax)
         ax.set_aspect("auto")
         ax.set(xticks=[], yticks=[])
         heading = f"{stage.title}\n{textwrap.fill(stage.equation, int(size[0] * 14))}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
-from foveate.draw.page import groups_of
+from foveate.draw.kinds import groups_of
 from foveate.server.common import RequestError, unused_name
 from foveate.server.studio_schemas import ComparisonInfo, ComparisonList
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field, computed_field
 
-from foveate.draw.drawings import DrawingPart
+from foveate.draw.parts import DrawingPart
 from foveate.server.common import RequestError
 from foveate.server.studio_schemas import StudioResponse
 from foveate.views import find

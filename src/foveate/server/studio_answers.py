@@ -27,16 +27,9 @@ from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.search import PartialHypothesis
-from foveate.draw.drawings import (
-    Curve,
-    DrawingPart,
-    LinesDrawing,
-    Mark,
-    PictureDrawing,
-    data_uri,
-    listed,
-    picture_drawing,
-)
+from foveate.draw.charts import Curve, LinesDrawing, Mark
+from foveate.draw.parts import DrawingPart, data_uri, listed
+from foveate.draw.pictures import PictureDrawing, picture_drawing
 from foveate.run import Run
 from foveate.server.common import RequestError
 from foveate.server.studio_schemas import (

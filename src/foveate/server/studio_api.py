@@ -32,9 +32,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import foveate.views.inside as views
 from foveate import __version__
 from foveate.config import Config, ConfigError
-from foveate.draw.drawings import DrawingPart
 from foveate.draw.film import FilmDrawing
 from foveate.draw.model import ModelDrawing
+from foveate.draw.parts import DrawingPart
 from foveate.errors import is_for_the_user, message_of
 from foveate.server import comparisons, descriptions, lectures
 from foveate.server import trainings as logs

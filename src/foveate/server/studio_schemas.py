@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from foveate.draw.drawings import DrawingPart, Node
-from foveate.draw.page import AnyDrawing
+from foveate.draw.kinds import AnyDrawing
+from foveate.draw.lanes import Node
+from foveate.draw.parts import DrawingPart
 from foveate.views.options import Question
 
 Reads = Literal["text", "picture", "series"]

@@ -18,7 +18,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from foveate.config import ConfigError
-from foveate.draw.drawings import Drawing, DrawingPart, Numbers, P, changed
+from foveate.draw.drawings import Drawing
+from foveate.draw.parts import DrawingPart, Numbers, P, changed
 from foveate.inspect.edits import edit, silence
 from foveate.inspect.records import block_of, suffixes
 from foveate.nn.attention import BaseAttention

@@ -13,7 +13,7 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.draw.drawings import listed
+from foveate.draw.parts import listed
 from foveate.server.common import RequestError
 from foveate.server.studio_schemas import (
     CurveOf,

@@ -42,7 +42,8 @@ from foveate.data.series import (
 )
 from foveate.data.text import TextData
 from foveate.decode.search import Search
-from foveate.draw.drawings import Drawing, line_chart
+from foveate.draw.charts import line_chart
+from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, SearchRequest
 from foveate.errors import UserError
 from foveate.files import replace_file

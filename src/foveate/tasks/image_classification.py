@@ -21,8 +21,8 @@ from foveate.data.catalogue import DataError
 from foveate.data.image import Album, Augmentation, PictureData, Unchanged
 from foveate.data.text import TextData
 from foveate.decode.search import Search
-from foveate.draw.drawings import Drawing, PictureDrawing, picture_drawing
-from foveate.draw.maps import over_picture
+from foveate.draw.drawings import Drawing
+from foveate.draw.pictures import PictureDrawing, over_picture, picture_drawing
 from foveate.engine.base import Engine, SearchRequest
 from foveate.errors import UserError
 from foveate.files import replace_file

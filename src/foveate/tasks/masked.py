@@ -24,7 +24,7 @@ from foveate.data.batches import sorted_batches
 from foveate.data.text import Corpus
 from foveate.data.tokenizer import SPECIALS, UNK, Encoded
 from foveate.decode.search import Search, token_log_probabilities
-from foveate.draw.drawings import Word
+from foveate.draw.texts import Word
 from foveate.engine.base import Engine, SearchRequest
 from foveate.inspect.records import ForcedPass
 from foveate.models.encoder_decoder import Model

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from foveate.decode.search import token_log_probabilities
-from foveate.draw.drawings import LinesDrawing, PanelGrid, line_chart
+from foveate.draw.charts import LinesDrawing, PanelGrid, line_chart
 from foveate.run import Run
 from foveate.tasks.base import Generates, spread
 from foveate.tasks.forecasting import ForecastEvaluation, Forecasting

@@ -15,13 +15,9 @@ import foveate.inspect.cells as cells
 import foveate.inspect.perturbations as perturbations
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.draw.drawings import (
-    LensDrawing,
-    LinesDrawing,
-    SheetGrid,
-    StatesDrawing,
-)
+from foveate.draw.charts import LinesDrawing, StatesDrawing
 from foveate.draw.model import ModelDrawing, picture
+from foveate.draw.sheets import LensDrawing, SheetGrid
 from foveate.draw.stages import StepsDrawing
 from foveate.errors import UserError, is_for_the_user
 from foveate.inspect.flow import influence

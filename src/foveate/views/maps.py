@@ -16,8 +16,11 @@ import foveate.inspect.flow as flow
 from foveate.align.aer import rank_heads, read_gold, read_links
 from foveate.config import ConfigError
 from foveate.data.tokenizer import PAD, Tokenizer
-from foveate.draw.drawings import BarsDrawing, Drawing, SheetDrawing, SheetGrid, bar_chart, sheet
-from foveate.draw.maps import AttentionView, HeadsView, LinksView, over_picture
+from foveate.draw.charts import BarsDrawing, bar_chart
+from foveate.draw.drawings import Drawing
+from foveate.draw.maps import AttentionView, HeadsView, LinksView
+from foveate.draw.pictures import over_picture
+from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.inspect.measure import Judge, confidence, diagonality, entropy
 from foveate.inspect.perturbations import without_positions, without_scaling
 from foveate.inspect.records import AttentionRecord, block_of, capture, spaced

@@ -8,7 +8,8 @@ from typing import cast
 import numpy as np
 
 from foveate.data.series import Windows, labels
-from foveate.draw.drawings import ForecastDrawing, LinesDrawing, SheetDrawing, line_chart, sheet
+from foveate.draw.charts import ForecastDrawing, LinesDrawing, line_chart
+from foveate.draw.sheets import SheetDrawing, sheet
 from foveate.run import Run
 from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
 from foveate.views import view

@@ -16,18 +16,11 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.constraints import Next
 from foveate.decode.search import Search, alternatives
-from foveate.draw.drawings import (
-    Cell,
-    Choice,
-    LanesDrawing,
-    PanelGrid,
-    SheetGrid,
-    TableDrawing,
-    Word,
-    WordsDrawing,
-    line_chart,
-    sheet,
-)
+from foveate.draw.charts import PanelGrid, line_chart
+from foveate.draw.lanes import LanesDrawing
+from foveate.draw.parts import Cell
+from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 from foveate.inspect.records import calls_of
 from foveate.inspect.words import visible
 from foveate.run import Run

@@ -10,14 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foveate.draw.analyses as analyses
-from foveate.draw.drawings import (
-    Curve,
-    LinesDrawing,
-    PanelGrid,
-    SheetGrid,
-    sheet,
-)
+from foveate.draw.charts import Curve, LinesDrawing, PanelGrid
 from foveate.draw.film import FilmDrawing, Snapshot
+from foveate.draw.sheets import SheetGrid, sheet
 from foveate.inspect.perturbations import encodings
 from foveate.inspect.records import spaced, suffixes
 from foveate.run import Run

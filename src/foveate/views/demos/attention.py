@@ -13,15 +13,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import Config, read
-from foveate.draw.drawings import (
-    LinesDrawing,
-    SheetDrawing,
-    SheetGrid,
-    TableDrawing,
-    line_chart,
-    sheet,
-)
+from foveate.draw.charts import LinesDrawing, line_chart
+from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.draw.stages import StepsDrawing, drawn
+from foveate.draw.texts import TableDrawing
 from foveate.errors import UserError
 from foveate.inspect.stages import attention_stages, capture_stages
 from foveate.nn.attention import Attention

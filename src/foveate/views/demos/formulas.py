@@ -11,7 +11,8 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.draw.analyses import schedule, sheets
-from foveate.draw.drawings import LinesDrawing, PanelGrid, SheetGrid, line_chart, sheet
+from foveate.draw.charts import LinesDrawing, PanelGrid, line_chart
+from foveate.draw.sheets import SheetGrid, sheet
 from foveate.nn.positions import Rotary, Sinusoidal
 from foveate.nn.scores import (
     Additive,

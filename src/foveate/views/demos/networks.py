@@ -13,7 +13,9 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.draw.analyses import gradients
-from foveate.draw.drawings import LinesDrawing, SheetGrid, TableDrawing, line_chart, sheet
+from foveate.draw.charts import LinesDrawing, line_chart
+from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.texts import TableDrawing
 from foveate.inspect.flow import influence
 from foveate.models.classic import BagEncoder, WindowDecoder
 from foveate.models.encoder_decoder import Decoder, Encoder

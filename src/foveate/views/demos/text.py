@@ -19,18 +19,9 @@ from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
 from foveate.decode.search import Hypothesis, PartialHypothesis, Watch, map_yields, result_of
-from foveate.draw.drawings import (
-    Choice,
-    LanesDrawing,
-    Node,
-    SheetDrawing,
-    SheetGrid,
-    TableDrawing,
-    Word,
-    WordsDrawing,
-    lanes,
-    sheet,
-)
+from foveate.draw.lanes import LanesDrawing, Node, lanes
+from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
 from foveate.models.recurrent import RecurrentEncoder

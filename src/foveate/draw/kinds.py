@@ -1,0 +1,37 @@
+"""Every kind of drawing, by which JSON is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from foveate.draw.charts import BarsDrawing, LinesDrawing
+from foveate.draw.film import FilmDrawing
+from foveate.draw.lanes import LanesDrawing
+from foveate.draw.maps import AttentionDrawing
+from foveate.draw.model import ModelDrawing
+from foveate.draw.page import PageGroup
+from foveate.draw.pictures import PictureDrawing
+from foveate.draw.sheets import SheetDrawing
+from foveate.draw.stages import StepsDrawing
+from foveate.draw.texts import TableDrawing, WordsDrawing
+
+AnyDrawing = Annotated[
+    AttentionDrawing | FilmDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing
+    | WordsDrawing | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
+    Field(discriminator="kind"),
+]  # fmt: skip
+
+
+class StoredGroup(PageGroup):
+    """A group of a page that was written before, its drawings by their kinds."""
+
+    drawings: Sequence[AnyDrawing]
+
+
+def groups_of(page: str) -> list[StoredGroup]:
+    """The groups of a page. Raises ``ValueError`` for drawings that another version wrote."""
+    parts = page.split('<script class="group" type="application/json">')[1:]
+    return [StoredGroup.model_validate_json(part.partition("</script>")[0]) for part in parts]

@@ -1,0 +1,280 @@
+"""Numbers as colours: sheets, grids of sheets, the logit lens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from rich.cells import cell_len
+
+from foveate.draw.drawings import Drawing
+from foveate.draw.parts import Arrays, Floats, Label, Numbers, Text
+from foveate.draw.terminal import LONGEST_TOKEN, SHADES, cut, wrap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LENS_CELL = 0.62, 0.3  # inches of a cell of a logit lens
+
+MOST_SHEET_ROWS = 40
+
+LEAST_TITLE = 14  # letters of a line of a title
+
+GAP = 3  # blanks between sheets that stand side by side
+
+
+class SheetDrawing(Drawing):
+    """Numbers (T, S) as colours, the first row on top; they diverge from white at 0 where ends do.
+
+    NaN stays blank. ``cells`` are texts that stand in the cells, ``told`` says what the ends are
+    where they should not be numbers. ``aspect`` is the height of a cell by its width.
+    """
+
+    kind: Literal["sheet"] = "sheet"
+    values: Numbers
+    rows: list[Label] = Field([])
+    columns: list[Label] = Field([])
+    down: str = ""  # what the rows are
+    across: str = ""  # what the columns are
+    least: float
+    most: float
+    scale_label: str = Field("", alias="told")
+    aspect: float = 1.0
+    cells: list[list[Text]] = Field([])
+
+    @property
+    def legend(self) -> str:
+        """What the colours mean, in words."""
+        ends = (f"{end + 0.0:.3g}".replace("-", "−") for end in (self.least, self.most))
+        return self.scale_label or " … ".join(ends)
+
+    @property
+    def heading(self) -> str:
+        """What is written above."""
+        return "\n".join(part for part in (self.title, self.legend) if part.strip())
+
+    @property
+    def marked(self) -> bool:
+        """Whether the axes say which row and column a cell is of: only where they have a name."""
+        return bool(self.down or self.across or self.rows or self.columns)
+
+    def arrays(self) -> Arrays:
+        return {self.title: self.values.array}
+
+    def fill(self, ax: Axes, height: float = 0.16) -> None:
+        """Fill axes with the cells of a sheet, rows so many inches high, and write what it is."""
+        import foveate.draw.figures as figures
+
+        values, least, most = self.values.array, self.least, self.most
+        hues = "PuOr_r" if least < 0 < most else "cividis"
+        masked = np.ma.masked_invalid(values)
+        ax.pcolormesh(masked, cmap=hues, vmin=least, vmax=most, rasterized=True)
+        ax.invert_yaxis()
+        ax.set_facecolor(figures.BLANK)
+        ax.set_aspect(self.aspect)
+        ax.spines[:].set_visible(False)
+        ax.tick_params(length=2, labelsize=figures.FONT_SIZE - 1, color=figures.NOTE)
+        letters = max((len(cut(text)) for row in self.cells for text in row), default=0)
+        size = (figures.FONT_SIZE - 2) * min(
+            1.0, figures.LETTERS_A_LINE / max(1, letters * values.shape[1])
+        )
+        for t, row in enumerate(self.cells):
+            for s, text in enumerate(row):
+                level = (values[t, s] - least) / ((most - least) or 1)
+                dark = abs(level - 0.5) > 0.27 if least < 0 < most else level <= 0.5
+                ink = "white" if dark and np.isfinite(level) else "black"
+                ax.text(
+                    s + 0.5, t + 0.5, cut(text) if text else "", size=size, ha="center",
+                    va="center", color=ink, parse_math=False,
+                )  # fmt: skip
+        if not self.marked:
+            ax.set(xticks=[], yticks=[])
+        if self.columns or self.rows:
+            figures.write_words(ax, self.rows, self.columns, height)
+        ax.set_xlabel(self.across, size=figures.FONT_SIZE - 0.5, color=figures.NOTE)
+        ax.set_ylabel(self.down, size=figures.FONT_SIZE - 0.5, color=figures.NOTE)
+        ax.set_title(self.heading, size=figures.FONT_SIZE, parse_math=False)
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """In shades, a sign for a cell (of more than fit, every k-th), or as the texts of cells."""
+        if not self.cells:
+            legend = ", ".join(part for part in (self.legend, SHADES) if part.strip())
+            title = f"{self.title} ({legend})"
+            return "\n".join([title, *_shaded(self, width or 100)])
+        left = max(map(len, self.rows), default=0)
+        wide = max(map(len, [*self.columns, "0.00"])) + 2
+        lines = [self.title]
+        if not self.columns:  # words that go on
+            rows = zip(self.rows, self.cells, strict=True)
+            return "\n".join(
+                [*lines, *(f"{n:>{left}}  {' '.join(row)}".rstrip() for n, row in rows)]
+            )
+        for name, row in zip(["", *self.rows], [self.columns, *self.cells], strict=True):
+            lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in row))
+        return "\n".join(lines)
+
+
+def sheet(
+    title: str, values: Floats, rows: Sequence[str] = (), columns: Sequence[str] = (),
+    down: str = "", across: str = "", least: float | None = None, most: float | None = None,
+    aspect: float = 1.0, scale_label: str = "", written: bool = False,
+) -> SheetDrawing:  # fmt: skip
+    """A sheet of numbers (T, S); the ends of the colours are those of the values where absent.
+
+    0 is in the middle of the colours where ends have different signs. With ``written`` the numbers
+    stand in their cells.
+    """
+    known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+    least = float(known.min()) if least is None else least
+    most = float(known.max()) if most is None else most
+    if least < 0 < most:
+        most = max(most, -least)
+        least = -most
+    cells = [["" if np.isnan(v) else f"{v:.2f}" for v in row] for row in values]
+    return SheetDrawing(
+        title=title, values=Numbers.exact(values), rows=list(rows), columns=list(columns),
+        down=down, across=across, least=least, most=most, aspect=aspect,
+        scale_label=scale_label, cells=cells if written else [],
+    )  # fmt: skip
+
+
+class LensDrawing(SheetDrawing):
+    """The most probable token of each layer (rows) at each place, and its p as the colour.
+
+    ``tokens[l][t]`` has p = values[l, t]; ``target_p`` (L + 1, T) is p of what was produced.
+    """
+
+    tokens: list[list[str]] = Field(exclude=True)
+    target_p: NDArray[np.float64] = Field(exclude=True)
+
+    def arrays(self) -> Arrays:
+        return {
+            "tokens": np.array(self.tokens),
+            "p": self.values.array,
+            "p of what was produced": self.target_p,
+            "produced": np.array(self.columns),
+        }
+
+    def figure(self) -> Figure:
+        height, width = self.values.shape
+        size = max(LENS_CELL[0] * width + 1.2, 5.0), LENS_CELL[1] * height + 1.6
+        return self.alone(*size, self.caption)
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """A line for each place: the top token after each layer."""
+        wide, p = LONGEST_TOKEN + 2, self.values.array
+        layers = ["input", *(f"layer {n}" for n in range(len(p) - 1))]
+        heading = f"{'produced':<{wide}}" + "".join(f"{name:<{wide + 2}}" for name in layers)
+        lines = [self.title, heading]
+        for t, produced in enumerate(self.columns):
+            cells = (
+                f"{cut(row[t]):<{LONGEST_TOKEN}} {p[n, t]:<{wide - LONGEST_TOKEN}.2f} "
+                for n, row in enumerate(self.tokens)
+            )
+            lines.append(f"{cut(produced):<{wide}}" + "".join(cells).rstrip())
+        return "\n".join([*lines, self.caption_in(width)])
+
+
+class SheetGrid(Drawing):
+    """Sheets in rows of ``across``, each with colours of its own ends."""
+
+    sheets: list[SheetDrawing]
+    across: int = 2
+
+    def arrays(self) -> Arrays:
+        return {sheet.title: sheet.values.array for sheet in self.sheets}
+
+    def drawings(self) -> list[Drawing]:
+        titles = [" · ".join(part for part in (self.title, s.title) if part) for s in self.sheets]
+        captions = [""] * (len(self.sheets) - 1) + [self.caption]
+        return [
+            sheet.model_copy(update={"title": title, "caption": caption})
+            for sheet, title, caption in zip(self.sheets, titles, captions, strict=True)
+        ]
+
+    def figure(self) -> Figure:
+        import foveate.draw.figures as figures
+
+        sheets, across = self.sheets, min(self.across, len(self.sheets))
+        lines = [sheets[i : i + across] for i in range(0, len(sheets), across)]
+        side = (figures.WIDTH - 0.3) / across - (
+            0.45 if any(sheet.marked for sheet in sheets) else 0.1
+        )
+        heights = [max(_sheet_height(sheet, side) for sheet in line) for line in lines]
+        headings = 0.26 * bool(self.title) + 0.24 * bool(self.caption)
+        size, title, caption = (
+            (figures.WIDTH, sum(heights) + headings + 0.1),
+            self.title,
+            self.caption,
+        )
+        made, axes = figures.subplots(
+            size, len(sheets), across, title or None, caption or None, heights
+        )
+        for ax, sheet in zip(axes, sheets, strict=True):
+            sheet.fill(ax, side * sheet.aspect / sheet.values.shape[1])
+        return made
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        rows: list[list[list[str]]] = [[]]
+        for each in self.sheets:
+            block, row = each.text(width, color).splitlines(), rows[-1]
+            total = sum(_body_width(lines) + GAP for lines in (*row, block)) - GAP
+            if row and (len(row) == self.across or total > (width or 0)):
+                rows.append([])
+            rows[-1].append(block)
+        lines = [line for row in rows for line in _beside(row)]
+        return "\n".join(part for part in (self.title, *lines, self.caption_in(width)) if part)
+
+
+def _sheet_height(sheet: SheetDrawing, side: float) -> float:
+    """Inches of a sheet with what is written around it."""
+    rows, columns = sheet.values.shape
+    words = 0.075 * max(map(len, sheet.columns), default=0)
+    title = 0.19 * len(sheet.heading.splitlines())
+    marks = 0.2 * sheet.marked + 0.2 * bool(sheet.across)
+    return side * sheet.aspect * rows / columns + words + title + marks + 0.1
+
+
+def _body_width(block: Sequence[str]) -> int:
+    """The width of a sheet, whose title is cut into lines."""
+    return max([LEAST_TITLE, *map(cell_len, block[1:])])
+
+
+def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
+    """Sheets side by side, the title of each above it."""
+    if len(blocks) < 2:
+        return [line for block in blocks for line in block]
+    widths = [_body_width(block) for block in blocks]
+    titles = [wrap(block[:1], width) for block, width in zip(blocks, widths, strict=True)]
+    tallest = max(map(len, titles))
+    columns = [
+        [""] * (tallest - len(title)) + title + list(block[1:])
+        for title, block in zip(titles, blocks, strict=True)
+    ]
+    return [
+        (" " * GAP)
+        .join(
+            line + " " * (width - cell_len(line)) for line, width in zip(row, widths, strict=True)
+        )
+        .rstrip()
+        for row in zip_longest(*columns, fillvalue="")
+    ]
+
+
+def _shaded(sheet: SheetDrawing, width: int) -> list[str]:
+    """A sheet as lines of signs, its rows' labels before them; blank cells are blanks."""
+    values = sheet.values.array
+    labels = sheet.rows or [str(t) for t in range(len(values))]
+    left = max(map(len, labels), default=0) + 1
+    down = -(-len(labels) // MOST_SHEET_ROWS) or 1
+    across = -(-values.shape[1] // max(1, width - left)) or 1
+    levels = (values[::down, ::across] - sheet.least) / ((sheet.most - sheet.least) or 1)
+    signs = np.array([*SHADES, " "])
+    steps = np.where(np.isnan(levels), len(SHADES), (levels * len(SHADES)).clip(0, 4))
+    lines = ("".join(row) for row in signs[steps.astype(int)])
+    return [f"{label:>{left - 1}} {row}" for label, row in zip(labels[::down], lines, strict=True)]

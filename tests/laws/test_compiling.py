@@ -11,7 +11,7 @@ from torch import Tensor
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.presets import Bahdanau2015, TransformerSmall
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.train.fit import compile_layers
+from foveate.train.layers import compile_layers
 from foveate.train.sealed import TrainError
 from laws.conftest import DEVICES, build, ids, real
 from tolerances import MODEL, close

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.linear import BatchNorm, Dropout
-from foveate.train.fit import Recomputed, recompute
+from foveate.train.layers import Recomputed, recompute
 from foveate.train.sealed import TrainError
 from laws.conftest import MODELS, TRANSFORMER, build, changed, ids, real
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import ctypes
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.utils import checkpoint as activation_checkpoint
 
 from foveate.errors import ConfigError, UserError
 from foveate.native import barriers
-from foveate.nn.attention import BaseAttention
 from foveate.train import checkpoint
+from foveate.train.averaging import try_average
 from foveate.train.config import Precision, TrainConfig, record, resolve
-from foveate.train.distributed import Ranks, parallel_of, stacks
+from foveate.train.distributed import Ranks, parallel_of
 from foveate.train.journal import (
     LOG,
     SNAPSHOTS,
@@ -35,17 +30,14 @@ from foveate.train.journal import (
     is_out_of_memory,
     read,
 )
-from foveate.train.optim import MovingMean, average
+from foveate.train.layers import compile_layers, recompute
+from foveate.train.optim import MovingMean
 from foveate.train.sealed import (
-    DamagedError,
-    Record,
     TrainError,
     run_files,
-    sealed_folder,
-    verify,
     verify_run,
 )
-from foveate.train.tensors import WEIGHTS, load_weights, write_tensors
+from foveate.train.tensors import WEIGHTS, load_weights
 from foveate.train.trainer import (
     Best,
     Interrupt,
@@ -73,210 +65,6 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_TRIM, 1 << 30)
         mallopt(_MAP, 32 << 20)  # the most that it takes
-
-
-# --------------------------------------------------------------------------------------- compiling
-# Layers of Transformers compiled by PyTorch: the operations between products become few kernels.
-#
-# It pays where starting a kernel takes longer than the kernel runs: on GPUs. Attention is not
-# compiled, for its implementation depends on its inputs. Compiled kernels stay on disk for other
-# runs.
-
-Forward = Callable[..., object]
-
-
-class WrappedForward:
-    """The forward of a module, wrapped; a copy of the module wraps its own forward."""
-
-    def __init__(self, forward: Forward, wrap: Callable[[Forward], Forward]) -> None:
-        self.forward, self.wrap, self.wrapped = forward, wrap, wrap(forward)
-
-    def __call__(self, *inputs: object, **more: object) -> object:
-        return self.wrapped(*inputs, **more)
-
-    def __deepcopy__(self, memo: dict[int, object]) -> WrappedForward:
-        return WrappedForward(copy.deepcopy(self.forward, memo), self.wrap)
-
-
-def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
-    """Let each layer of the model be one program for all lengths.
-
-    Raises ``TrainError`` for a model without layers of a Transformer, or on a processor.
-    """
-    if backend == "inductor" and next(model.parameters()).device.type == "cpu":
-        raise TrainError(
-            "train.compile is for GPUs, and this is a processor, where training was a fifth slower "
-            "with it: leave it out"
-        )
-    compiled = partial(torch.compile, dynamic=True, backend=backend)
-    attention = [module for module in model.modules() if isinstance(module, BaseAttention)]
-    layers = [
-        layer
-        for stack in stacks(model)
-        for layer in stack
-        if any(isinstance(module, BaseAttention) for module in layer.modules())
-    ]
-    if not layers:
-        raise TrainError(
-            "train.compile is for Transformers, and this model has no layer of one: leave it out"
-        )
-    _wrap(attention, torch.compiler.disable)
-    _wrap(layers, compiled)
-
-
-def _wrap(modules: Sequence[nn.Module], wrap: Callable[[Forward], Forward]) -> None:
-    for module in modules:
-        if not isinstance(module.forward, WrappedForward):
-            module.forward = WrappedForward(module.forward, wrap)
-
-
-# --------------------------------------------------------------------------------------- recompute
-# Layers that keep their inputs alone for the backward pass: activation checkpointing.
-#
-# L layers keep L inputs and the inside of one, for one more forward pass (Chen et al., 2016). No
-# number changes: dropout draws again what it drew, and buffers (running means of batch norm) are
-# updated by the first pass alone.
-
-
-@dataclass
-class UnchangedBuffers:
-    """A context after which the buffers of a layer are what they were before."""
-
-    layer: nn.Module
-    before: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-
-    def __enter__(self) -> None:
-        self.before = [(buffer, buffer.clone()) for buffer in self.layer.buffers()]
-
-    def __exit__(self, *error: object) -> None:
-        for buffer, values in self.before:
-            buffer.data.copy_(values)  # autograd may have kept the buffer itself
-        self.before = []
-
-
-@dataclass
-class Recomputed:
-    """A layer's forward whose inside is computed again in the backward pass."""
-
-    forward: Forward
-    layer: nn.Module
-
-    def __call__(self, *inputs: object, **more: Any) -> object:
-        if not torch.is_grad_enabled():
-            return self.forward(*inputs, **more)
-        return activation_checkpoint.checkpoint(
-            *(self.forward, *inputs),
-            use_reentrant=False,
-            context_fn=lambda: (contextlib.nullcontext(), UnchangedBuffers(self.layer)),
-            **more,
-        )
-
-
-def recompute(model: nn.Module) -> None:
-    """Let every layer of the model keep its inputs alone. Raises ``TrainError`` without layers."""
-    parts = [layer for stack in stacks(model) for layer in stack]
-    sides = [part if isinstance(part, nn.ModuleList) else [part] for part in parts]
-    layers = [layer for side in sides for layer in side]  # of two directions each is one
-    if not layers:
-        raise TrainError(
-            "train.recompute is for models with layers, one on another, and this has none: "
-            "leave it out, or make train.batch_tokens smaller"
-        )
-    for layer in layers:
-        if not isinstance(layer.forward, Recomputed):
-            layer.forward = Recomputed(layer.forward, layer)
-
-
-# ------------------------------------------------------------------------------------------ finish
-# After the last step: the mean of the last checkpoints, tried against the best single one.
-
-
-def try_average(trainer: Trainer, count: int, reason: str) -> str:
-    """Put the mean of the last checkpoints into ``averaged/`` and see whether it is better."""
-    display, folder = trainer.tools.display, trainer.folder
-    steps = _sound_steps(trainer)[-count:]
-    if len(steps) < 2:
-        display.say(f"nothing to average: {len(steps)} checkpoint of the last {count} is there")
-        return reason
-    record = _known_average(folder, steps)
-    if record is None:
-        try:
-            record = _average(trainer, steps)
-        except KeyboardInterrupt:
-            if trainer.tools.interrupt.received is None:
-                raise
-            return "interrupted"
-        trainer.tools.journal.write("average", trainer.state.step, **record)
-    best, value = trainer.state.best, record.get("value")
-    sign = trainer.job.task.better(trainer.config.save.best)
-    better = best is None or (value is not None and sign * value > sign * best.value)
-    if better:
-        checkpoint.point(folder, folder / "averaged", record)
-    display.say(
-        f"mean of the checkpoints of steps {', '.join(map(str, steps))}: "
-        + (f"{record['figure']} {value:.4g}" if value is not None else "not validated")
-        + ("" if best is None else f", the best single one {best.value:.4g} (step {best.step:,})")
-        + f"; {'the mean' if better else 'the single one'} is taken"
-        + ("" if better else _why_worse(trainer, steps))
-    )
-    return reason
-
-
-def _why_worse(trainer: Trainer, steps: list[int]) -> str:
-    """Why the mean of the checkpoints of these steps is worse than one of them."""
-    log, name = read(trainer.folder), trainer.config.save.best
-    rates = [line["lr"] for line in log if line["event"] == "train"]
-    if rates and rates[-1] > max(rates) / 2:
-        share = f"{100 * rates[-1] / max(rates):.0f} % of the highest"
-        return f": the learning rate had not come down ({share}), so that they lie far apart"
-    figures = [line[name] for line in log if line["event"] == "valid" and line["step"] in steps]
-    if len(figures) > 1:
-        return f": the model still changed over them ({name} {figures[0]:.4g} to {figures[-1]:.4g})"
-    return ""
-
-
-def _sound_steps(trainer: Trainer) -> list[int]:
-    sound = []
-    for step in trainer.regular():
-        try:
-            verify(checkpoint.path_of(trainer.folder, step))
-        except DamagedError as damage:
-            trainer.tools.display.say(f"left out of the mean: {damage}")
-            continue
-        sound.append(step)
-    return sound
-
-
-def _known_average(folder: Path, steps: list[int]) -> Record | None:
-    """The record of the mean of these steps, where an earlier session wrote it."""
-    try:
-        verify(folder / "averaged")
-        record = json.loads((folder / "averaged" / "state.json").read_text(encoding="utf-8"))
-    except (DamagedError, OSError, ValueError):
-        return None
-    return dict(record) if record.get("steps") == steps else None
-
-
-def _average(trainer: Trainer, steps: list[int]) -> Record:
-    """Write the mean, measure it where the run is validated; gives its ``state.json``."""
-    job, config = trainer.job, trainer.config
-    record: Record = {"steps": steps}
-    with sealed_folder(trainer.folder / "averaged", trainer.tools.files) as target:
-        paths = [checkpoint.path_of(trainer.folder, step) for step in steps]
-        write_tensors(average(paths), target / WEIGHTS)
-        if config.validation.every is not None:
-            model = trainer.parallel.plain
-            load_weights(model, target / WEIGHTS)
-            figures = trainer.measure(model).figures
-            name = config.save.best
-            record |= {"figure": name, "value": figures[name], "figures": figures}
-        (target / "config.toml").write_text(job.toml, encoding="utf-8")
-        (target / "state.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
-    return record
-
-
-# --------------------------------------------------------------------------------------------- fit
-# Training from beginning to end: set up or go on, train, average, choose the weights.
 
 
 @dataclass(frozen=True)

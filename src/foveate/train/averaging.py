@@ -1,0 +1,97 @@
+"""After the last step: the mean of the last checkpoints, tried against the best single one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from foveate.train import checkpoint
+from foveate.train.journal import read
+from foveate.train.optim import average
+from foveate.train.sealed import DamagedError, Record, sealed_folder, verify
+from foveate.train.tensors import WEIGHTS, load_weights, write_tensors
+from foveate.train.trainer import Trainer
+
+
+def try_average(trainer: Trainer, count: int, reason: str) -> str:
+    """Put the mean of the last checkpoints into ``averaged/`` and see whether it is better."""
+    display, folder = trainer.tools.display, trainer.folder
+    steps = _sound_steps(trainer)[-count:]
+    if len(steps) < 2:
+        display.say(f"nothing to average: {len(steps)} checkpoint of the last {count} is there")
+        return reason
+    record = _known_average(folder, steps)
+    if record is None:
+        try:
+            record = _average(trainer, steps)
+        except KeyboardInterrupt:
+            if trainer.tools.interrupt.received is None:
+                raise
+            return "interrupted"
+        trainer.tools.journal.write("average", trainer.state.step, **record)
+    best, value = trainer.state.best, record.get("value")
+    sign = trainer.job.task.better(trainer.config.save.best)
+    better = best is None or (value is not None and sign * value > sign * best.value)
+    if better:
+        checkpoint.point(folder, folder / "averaged", record)
+    display.say(
+        f"mean of the checkpoints of steps {', '.join(map(str, steps))}: "
+        + (f"{record['figure']} {value:.4g}" if value is not None else "not validated")
+        + ("" if best is None else f", the best single one {best.value:.4g} (step {best.step:,})")
+        + f"; {'the mean' if better else 'the single one'} is taken"
+        + ("" if better else _why_worse(trainer, steps))
+    )
+    return reason
+
+
+def _why_worse(trainer: Trainer, steps: list[int]) -> str:
+    """Why the mean of the checkpoints of these steps is worse than one of them."""
+    log, name = read(trainer.folder), trainer.config.save.best
+    rates = [line["lr"] for line in log if line["event"] == "train"]
+    if rates and rates[-1] > max(rates) / 2:
+        share = f"{100 * rates[-1] / max(rates):.0f} % of the highest"
+        return f": the learning rate had not come down ({share}), so that they lie far apart"
+    figures = [line[name] for line in log if line["event"] == "valid" and line["step"] in steps]
+    if len(figures) > 1:
+        return f": the model still changed over them ({name} {figures[0]:.4g} to {figures[-1]:.4g})"
+    return ""
+
+
+def _sound_steps(trainer: Trainer) -> list[int]:
+    sound = []
+    for step in trainer.regular():
+        try:
+            verify(checkpoint.path_of(trainer.folder, step))
+        except DamagedError as damage:
+            trainer.tools.display.say(f"left out of the mean: {damage}")
+            continue
+        sound.append(step)
+    return sound
+
+
+def _known_average(folder: Path, steps: list[int]) -> Record | None:
+    """The record of the mean of these steps, where an earlier session wrote it."""
+    try:
+        verify(folder / "averaged")
+        record = json.loads((folder / "averaged" / "state.json").read_text(encoding="utf-8"))
+    except (DamagedError, OSError, ValueError):
+        return None
+    return dict(record) if record.get("steps") == steps else None
+
+
+def _average(trainer: Trainer, steps: list[int]) -> Record:
+    """Write the mean, measure it where the run is validated; gives its ``state.json``."""
+    job, config = trainer.job, trainer.config
+    record: Record = {"steps": steps}
+    with sealed_folder(trainer.folder / "averaged", trainer.tools.files) as target:
+        paths = [checkpoint.path_of(trainer.folder, step) for step in steps]
+        write_tensors(average(paths), target / WEIGHTS)
+        if config.validation.every is not None:
+            model = trainer.parallel.plain
+            load_weights(model, target / WEIGHTS)
+            figures = trainer.measure(model).figures
+            name = config.save.best
+            record |= {"figure": name, "value": figures[name], "figures": figures}
+        (target / "config.toml").write_text(job.toml, encoding="utf-8")
+        (target / "state.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
+    return record

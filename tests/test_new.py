@@ -12,8 +12,13 @@ from foveate.cli import app
 from foveate.train.checkpoint import steps
 from foveate.training import train
 
-TINY = ("train.max_steps=2", "train.save.every=2", "train.validation.every=none")
-PAIRS = (*TINY, "train.average=none", "train.batch_tokens=256")
+TINY = (
+    "train.max_steps=2",
+    "train.schedule.warmup_steps=0",
+    "train.save.every=2",
+    "train.validation.every=none",
+)
+PAIRS = (*TINY, "train.batch_tokens=256")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,89 @@ def test_the_guessed_config_trains(
         assert answered.exit_code == 0, (use, answered.exception, answered.output)
 
 
+TEXTS = [
+    "where is my card",
+    "why was I charged twice",
+    "how do I top up, please",
+    "my pin is blocked",
+]
+INTENTS = [
+    "card_arrival",
+    "balance_not_updated_after_cheque_or_cash_deposit",
+    "topping_up_by_card",
+    "pin",
+]
+
+
+def table(head: str, row: str, rows: int = 80) -> str:
+    lines = (
+        row.format(
+            text=f'"{TEXTS[i % 4]} {i}"',
+            label=INTENTS[i % 4],
+            i=i,
+            day=i % 28 + 1,
+            month=i // 28 + 1,
+        )
+        for i in range(rows)
+    )
+    return "\n".join(([head] if head else []) + [*lines, ""])
+
+
+TMX = (
+    '<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>'
+    + "".join(
+        f'<tu><tuv xml:lang="en"><seg>house {i}</seg></tuv><tuv xml:lang="fr"><seg>la maison {i}'
+        "</seg></tuv></tu>"
+        for i in range(30)
+    )
+    + "</body></tmx>"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("train.csv", table("category,text", "{label},{text}"), ['columns = ["text", "category"]']),
+        (
+            "train.csv",
+            table("class,title,description", "{label},t{i},{text}"),
+            ['["description", "class"]'],
+        ),
+        ("train.csv", table("", "{text},{label}"), ["header = false", 'kind = "classifier"']),
+        (
+            "train.csv",
+            table("text,label", "{text},{label}"),
+            ["holdout = 0.1  # share of valid\n", "{{split}}.csv"],
+        ),
+        (
+            "sales.csv",
+            table("date,shop", "{day:02}/{month:02}/2024,{i}"),
+            ['date_format = "%d/%m/%Y"'],
+        ),
+        (
+            "sales.csv",
+            table("shop,when", "{i},2024-{month:02}-{day:02}"),
+            ['date = "when"', "linear_forecaster"],
+        ),
+        ("m.tmx", TMX, ['source = "{out}/c.tsv"', 'kind = "translation"']),
+    ],
+)
+def test_columns_and_formats_are_told_apart(
+    name: str, content: str, expected: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    (tmp_path / "test.csv").write_text(content, encoding="utf-8")
+    out = tmp_path / "c.toml"
+    command = ["new", "auto", str(tmp_path / name), "train.threads=1", "--out", str(out)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.exception
+    text = out.read_text()
+    assert "\nthreads = 1\n" in text
+    for part in expected:
+        assert part.replace("{out}", str(tmp_path)).replace("{{", "{").replace("}}", "}") in text
+    train(out, [*TINY[:2], "train.save.every=1", "train.validation.every=1"], tmp_path / "run")
+
+
 def test_masked_text_trains(tmp_path: Path, data_folder: Path) -> None:
     out = tmp_path / "c.toml"
     file = str(data_folder / "sst2" / "train.tsv.gz")
@@ -65,6 +153,18 @@ def test_mistakes_are_refused(tmp_path: Path) -> None:
     assert "20 are the least" in refusal("auto", str(text))
     assert "no file" in refusal("language", str(tmp_path / "none.txt"))
     assert "pictures need" in refusal("vision", str(text))
+    other, sheet = tmp_path / "b.txt", tmp_path / "a.xlsx"
+    other.write_text("eins\n" * 40)
+    text.write_text("one\n" * 39)
+    assert "has no partner" in refusal("auto", str(text), str(other))
+    assert "as both sides" in refusal("auto", str(text), str(text))
+    sheet.write_text("one\teins\n" * 40)
+    assert "2 columns between tabs: name it .tsv" in refusal("auto", str(sheet))
+    sheet.write_text("<html>\n")
+    assert "is XML or HTML" in refusal("auto", str(sheet))
+    unknown = tmp_path / "c.csv"
+    unknown.write_text("a,b,c\n" + "x y,z w,v u\n" * 3)
+    assert "has the columns a, b, c" in refusal("auto", str(unknown))
     assert not out.exists()
     out.write_text("mine")
     assert "--force" in refusal("auto", str(text))

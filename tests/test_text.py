@@ -240,9 +240,15 @@ def test_one_file_without_splits_is_never_both_train_and_test(tmp_path: Path) ->
         read_split(path, None, "test", TextData())
     with pytest.raises(DataError, match="train, valid and test"):
         read_split(path, None, "dev", TextData(holdout=0.1))
-    write(tmp_path / "train.tsv", ["one\tun"])
-    with pytest.raises(DataError, match=r"holdout.*leave out one"):
-        read_split(tmp_path / "{split}.tsv", None, "train", TextData(holdout=0.1))
+
+
+def test_valid_is_held_out_of_train_where_test_has_a_file(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", [f"{n}\tun" for n in range(99)])
+    write(tmp_path / "test.tsv", ["one\tun"])
+    parts = divide(tmp_path / "{split}.tsv", TextData(holdout=0.3))
+    train, valid, test = (parts[split].sources for split in ("train", "valid", "test"))
+    assert sorted([*train, *valid], key=int) == [str(n) for n in range(99)]
+    assert 15 < len(valid) < 45 and list(test) == ["one"]
 
 
 def divide(path: Path, config: TextData) -> dict[str, Corpus]:

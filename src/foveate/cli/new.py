@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shlex
@@ -16,8 +17,9 @@ from foveate.cli.options import DataKind, TaskName
 from foveate.config import parse_tree
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
-from foveate.data.report import DataReport, report_files
-from foveate.data.text import FEATURES, TextData
+from foveate.data.report import DataReport, are_labels, report_files
+from foveate.data.series import date_column, looks_like_series
+from foveate.data.text import FEATURES, TextData, delimiter_of, looks_like_data
 from foveate.files import replace_file
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig
@@ -33,24 +35,30 @@ class TaskDefaults(NamedTuple):
     rate: str = "2e-3"
     warmup: int = 50
     every: int = 200  # steps between checkpoints
+    steps: int | None = None  # where training ends
 
 
 TRANSLATE = 'echo "…" | foveate translate {run}'
 TASKS = {
     "translation": TaskDefaults(TRANSLATE, "pairs", "bleu", 3072, warmup=400),
     "transduction": TaskDefaults(TRANSLATE, "pairs", "exact_match", warmup=400),
-    "classification": TaskDefaults('echo "…" | foveate classify {run}', "labelled", rate="5e-4"),
+    "classification": TaskDefaults(
+        'echo "…" | foveate classify {run}', "labelled", rate="5e-3", steps=2500
+    ),
     "language": TaskDefaults(
         'foveate generate {run} --prompt "…"', "text", "loss", 4096, warmup=100
     ),
     "masked": TaskDefaults("foveate evaluate {run}", "text", "loss", 2048),
-    "forecasting": TaskDefaults("foveate forecast {run}", "series", "mse", rate="5e-3", every=50),
+    "forecasting": TaskDefaults(
+        "foveate forecast {run}", "series", "mse", rate="1e-3", every=200, steps=3000
+    ),
     "captioning": TaskDefaults("foveate caption {run} PICTURE", None, "bleu", rate="1e-3"),
     "vision": TaskDefaults("foveate classify {run} PICTURE", None, batch_tokens=128, warmup=200),
 }
 SPLITS = {"valid": ("valid", "val", "dev", "validation"), "test": ("test", "t10k")}
 SEASONS = {"1 hour": 24, "1 day": 7, "1 week": 52, "1 month": 12, "15 minutes": 96}
 toml_value = partial(json.dumps, ensure_ascii=False)
+SAMPLE = 2000  # lines that tell the columns
 LEAST = 20  # pairs, texts or rows from which a config is written
 
 
@@ -69,6 +77,18 @@ class ConfigPlan:
         if why:
             self.reasons.append(why)
 
+    def override(self, override: str) -> None:
+        """Set ``table.key=value`` in place of what stands there."""
+        name, _, value = override.partition("=")
+        table, _, key = name.strip().partition(".")
+        try:
+            tomllib.loads(f"x = {value}")
+        except tomllib.TOMLDecodeError:
+            value = toml_value(value)
+        lines = self.tables.setdefault(table, [])
+        lines[:] = [line for line in lines if line.partition("=")[0].strip() != key]
+        lines.append(f"{key} = {value}")
+
     def text(self) -> str:
         """The document."""
         tables = (f"[{name}]\n" + "\n".join(lines) for name, lines in self.tables.items())
@@ -79,13 +99,27 @@ class ConfigPlan:
 def write_config(
     task: TaskName, files: Sequence[Path], out: Path, minutes: float, force: bool
 ) -> list[str]:
-    """Write a config for the files; the messages. Raises `DataError` where ``out`` exists."""
+    """Write a config for the files; the messages. Raises `DataError` where ``out`` exists.
+
+    A word ``KEY=VALUE`` among the files is an override of what the config says.
+    """
+    overrides = [str(word) for word in files if "=" in str(word) and not word.exists()]
+    files = [file for file in files if str(file) not in overrides]
+    if not files:
+        raise DataError("name the file that holds the data, before what overrides the config")
     if out.exists() and not force:
         raise DataError(f"{out} exists; choose another name with --out, or overwrite by --force")
+    files = [_pairs_of_tmx(file, out) if file.suffix == ".tmx" else file for file in files]
     plan = planned(task, files, minutes)
+    for override in overrides:
+        plan.override(override)
     text = plan.text()
     load_kinds()
-    parse_tree(RunConfig, tomllib.loads(text))
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{' '.join(overrides)}: {error}; edit {out} instead") from None
+    parse_tree(RunConfig, tree)
     replace_file(out, text)
     run, config = shlex.quote(f"runs/{out.stem}"), shlex.quote(str(out))
     messages = [f"{out}: {plan.task}; {plan.facts}", *(f"  {reason}" for reason in plan.reasons)]
@@ -117,15 +151,20 @@ def planned(task: TaskName, files: Sequence[Path], minutes: float) -> ConfigPlan
 
 
 def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
+    if len(files) == 2 and find(files[0]).samefile(find(files[1])):
+        raise DataError(f"{files[0]} is named as both sides; name the files of two")
     patterns, splits = _patterns(files)
-    layout = _layout(find(files[0]))
+    layout, labelled = _layout(find(files[0]), task)
     if task in ("language", "masked") and len(files) == 2:
         raise DataError(f"{task} reads one file of text, not 2; name one")
     config = TextData.parse(dict(layout))
-    report = report_files(files, config, kind=None if task == "auto" else TASKS[task].data)
+    kind = ("labelled" if labelled else None) if task == "auto" else TASKS[task].data
+    report = report_files(files, config, kind=kind)
     if report.series:
         return _forecasting(report, files[0])
     train = report.splits["train"]
+    if unpaired := [line for line in train.skipped if "has no partner" in line]:
+        raise DataError(f"{unpaired[0]}; line n of both files must be the same pair")
     if train.pairs < LEAST:
         raise DataError(
             f"{files[0]}: {train.pairs} lines can be used, {LEAST} are the least; "
@@ -138,6 +177,9 @@ def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
         task = {"labelled": "classification", "text": "language"}.get(train.kind, pairs)  # type: ignore[assignment]
     words = sum(side.total for side in train.lengths["words"])
     plan = ConfigPlan(task, f"{train.pairs:,} lines, {words:,} words")
+    chosen = [*(config.columns if "columns" in layout else config.keys if "keys" in layout else ())]
+    plan.reasons += [f"{' and '.join(map(str, chosen))} are read"] if chosen else []
+    plan.reasons += [f"odd: {f.name}, {f.count:,}" for f in train.findings]
     if task == "language":
         _language(plan, patterns[0], splits, files[0])
     else:
@@ -146,25 +188,105 @@ def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
     return plan
 
 
-def _layout(file: Path) -> dict[str, object]:
-    """Fields of [data] for the layout of a table, where it is not the default."""
+DATES, LABELS = r"date|time(stamp)?|datetime|day|month", r"label|category|class|intent|topic"
+LABELS += "|sentiment|tag|genre|stars|rating"
+PAIRS = (r"source|src|input|question|en(glish)?", r"target|tgt|trg|output|translation|answer")
+
+
+def _layout(file: Path, task: TaskName) -> tuple[dict[str, object], bool]:
+    """Fields of [data] for the layout of a table, where it is not the default; is it labelled?
+
+    Raises `DataError` for a file that is a table, or no text, under another ending.
+    """
     name = file.name.removesuffix(".gz")
-    first = next((line for line in read_text(file, TextData()).lines if line.strip()), "")
+    lines = [line for line in read_text(file, TextData()).lines[:SAMPLE] if line.strip()]
+    first = next(iter(lines), "")
     if name.endswith(".dict"):
-        return {"format": "cmudict"}
+        return {"format": "cmudict"}, False
     cells = first.split("\t")
     if name.endswith(".tsv") and len(cells) == 3 and FEATURES.fullmatch(cells[-1]):
-        return {"format": "inflection"}
+        return {"format": "inflection"}, False
     if name.endswith(".jsonl"):
-        try:
-            record = json.loads(first)
-        except ValueError:
-            return {}
+        return _keys(lines)
+    if name.endswith((".csv", ".tsv")):
+        return _columns(file, lines, task)
+    tabs = {line.count("\t") for line in lines[:20]}
+    if first.startswith("PK") or "\0" in first:
+        raise DataError(f"{file} is no text: export its sheet as .csv, or its pages as .txt")
+    if len(lines) > 1 and len(tabs) == 1 and tabs != {0}:
+        raise DataError(f"{file} holds {tabs.pop() + 1} columns between tabs: name it .tsv")
+    if re.match(r"\s*(<\?xml|<!doctype|<html)", first, re.IGNORECASE):
+        raise DataError(f"{file} is XML or HTML: give its text, or pairs as .tsv or .tmx")
+    return {}, False
+
+
+def _keys(lines: Sequence[str]) -> tuple[dict[str, object], bool]:
+    """The keys of text and label, or of both sides, of JSON lines."""
+    try:
+        record = json.loads(lines[0])
         keys = [key for key, value in record.items() if isinstance(value, str)]
-        if not {"source", "target"} <= {*keys} and len(keys) >= 2:
-            last = next((k for k in keys if re.search("label|class|target", k)), keys[1])
-            return {"keys": [next(k for k in keys if k != last), last]}
-    return {}
+    except (ValueError, AttributeError, IndexError):
+        return {}, False
+    if {"source", "target"} <= {*keys} or len(keys) < 2:
+        return {}, False
+    label = next((key for key in keys if re.fullmatch(LABELS, key, re.IGNORECASE)), None)
+    last = label or next((k for k in keys if re.search("label|class|target", k)), keys[1])
+    return {"keys": [next(k for k in keys if k != last), last]}, label is not None
+
+
+def _columns(file: Path, lines: Sequence[str], task: TaskName) -> tuple[dict[str, object], bool]:
+    """The columns of text and label, or of both sides, by their names, else by what they hold."""
+    tabs = file.name.removesuffix(".gz").endswith(".tsv")
+    delimiter = "\t" if tabs else delimiter_of(lines)
+    table = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    width = len(table[0]) if table else 0
+    table = [row for row in table if len(row) == width]
+    if width < 2 or (not tabs and looks_like_series(file)):
+        return {}, False
+    header = table[0]
+    again = any(row[i] == cell for row in table[1:] for i, cell in enumerate(header))
+    named = not (tabs or again or looks_like_data(header))
+    columns = list(zip(*table[named:], strict=True))
+
+    def of(names: str) -> int | None:
+        return next(
+            (i for i in range(width) if named and re.fullmatch(names, header[i], re.I)), None
+        )
+
+    sizes = [sum(map(len, column)) for column in columns]
+    label, source, target = of(LABELS), of(PAIRS[0]), of(PAIRS[1])
+    if label is None and (source is None or target is None) and task in ("auto", "classification"):
+        short = [i for i in range(width) if are_labels(columns[i])]
+        label = min(short, key=lambda i: (len(set(columns[i])), i), default=None)
+    if label is not None and task in ("auto", "classification"):
+        first, second = max((i for i in range(width) if i != label), key=sizes.__getitem__), label
+    elif source is not None and target is not None:
+        first, second = source, target
+    elif width > 2 and not tabs:
+        raise DataError(
+            f"{file} has the columns {', '.join(header)}; none is known as a label, and of a date "
+            "with numbers there is none: name a task, and the columns by data.columns=[1,2]"
+        )
+    else:
+        return ({} if named or tabs else {"header": False}), False
+    if (first, second) == (0, 1) and (named or tabs):
+        return {}, second == label
+    pair: list[object] = [header[i] if named else i + 1 for i in (first, second)]
+    return {"columns": pair} | ({} if named or tabs else {"header": False}), second == label
+
+
+def _pairs_of_tmx(file: Path, out: Path) -> Path:
+    """The pairs of a TMX as a TSV beside the config."""
+    from foveate.documents.memory import pairs_of_tmx
+
+    table, data = out.with_suffix(".tsv"), find(file).read_bytes()
+    if table.exists():
+        raise DataError(f"{table}, where the pairs of {file} go, exists; name another with --out")
+    pairs = [
+        [" ".join(side.split()) for side in p] for p in pairs_of_tmx(data, str(file), None, None)
+    ]
+    replace_file(table, "".join(f"{source}\t{target}\n" for source, target in pairs))
+    return table
 
 
 def _patterns(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
@@ -182,7 +304,7 @@ def _patterns(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
                 continue
             splits[split] = name
             break
-    if "valid" not in splits:
+    if not splits:
         return [file.as_posix() for file in files], {}
     return [pattern.as_posix() for pattern in patterns], splits
 
@@ -191,10 +313,12 @@ def _data(
     plan: ConfigPlan, layout: dict[str, object], splits: dict[str, str], count: int, skips: bool
 ) -> None:
     plan.tables["data"] = [f"{key} = {toml_value(value)}" for key, value in layout.items()]
-    if not splits:
+    if "valid" not in splits:
         share = round(min(0.1, max(0.002, 1000 / count)), 4)
-        why = f"holdout {share}: that share validates, and as much tests"
-        plan.put("data", f"holdout = {share}  # share of valid, and of test", why=why)
+        why = f"holdout {share}: that share validates" + ("" if splits else ", and as much tests")
+        plan.put(
+            "data", f"holdout = {share}  # share of valid" + " and of test" * (not splits), why=why
+        )
     _name_splits(plan, splits)
     if skips:
         plan.put("data", 'on_bad_line = "skip"', why="lines that cannot be read are skipped")
@@ -219,20 +343,21 @@ def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int) -> None:
     second = "labels" if plan.task == "classification" else "target"
     if len(patterns) == 2:
         plan.put("task", f"{second} = {toml_value(patterns[1])}")
-    if plan.task in ("classification", "masked"):
+    if plan.task == "classification":
+        plan.put("task", 'tokenizer = { kind = "word", min_frequency = 2 }', "word_dropout = 0.1")
+        encoder = 'kind = "cbow", embedding_size = 256, dropout = 0.2'
+        why = "the mean of word vectors: as good as TF-IDF, in a minute; a Transformer takes longer"
+        plan.put("model", 'kind = "classifier"', f"encoder = {{ {encoder} }}", why=why)
+        plan.put("model", 'pooling = "mean"', "dropout = 0.3")
+        return
+    if plan.task == "masked":
         frequency = 2 if count >= 1000 else 1
         why = f"words seen {frequency} times or more are tokens"
         plan.put("task", f'tokenizer = {{ kind = "word", min_frequency = {frequency} }}', why=why)
-        encoder = "hidden_size = 128, num_heads = 4, ffn_size = 256"
-        if plan.task == "masked":
-            model, deep = "masked_language_model", "num_layers = 2, dropout = 0.2"
-        else:
-            model, deep = "classifier", "num_layers = 1, dropout = 0.4"
-            plan.put("task", "word_dropout = 0.3")
-        plan.put("model", f'kind = "{model}"', why=f"a small Transformer encoder for {count:,}")
-        plan.put("model", f'encoder = {{ kind = "transformer", {encoder}, {deep} }}')
-        if plan.task == "classification":
-            plan.put("model", 'pooling = "attention"', "dropout = 0.5")
+        encoder = "hidden_size = 128, num_heads = 4, ffn_size = 256, num_layers = 2, dropout = 0.2"
+        why = f"a small Transformer encoder for {count:,}"
+        plan.put("model", 'kind = "masked_language_model"', why=why)
+        plan.put("model", f'encoder = {{ kind = "transformer", {encoder} }}')
         return
     if plan.task == "transduction":
         plan.put("task", 'tokenizer = "character"', why="characters are the tokens")
@@ -278,6 +403,9 @@ def _forecasting(report: DataReport, file: Path) -> ConfigPlan:
         "forecasting", f"{series.rows:,} rows of {len(series.channels)} columns, {series.step}"
     )
     cells = [f"path = {toml_value(file.as_posix())}"]
+    name, form = date_column(find(file)) or (None, None)
+    cells += [f"date = {toml_value(name)}"] if name else []
+    cells += [f"date_format = {toml_value(form)}"] if form else []
     if series.missing:
         cells.append('missing = "interpolate"')
         plan.reasons.append("cells without a value are interpolated")
@@ -287,8 +415,7 @@ def _forecasting(report: DataReport, file: Path) -> ConfigPlan:
     plan.put("task", 'kind = "forecasting"', f"look_back = {look_back}", f"horizon = {horizon}")
     plan.put("task", f"season = {season}", f"series = {{ {', '.join(cells)} }}")
     plan.reasons.append(f"{look_back} rows are read, {horizon} forecast; 70 / 10 / 20 % by time")
-    plan.put("model", 'kind = "rnn_forecaster"', 'cell = "gru"', "hidden_size = 32")
-    plan.reasons.append("a GRU that reads all columns")
+    plan.put("model", 'kind = "linear_forecaster"', why="a linear map of each column by itself")
     batch = 16 * (look_back + horizon)
     plan.put("objective", 'kind = "squared_error"')
     plan.put("train", f"batch_tokens = {batch}  # 16 windows")
@@ -339,26 +466,27 @@ def _split_names(names: set[str], table: Path) -> dict[str, str]:
 
 
 def _train(plan: ConfigPlan, minutes: float) -> None:
-    """Steps, rate and checkpoints: a rate that falls as 1/√step needs no number of steps."""
+    """Steps, rate and checkpoints: the rate follows the larger share of steps and of time."""
     task, training = plan.task, TASKS[plan.task]
     if task in ("translation", "transduction", "classification", "captioning"):
         plan.put("objective", "label_smoothing = 0.1")
     if task != "forecasting":
         plan.put("train", f"batch_tokens = {training.batch_tokens}")
     best, every = training.best, training.every
+    steps = [f"max_steps = {training.steps}"] if training.steps else []
     plan.put(
         "train",
-        f"max_minutes = {minutes:g}  # where training ends; goes on with more",
+        *steps,
+        f"max_minutes = {minutes:g}  # training ends, and the rate has come down, at the latest",
         f'optimizer = {{ kind = "adamw", lr = {training.rate} }}',
-        f'schedule = {{ kind = "inverse_sqrt", warmup_steps = {training.warmup} }}'
-        "  # needs no max_steps",
-        f'save = {{ every = {every}, keep = 6, best = "{best}" }}',
+        f'schedule = {{ kind = "cosine", warmup_steps = {training.warmup} }}',
+        f'save = {{ every = {every}, keep = 2, best = "{best}" }}',
         f"validation = {{ every = {every}, samples = 2, patience = 20 }}",
-        "average = 6  # the mean of the last checkpoints, tried at the end",
     )
+    limit = f"{training.steps:,} steps, at most " if training.steps else ""
     plan.reasons += [
-        f"{minutes:g} minute{'s' * (minutes != 1)}; rate as 1/√step, for any number of steps",
-        f"the best checkpoint by {best}, every {every} steps; the mean of the last",
+        f"{limit}{minutes:g} minute{'s' * (minutes != 1)}; the rate falls as a cosine to that end",
+        f"the best checkpoint by {best}, every {every} steps",
     ]
     if task in ("translation", "transduction"):
         plan.put("decode", 'kind = "beam"', "beam_size = 5", "length_penalty = 0.6")

@@ -28,7 +28,7 @@ from foveate.data.corpus import (
     read_text,
     spans_of,
 )
-from foveate.data.series import SeriesData, labels, looks_like_series, scan, usual_step
+from foveate.data.series import SeriesData, date_column, labels, looks_like_series, scan, usual_step
 from foveate.data.text import Corpus, MappedTexts, TextData, is_table, keep, read_pairs
 from foveate.errors import UserError
 
@@ -414,14 +414,14 @@ def report_files(
     first = find(files[0])
     if kind is None and len(files) == 1 and config.format is None:
         plain: Kind | None = None if is_table(first) else "text"
-        kind = "series" if looks_like_series(first, series) else plain
+        kind = "series" if looks_like_series(first) else plain
     if kind == "series":
         return DataReport({}, {name: _series(p[0], series) for name, p in named.items()})
     lenient = config.model_copy(update={"on_bad_line": "skip"})
     corpora = {name: _read(paths, lenient, kind) for name, paths in named.items()}
     if kind is None:
         train = corpora["train"]
-        either = _are_labels(train.targets) or _are_labels(train.sources)
+        either = are_labels(train.targets) or are_labels(train.sources)
         kind = "labelled" if either else "pairs"
     return report(corpora, config, kind=kind, named=_named(files))
 
@@ -485,17 +485,17 @@ def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> li
     return [_finding(title, np.array(odd), corpus)] if any(odd) else []
 
 
-def _are_labels(values: Sequence[str]) -> bool:
+def are_labels(values: Sequence[str]) -> bool:
     """Whether a column holds labels: few short values, each many times."""
     distinct = set(values)
     few = len(distinct) <= max(2, len(values) // 20) and len(values) >= 6
-    return few and all(len(value) <= 40 and len(value.split()) <= 3 for value in distinct)
+    return few and all(len(value) <= 80 and len(value.split()) <= 6 for value in distinct)
 
 
 def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | None) -> list[Finding]:
     """Columns that seem swapped, and labels that training never sees."""
     findings = []
-    if _are_labels(corpus.sources) and not _are_labels(corpus.targets):
+    if are_labels(corpus.sources) and not are_labels(corpus.targets):
         title = (
             f"columns seem swapped: {len(set(corpus.sources)):,} texts, {len(counts):,} labels; "
             "exchange data.columns, data.keys or the files"
@@ -509,6 +509,8 @@ def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | Non
 
 
 def _series(path: str | Path, series: SeriesData | None) -> SeriesReport:
+    if series is None and (column := date_column(find(path))) is not None:
+        series = SeriesData(path=str(path), date=column[0], date_format=column[1])
     table = scan(series or SeriesData(path=str(path)), path)
     dates, missing = labels(table.dates), np.isnan(table.values)
     same = np.array([np.unique(column[~np.isnan(column)]).size <= 1 for column in table.values.T])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import gzip
@@ -11,6 +12,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Literal
 
@@ -29,6 +31,7 @@ Numbers = NDArray[np.float64]
 
 MISSING = ("", "na", "nan", "null", "none", "?")  # cells, in small letters, that hold no value
 SPLITS = ("train", "valid", "test")
+DATED = 400  # rows that tell the form of the dates
 SAMPLED = 100  # lines from which delimiter and decimal mark are detected
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 REGULAR = 0.9  # share of equal steps from which a longer one is a gap
@@ -44,6 +47,7 @@ class SeriesData(Config):
 
     path: str  # CSV with a header, plain or .gz; relative to FOVEATE_DATA or the cache
     date: str | None = None  # the column of the dates; the first where absent
+    date_format: str | None = None  # such as "%d/%m/%Y"; ISO 8601 where absent
     values: tuple[str, ...] | None = None  # the columns of the values; all others where absent
     missing: Literal["error", "previous", "interpolate"] = "error"
     """A cell without a value is an error, or filled in; "previous" does not see past the gap."""
@@ -135,7 +139,7 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
         if len(cells) != len(header):
             raise DataError(f"{where}: {len(cells)} cells; the header has {len(header)}")
         try:
-            dates.append(parse_date(cells[date]))
+            dates.append(parse_date(cells[date], data.date_format))
         except DataError as error:
             raise DataError(f"{where}: {error}") from None
         if len(dates) > 1 and dates[-1] <= dates[-2]:
@@ -194,31 +198,81 @@ def _notation(file: Path, data: SeriesData) -> tuple[str, str]:
     return delimiter, data.decimal or (",."[not comma])
 
 
-def looks_like_series(file: Path, data: SeriesData | None = None) -> bool:
+def looks_like_series(file: Path) -> bool:
     """Whether a file is a CSV of dates and numbers, by its first rows."""
     if file.name.removesuffix(".gz").rpartition(".")[2] not in ("csv", "tsv"):
         return False
     try:
-        delimiter, decimal = _notation(file, data or SeriesData(path=str(file)))
-        rows = [cells for _, cells in itertools.islice(_rows(file, delimiter), 1, 6)]
-        for date, *cells in rows:
-            parse_date(date)
-            for cell in cells:
-                _number(str(file), "", cell, decimal)
-    except DataError:
+        return date_column(file) is not None
+    except DataError as error:
+        if "can be read as" in str(error):
+            raise
         return False
-    return any(len(cells) > 1 for cells in rows)
 
 
-def parse_date(text: str) -> np.datetime64:
-    """A month, a day or a time of ISO 8601. Raises `DataError` where it is none."""
-    try:
-        date = np.datetime64(text, "s")
+def parse_date(text: str, form: str | None = None) -> np.datetime64:
+    """A month, a day or a time of ISO 8601, or of a format of strptime.
+
+    Raises `DataError` where it is none.
+    """
+    with contextlib.suppress(ValueError):
+        date = np.datetime64(datetime.strptime(text, form) if form else text, "s")
         if not np.isnat(date):
             return date
-    except ValueError:
-        pass
-    raise DataError(f"{text!r} is no date; write 2016-07-31 or 2016-07-31 23:00:00")
+    raise DataError(
+        f"{text!r} is no date; write 2016-07-31 or 2016-07-31 23:00:00, or name its form in "
+        'task.series.date_format, such as "%d/%m/%Y"'
+    )
+
+
+FORMS = [  # of dates that a stranger's table may have, beside ISO 8601
+    date + time
+    for date in ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d")
+    for time in ("", " %H:%M", " %H:%M:%S")
+]
+
+
+def date_column(file: Path) -> tuple[str, str | None] | None:
+    """The column of a table that holds dates in order, with their form; None where none does.
+
+    Raises `DataError` where two forms fit, such as day and month either way round.
+    """
+    delimiter, decimal = _notation(file, SeriesData(path=str(file)))
+    rows = [cells for _, cells in itertools.islice(_rows(file, delimiter), DATED)]
+    header, *body = rows or [[]]
+    body = [row for row in body if len(row) == len(header)]
+    for place, name in enumerate(header):
+        column = [row[place] for row in body]
+        forms = [form for form in (None, *FORMS) if _in_order(column, form)]
+        others = [cell for row in body[:5] for i, cell in enumerate(row) if i != place]
+        if not forms or len(header) < 2 or not all(_is_number(cell, decimal) for cell in others):
+            continue
+        if len(forms) > 1:
+            raise DataError(
+                f"{file}: the dates of {name!r} can be read as {' and as '.join(map(str, forms))}: "
+                "set task.series.date_format"
+            )
+        return name, forms[0]
+    return None
+
+
+def _in_order(cells: list[str], form: str | None) -> bool:
+    """Whether cells are dates of a form, each after the one before."""
+    if form is None and not all("-" in cell for cell in cells):
+        return False  # a number alone is a year of ISO 8601
+    try:
+        dates = [parse_date(cell, form) for cell in cells]
+    except DataError:
+        return False
+    return len(dates) > 1 and all(a < b for a, b in itertools.pairwise(dates))
+
+
+def _is_number(cell: str, decimal: str) -> bool:
+    try:
+        _number("", "", cell, decimal)
+    except DataError:
+        return False
+    return True
 
 
 def _number(where: str, name: str, cell: str, decimal: str) -> float:

@@ -130,7 +130,7 @@ class TextData(Config):
     header: bool = True  # whether the first row of a CSV names its columns
     delimiter: Delimiter | None = None  # between the cells of a CSV; detected where absent
     holdout: float = Field(default=0.0, ge=0, lt=0.5)
-    """Share of the sources of one file for valid, and as much for test."""
+    """Share of the sources of one file for valid, and as much for test unless it has a file."""
     holdout_seed: int = 0  # another seed divides the file in another way
     max_length: int = Field(default=256, gt=0)
     """Tokens of either side; a longer pair is left out of training."""
@@ -462,6 +462,11 @@ def at(pattern: str | Path, split: str, splits: dict[str, str] | None = None) ->
     return find(str(pattern).replace("{split}", (splits or {}).get(split, split)))
 
 
+def file_of(pattern: str | Path, split: str, config: TextData) -> Path:
+    """The file that holds a split: valid lies in that of train where ``holdout`` divides it."""
+    return at(pattern, "train" if config.holdout and split == "valid" else split, config.splits)
+
+
 def read_pairs(source: str | Path, target: str | Path | None, config: TextData) -> Corpus:
     r"""Read two line-aligned files, or one TSV, CSV or JSONL file, chosen by its ending.
 
@@ -503,21 +508,21 @@ class Reading:
     """The pairs of one of the splits train, valid, test, as they are read one after the other.
 
     Where no name holds ``{split}``, the file is divided by ``holdout``: pairs with the same source
-    sentence (but for case, width and blanks) are always in the same split. The training split is
-    cleaned as well. ``skipped`` and ``dropped`` are complete when the last pair has come.
+    sentence (but for case, width and blanks) are always in the same split. Where one does, and
+    ``holdout`` is set, the file of train is divided into train and valid, and test has its own.
+    The training split is cleaned as well. ``skipped`` and ``dropped`` are complete when the last
+    pair has come.
     """
 
     def __init__(
         self, source: str | Path, target: str | Path | None, split: str, config: TextData
     ) -> None:
         self.split, self.config = split, config
-        self.files = [at(p, split, config.splits) for p in (source, target) if p is not None]
-        self.divided = "{split}" not in f"{source}{target}"
+        self.files = [file_of(p, split, config) for p in (source, target) if p is not None]
+        named = "{split}" in f"{source}{target}"
+        self.divided = not named or (config.holdout > 0 and split != "test")
         if self.divided:
-            self._belongs = _division(split, config, str(source))
-        elif config.holdout:
-            both = f"data.holdout divides one file, but {source} has {{split}}; leave out one"
-            raise DataError(both)
+            self._belongs = _division(split, config, str(source), tested=named)
         self.skipped: list[BadLine] = []
         self._cleaning = Cleaning(config)
         self.dropped = self._cleaning.dropped
@@ -568,10 +573,19 @@ def to_measure(corpus: Corpus, config: TextData) -> Corpus:
     return corpus.gathered() if several else corpus
 
 
-def _division(split: str, config: TextData, file: str) -> Callable[[str], bool]:
-    """Whether a source is of a split: a hash of it lies between two limits."""
+def _division(
+    split: str, config: TextData, file: str, tested: bool = False
+) -> Callable[[str], bool]:
+    """Whether a source is of a split: a hash of it lies between two limits.
+
+    ``tested``: test has a file of its own.
+    """
     share, key = config.holdout, str(config.holdout_seed).encode()
-    limits = {"train": (2 * share, 1.0), "valid": (0.0, share), "test": (share, 2 * share)}
+    limits = {
+        "train": (share if tested else 2 * share, 1.0),
+        "valid": (0.0, share),
+        "test": (share, 2 * share),
+    }
     if split not in limits or (share == 0 and split != "train"):
         raise MissingData(
             f"{file} would be both train and {split};",

@@ -127,7 +127,7 @@ class TranslationMemory:
         """
         data = _content(path, "memory")
         tmx = path.suffix.lower() == ".tmx"
-        pairs = _of_tmx(data, str(path), to, source) if tmx else _of_tsv(data, str(path))
+        pairs = pairs_of_tmx(data, str(path), to, source) if tmx else _of_tsv(data, str(path))
         return cls(dict(pairs), least)
 
     def find(self, line: str) -> Match | None:
@@ -157,9 +157,10 @@ def _of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
             yield source, rest.partition("\t")[0]
 
 
-def _of_tmx(
+def pairs_of_tmx(
     data: bytes, where: str, to: str | None, source: str | None
 ) -> Iterator[tuple[str, str]]:
+    """Source and target of each unit; the first two languages where none is named."""
     root = parse_xml(data, where)
     header = root.find("header")
     own = source or (header is not None and header.get("srclang")) or ""

@@ -20,7 +20,7 @@ from foveate.answers import LabelAnswer
 from foveate.config import from_json
 from foveate.data.batches import sorted_batches
 from foveate.data.catalogue import DataError
-from foveate.data.text import Corpus, Pair, Reading, at, read_pairs
+from foveate.data.text import Corpus, Pair, Reading, file_of, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.engine.base import Engine, SearchRequest
@@ -232,7 +232,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]
 
     def _file(self, split: str) -> Path:
         """The file in which the labels of a split stand."""
-        return at(self.config.labels or self.config.source, split, self.data.splits)
+        return file_of(self.config.labels or self.config.source, split, self.data)
 
     def _numbers(self, corpus: Corpus, file: Path) -> list[int]:
         return numbers_of(corpus.targets, self.label_names, lambda i: f"{file}:{corpus.lines[i]}")

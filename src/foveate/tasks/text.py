@@ -25,8 +25,8 @@ from foveate.data.text import (
     Reading,
     TextData,
     TokenIds,
-    at,
     collect,
+    file_of,
     is_table,
     keep,
     read_pairs,
@@ -376,7 +376,7 @@ class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
     def readings(self, split: str) -> list[Reading]:
         """The texts of a split; the other side of a table is read and left alone."""
         source = self.config.source
-        other = None if is_table(at(source, split, self.data.splits)) else source
+        other = None if is_table(file_of(source, split, self.data)) else source
         return [Reading(source, other, split, self.data)]
 
     def tokens(self, split: str) -> tuple[Corpus, Sequence[Ids]]:

@@ -13,6 +13,9 @@ from foveate.decode.beam import Beam, DiverseBeam, Greedy
 from foveate.decode.constraints import Constraints
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search, Watch, map_yields, result_of
+from foveate.laws.searches import follows_search
+from foveate.laws.trial import SIZES, Sizes, Trial
+from foveate.tasks.metrics import MinimumBayesRisk
 from laws.tables import END, START, A, B, Tables, limit, log_p, random_table
 from tolerances import MODEL, ROW, near
 
@@ -80,3 +83,9 @@ def test_positions_of_several_sources_name_them() -> None:
             assert item.token.shape == item.state.shape == item.parent.shape == item.score.shape
     with pytest.raises(ValueError, match="one source"):
         Watch().read(positions[0])
+
+
+@pytest.mark.parametrize("config", [*SEARCHES, MinimumBayesRisk.Config()], ids=lambda c: c.kind)
+@pytest.mark.parametrize("sizes", SIZES[:12:2])
+def test_a_shortlist_and_who_follows_change_nothing(config: Search.Config, sizes: Sizes) -> None:
+    follows_search(Trial(config, sizes))

@@ -16,6 +16,7 @@ from foveate.nn.linear import Int8Linear
 from foveate.run import Run
 from foveate.tasks.shortlist import FILE, Shortlist, learn, partners, reach
 from foveate.training import train
+from foveate.watching import Watched
 from small_runs import TRAIN, TRANSLATOR
 from tolerances import close
 
@@ -82,6 +83,11 @@ def test_nothing_else_comes_out_but_where_a_beginning_is_given(run: Run) -> None
     assert {i for a in answers for i in a.outputs[0].ids} <= set(ids)
     begun = short.translate(["the dog runs"], beam_size=2, prefix="le chien")
     assert begun[0].hypotheses[0].startswith("le chien")
+    watched = Watched(short)
+    outputs = watched.write("the dog runs", short.search(2, None, 2))
+    assert outputs[0].ids == answers[0].outputs[0].ids
+    tokens = {i for p in outputs[0].path for i in watched.instead(p)[0].tokens}
+    assert tokens <= set(ids)
 
 
 def test_it_lies_in_the_run(run: Run) -> None:

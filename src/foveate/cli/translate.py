@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from foveate.answers import TextAnswer, TranslateOptions
     from foveate.cli.workers import RunSpec
     from foveate.documents.formats import DocumentOptions
-    from foveate.documents.memory import Assistance
+    from foveate.documents.memory import Assistance, AssistedRun
     from foveate.inspect.records import AttentionRecord
     from foveate.run import Run
 
@@ -249,7 +249,7 @@ class Request:
         return DocumentOptions(Rules(tuple(self.protect)), self.search["to"], self.again)
 
     @contextmanager
-    def _loaded(self, messages: list[str]) -> Iterator[Run]:
+    def _loaded(self, messages: list[str]) -> Iterator[Run | AssistedRun]:
         """The run with its processes, silenced heads and resources, which report ``messages``."""
         if (self.processes or 1) > 1:
             from foveate.cli.workers import ProcessEngine
@@ -273,7 +273,7 @@ class Request:
 
 
 def translate_lines(
-    run: Run,
+    run: Run | AssistedRun,
     source: BinaryIO,
     target: TextIO,
     outputs: LineOutputs,

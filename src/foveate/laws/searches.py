@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from foveate.config import Config
-from foveate.decode.search import Hypothesis, Search
+from foveate.decode.constraints import FREE
+from foveate.decode.search import Hypothesis, Search, result_of
 from foveate.laws.trial import ANY, Counterexample, Trial, law, meaning_of, number
 
 START, A, B, C, END = 9, 0, 1, 2, 3
@@ -147,6 +148,55 @@ def searches_apart(trial: Trial) -> None:
             outputs = "\n".join(_spell(_tokens(h)) for h in alone)
             shown = _shown(table, together[n]) | {"alone": outputs}
             raise Counterexample(f"source {n} has another output beside others than alone", shown)
+
+
+class Shortlisted:
+    """Steps that know some tokens only, numbered by their places."""
+
+    enters = False
+
+    def __init__(self, steps: Tables, vocabulary: Tensor) -> None:
+        self.steps, self.vocabulary, self.device = steps, vocabulary, steps.device
+        self.reorder, self.select = steps.reorder, steps.select
+
+    def step(self, ids: Tensor) -> Tensor:
+        ids = self.vocabulary[ids] if self.steps.begun else ids
+        return self.steps.step(ids)[:, self.vocabulary]
+
+
+@law("outputs are the same followed and not, with and without a shortlist", "search")
+def follows_search(trial: Trial) -> None:
+    """The shortlist holds every token whose p is not 0, under other numbers."""
+    left_out, vocabulary = END + 1, torch.tensor([A, B, C, END, END + 2])
+
+    def without(table: Table) -> Table:
+        def some(prefix: Prefix) -> list[float]:
+            p = [0.0 if token == left_out else v for token, v in enumerate(table(prefix))]
+            return [value / sum(p) for value in p]
+
+        return some
+
+    limits = {"max_ratio": 0.0, "max_extra": trial.sizes.length}
+    search: Search = trial.config.model_copy(update=limits).build()
+    count = trial.sizes.rows
+    tables = [without(random_table(trial.sizes.seed + 10 * n, END + 3)) for n in range(count)]
+    given = [count] * count, START, END
+    every, short = Tables(tables), Shortlisted(Tables(tables), vocabulary)
+    expected = search(Tables(tables), *given)
+    others = {
+        "followed": result_of(search.positions(every, *given)),
+        "with a shortlist": search(
+            Shortlisted(Tables(tables), vocabulary), *given, None, FREE, vocabulary
+        ),
+        "with a shortlist, followed": result_of(
+            search.positions(short, *given, None, FREE, vocabulary)
+        ),
+    }
+    for how, outputs in others.items():
+        for own, other in zip(expected, outputs, strict=True):
+            if [_tokens(h) for h in own] != [_tokens(h) for h in other]:
+                shown = {"alone": str([_tokens(h) for h in own])}
+                raise Counterexample(f"other outputs {how}: {[_tokens(h) for h in other]}", shown)
 
 
 @law("it gives what the search gives that it reimplements", "search", of=ANY)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -51,6 +54,22 @@ def test_graphs_give_the_same_tokens(runs: dict[str, Run], tmp_path: Path, name:
     run = transformer(runs["transformer"], **PARTS[name])
     checked = exported(run, tmp_path / "out", "onnx", run)
     assert checked.sentences == 7 and checked.tokens and not checked.ties
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
+def test_the_example_of_an_export_translates_without_foveate(
+    runs: dict[str, Run], tmp_path: Path, to: str
+) -> None:
+    run, line = runs["bpe"], "the dog runs"
+    exported(run, tmp_path / "out", to, run)
+    command = [sys.executable, "example.py", line]
+    done = subprocess.run(
+        command, cwd=tmp_path / "out", capture_output=True, text=True, check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )  # fmt: skip
+    assert done.stdout.strip() == str(run.translate([line], beam_size=1)[0]), done.stderr
+    assert "foveate" not in (tmp_path / "out" / "example.py").read_text()
+    assert "tokenizer" not in json.loads((tmp_path / "out" / "foveate.json").read_text())
 
 
 def test_graphs_refuse_what_they_cannot_say(runs: dict[str, Run], tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ class Run:
 def _several(inputs: Sequence[T], verb: str) -> Sequence[T]:
     """The inputs. Raises ``TypeError`` for a single text in place of a list."""
     if isinstance(inputs, str):
-        raise TypeError(f"{verb} takes a list of inputs; write {verb}([text])")
+        raise TypeError(f"{verb} takes a list of lines; write {verb}([text])")
     return inputs
 
 

@@ -118,6 +118,16 @@ ACTIVATIONS = {  # our feed-forward networks and CTranslate2's names of what is 
 PLACES = 2048  # rows of the table of positions, at least
 
 
+EXAMPLE = """\
+# In this folder: python example.py "A black dog runs."
+import sys, ctranslate2, tokenizers
+source, target = map(tokenizers.Tokenizer.from_file, ("{source}", "{target}"))
+pieces = source.encode(sys.argv[1], add_special_tokens=False).tokens
+[result] = ctranslate2.Translator(".").translate_batch([pieces], beam_size=1, min_decoding_length=0)
+print(target.decode([target.token_to_id(piece) for piece in result.hypotheses[0]]))
+"""
+
+
 class CTranslate2(Export):
     """A folder that ``ctranslate2.Translator`` loads."""
 
@@ -142,6 +152,7 @@ class CTranslate2(Export):
         spec.validate()
         spec.optimize(None if self.quantization == "float32" else self.quantization)
         spec.save(str(place))
+        self.write_example(place, pointer, EXAMPLE)
 
     def check(self, place: Path, sample: CheckSample) -> Checked:
         from foveate.export.ctranslate2_engine import CTranslate2Engine

@@ -49,8 +49,27 @@ ENCODER, STEP, GRAPHS = "encoder.onnx", "step.onnx", "graphs.json"
 OPSET = 17
 
 
+EXAMPLE = """\
+# In this folder: python example.py "A black dog runs."
+import json, sys, numpy, onnxruntime, tokenizers
+source, target = map(tokenizers.Tokenizer.from_file, ("{source}", "{target}"))
+encoder, step = (onnxruntime.InferenceSession(name + ".onnx") for name in ("encoder", "step"))
+graphs, used = json.load(open("graphs.json")), {{node.name for node in step.get_inputs()}}
+ids = numpy.array([source.encode(sys.argv[1]).ids])
+keys, written = numpy.ones(ids.shape, bool), [graphs["start"]]
+memory = encoder.run(None, {{"ids": ids, "keys": keys}})[0]
+state = [numpy.zeros((1, heads, 0, size), numpy.float32) for heads, size in graphs["state"]]
+while len(written) < 2 * ids.size + 20 and written[-1] != graphs["end"]:
+    inputs = [numpy.array(written[-1:]), numpy.array(len(written) - 1), memory, keys, *state]
+    named = dict(zip(graphs["step"]["inputs"], inputs))
+    logits, *state = step.run(None, {{name: named[name] for name in used}})
+    written.append(int(logits[0].argmax()))
+print(target.decode(written[1:]))
+"""
+
+
 class Onnx(Export):
-    """A folder of two graphs, the tokenizers, and a description of both."""
+    """A folder of two graphs, the tokenizers, a description and an example."""
 
     to = "onnx"
     packages = ("onnx", "onnxruntime")
@@ -86,10 +105,9 @@ class Onnx(Export):
         place.mkdir()
         model = cast(EncoderDecoder, self.run.model)
         names = _write_graphs(model, place)
-        task = translator(self.run)
-        tokenizers = {"source": task.source_tokenizer, "target": task.target_tokenizer}
-        for side, tokenizer in tokenizers.items():
+        for side, tokenizer in translator(self.run).tokenizers_by_name().items():
             tokenizer.save(place / f"{side}.tokenizer.json")
+        self.write_example(place, pointer, EXAMPLE)
         replace_file(place / GRAPHS, json.dumps(names, indent=2) + "\n")
 
     def check(self, place: Path, sample: CheckSample) -> Checked:

@@ -26,6 +26,7 @@ from foveate.data.tokenizer import (
     byte_letters,
 )
 from foveate.export.huggingface_rules import ExchangeError
+from foveate.files import replace_file
 
 Json = dict[str, Any]
 
@@ -59,6 +60,32 @@ def tokenizer_json(tokenizer: Tokenizer, start: bool = False) -> Json:
     written = {"version": "1.0", "truncation": None, "padding": None, "normalizer": None}
     written |= WAYS[type(tokenizer)](tokenizer)
     return written | {"added_tokens": [_added(i) for i in range(4)], "post_processor": post}
+
+
+def write_example(
+    place: Path, sides: tuple[Tokenizer, Tokenizer], lines: Sequence[str], example: str
+) -> str:
+    """Write the tokenizers of source and target into an export, and ``example.py`` that uses them.
+
+    They are one tokenizer.json where they are one. Gives the reason why there are none, else "":
+    a kind that the format cannot say, or a line that it cuts otherwise.
+    """
+    from tokenizers import Tokenizer as Standard
+
+    one = sides[0] is sides[1]
+    names = ["tokenizer.json"] * 2 if one else ["source.json", "target.json"]
+    try:
+        texts = [json.dumps(tokenizer_json(side), ensure_ascii=False) for side in sides]
+    except ExchangeError as error:
+        return str(error)
+    cut = [each.ids[:-1] for each in Standard.from_str(texts[0]).encode_batch(list(lines))]
+    for line, ours, theirs in zip(lines, sides[0].encode_ids(lines), cut, strict=True):
+        if ours != theirs:
+            return f"tokenizer.json cuts otherwise: {line!r}"
+    for name, text in zip(names, texts, strict=True):
+        replace_file(place / name, text)
+    replace_file(place / "example.py", example.format(source=names[0], target=names[1]))
+    return ""
 
 
 def _added(i: int) -> Json:

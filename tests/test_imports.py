@@ -49,7 +49,7 @@ BASICS = {"torch", "numpy", "pydantic"}
 NAMED = {  # other packages, and the only places that may import them
     "safetensors": {"train", "nn", "run", "models", "export"},
     "filelock": {"files", "train"},
-    "tokenizers": {"data"},
+    "tokenizers": {"data", "export"},
     "tomlkit": {"config"},
     "PIL": {"data"},
     "sacrebleu": {"tasks", "run"},

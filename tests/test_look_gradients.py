@@ -119,6 +119,6 @@ def test_numbers_remembered_are_those_that_were_given() -> None:
     state, module = State(), nn.Identity()
     for _ in range(3):
         state.grow(module, torch.zeros(1, 2, 1, 5), torch.zeros(1, 2, 1, 5))
-    state.put(module, (torch.zeros(1, 7),))
-    state.once(module, lambda: (torch.zeros(4),))
+    state.replace(module, (torch.zeros(1, 7),))
+    state.cached(module, lambda: (torch.zeros(4),))
     assert state.numbers == 3 * 20 + 7 + 4

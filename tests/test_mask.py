@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from foveate.nn.attention import SHORT, Attention
+from foveate.nn.attention import Attention
+from foveate.nn.fused_attention import SHORT
 from foveate.nn.masks import Mask
 from tolerances import close
 

@@ -95,7 +95,7 @@ def test_padding_neither_enters_the_state_nor_fades_it() -> None:
 def remembered(state: State, model: LanguageModel) -> int:
     """Numbers held for all layers; fails where something is held that grows."""
     assert not state._grown
-    assert not state._once
+    assert not state._cached
     layers = [m for m in model.modules() if isinstance(m, SelectiveStateSpace)]
     return sum(part.numel() for layer in layers for part in state.swap(layer, tuple))
 

@@ -72,24 +72,24 @@ def test_once_is_made_once_and_keeps_its_sources() -> None:
         made.append(1)
         return (torch.arange(3.0)[:, None],)
 
-    assert state.once(module, make) is state.once(module, make)
+    assert state.cached(module, make) is state.cached(module, make)
     state.reorder(torch.tensor([2, 2, 0, 0]))  # of hypotheses; sources stay
-    assert state.once(module, make)[0].flatten().tolist() == [0, 1, 2]
+    assert state.cached(module, make)[0].flatten().tolist() == [0, 1, 2]
     state.select(torch.tensor([0, 2]))
-    assert state.once(module, make)[0].flatten().tolist() == [0, 2]
+    assert state.cached(module, make)[0].flatten().tolist() == [0, 2]
     assert made == [1]
 
 
-def test_what_is_swapped_follows_its_hypotheses() -> None:
+def test_what_is_current_follows_its_hypotheses() -> None:
     state, module = State(), nn.Identity()
 
     def start() -> tuple[Tensor, ...]:
         return torch.arange(3.0)[:, None], 10 + torch.arange(3.0)[:, None]
 
-    assert len(state.swap(module, start)) == 2
+    assert len(state.current(module, start)) == 2
     state.reorder(torch.tensor([2, 0]))
-    assert [t.flatten().tolist() for t in state.swap(module, start)] == [[2, 0], [12, 10]]
-    state.put(module, (torch.tensor([[7.0], [8.0]]),))
+    assert [t.flatten().tolist() for t in state.current(module, start)] == [[2, 0], [12, 10]]
+    state.replace(module, (torch.tensor([[7.0], [8.0]]),))
     state.select(torch.tensor([1]))  # of sources
-    (hidden,) = state.swap(module, start)
+    (hidden,) = state.current(module, start)
     assert hidden.flatten().tolist() == [7, 8]

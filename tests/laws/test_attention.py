@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foveate.config import Config
 from foveate.laws.layers import check_weights
-from foveate.nn.attention import Attention
+from foveate.nn.attention import Attention, split_heads
 from foveate.nn.masks import Mask
 from foveate.nn.positions import Rotary
 from foveate.nn.scores import Dot, Hardmax, Location, Score, Softmax
@@ -32,7 +32,7 @@ def roads(attention: Attention, fused: Road) -> Iterator[bool]:
 
 def values_of(attention: Attention, memory: Tensor) -> Tensor:
     """(B, H, S, K): what each head may mix."""
-    values = attention._heads(attention.value(memory), attention.key_heads)
+    values = split_heads(attention.value(memory), attention.key_heads)
     return values.repeat_interleave(attention.num_heads // attention.key_heads, dim=1)
 
 

@@ -17,7 +17,7 @@ from foveate.inspect.records import capture
 from foveate.models.classifier import Classifier
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn import efficient_attention
-from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.attention import Attention, BaseAttention, split_heads
 from foveate.nn.efficient_attention import (
     BlockSparseAttention,
     LinearAttention,
@@ -195,7 +195,7 @@ def test_block_sparse_attention_sees_its_pattern(
     weights = weights_of(sparse, x, None, Mask(causal=causal))
     assert torch.equal(weights[0, 0] > 0, seen)
     full = full_like(sparse)
-    scores = full.score(full._heads(full.query(x), 4), full._heads(full.key(x), 4)).masked_fill(
+    scores = full.score(split_heads(full.query(x), 4), split_heads(full.key(x), 4)).masked_fill(
         ~seen, -torch.inf
     )
     close(weights, scores.softmax(dim=-1).detach())
@@ -261,7 +261,7 @@ def test_what_a_kernel_remembers_does_not_grow(config: BaseAttention.Config) -> 
         attention, state = built(config), State()
         attention(torch.randn(1, steps, SIZE), None, Mask(causal=True), state)
         assert not state._grown
-        return sum(t.numel() for parts in state._swapped.values() for t in parts)
+        return sum(t.numel() for parts in state._current.values() for t in parts)
 
     assert remembered(3) == remembered(200) > 0
 

@@ -72,7 +72,7 @@ def test_without_a_bridge_nothing_has_changed() -> None:
     assert isinstance(decoder, RecurrentDecoder) and memory.final is not None
     first = torch.tanh(decoder.bridge(memory.final[-1][0])).split(16, dim=-1)
     state = State()
-    state.put(decoder, first)
+    state.replace(decoder, first)
     assert torch.equal(model.decode(TARGET, memory, state), model.decode(TARGET, memory))
 
 

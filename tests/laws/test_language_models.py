@@ -100,7 +100,7 @@ def test_memory_is_constant_where_a_decoder_says_so(model: LanguageModel) -> Non
     state, sizes = State(), []
     for part in ids(1, 24).split(8, dim=1):
         model.decode(part, state)
-        swapped = sum(t.numel() for parts in state._swapped.values() for t in parts)
+        swapped = sum(t.numel() for parts in state._current.values() for t in parts)
         sizes.append((swapped, len(state._grown)))
     assert (len(set(sizes)) == 1 and not state._grown) == model.decoder.constant_memory
 

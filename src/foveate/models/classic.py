@@ -145,9 +145,9 @@ class WindowDecoder(Decoder):
         state = State() if state is None else state
         rows, steps, size = embedded.shape
         older = self.config.order - 2  # embeddings of the window that were read before
-        (before,) = state.swap(self, lambda: (embedded.new_zeros(rows, older, size),))
+        (before,) = state.current(self, lambda: (embedded.new_zeros(rows, older, size),))
         joined = torch.cat((before, embedded), dim=1)  # (B, N−2+T, E)
-        state.put(self, (joined[:, steps:],))
+        state.replace(self, (joined[:, steps:],))
         state.position += steps
         windows = joined.unfold(1, older + 1, 1).transpose(2, 3)  # (B, T, N−1, E)
         hidden = torch.tanh(self.inner(windows.flatten(2)))

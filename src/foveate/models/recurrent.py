@@ -169,7 +169,7 @@ class SummaryBridge(Bridge):
 
     def context(self, memory: Memory, state: State) -> Float[Tensor, "B H"]:
         """c, computed once for each source."""
-        return state.once(self, lambda: (torch.tanh(self.summary(memory.summary())),))[0]
+        return state.cached(self, lambda: (torch.tanh(self.summary(memory.summary())),))[0]
 
 
 class RecurrentDecoder(Decoder):
@@ -266,18 +266,18 @@ class RecurrentDecoder(Decoder):
 
     def without_attention(self, embedded: Tensor, memory: Memory | None, state: State) -> Tensor:
         """s_t = cell(e_t, s_{t−1}); o_t = tanh(R [s_t; e_t]), or s_t. One layer after another."""
-        before = state.swap(self, lambda: self._start(embedded, memory, state))
+        before = state.current(self, lambda: self._start(embedded, memory, state))
         x, after = embedded, Hidden()
         for number, cell in enumerate(self.cells):
             own = before[number * self.states : (number + 1) * self.states]
             x, last = cast(Cell, cell).run(self.dropout(x) if number else x, own)
             after += last
-        state.put(self, after)
+        state.replace(self, after)
         return self._read(x, embedded)
 
     def previous(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
         """c_t = A(s_{t−1}, m); s_t = cell(e_t, C c_t, s_{t−1}); o_t = tanh(R [s_t; c_t; e_t])."""
-        hidden = state.swap(self, lambda: self._start(embedded, memory, state))
+        hidden = state.current(self, lambda: self._start(embedded, memory, state))
         projected, mask = cast(Cell, self.cells[0]).project(embedded), memory.mask
         tops, contexts = [], []
         for entered in projected.unbind(dim=1):  # one backward of all steps, not one of each
@@ -285,7 +285,7 @@ class RecurrentDecoder(Decoder):
             hidden = self._step(entered + self.feed(context), hidden)
             tops.append(self._top(hidden))
             contexts.append(context)
-        state.put(self, hidden)
+        state.replace(self, hidden)
         return self._read(torch.stack(tops, dim=1), torch.stack(contexts, dim=1), embedded)
 
     def current(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
@@ -297,7 +297,7 @@ class RecurrentDecoder(Decoder):
                 embedded.new_zeros(len(embedded), self.output_size),
             )
 
-        *parts, fed = state.swap(self, start)
+        *parts, fed = state.current(self, start)
         hidden: Hidden = tuple(parts)
         projected, mask = cast(Cell, self.cells[0]).project(embedded), memory.mask
         outputs = []
@@ -306,7 +306,7 @@ class RecurrentDecoder(Decoder):
             context = self._attend(self._top(hidden), memory, mask, state)
             fed = self._read(self._top(hidden), context, word)
             outputs.append(fed)
-        state.put(self, (*hidden, fed))
+        state.replace(self, (*hidden, fed))
         return torch.stack(outputs, dim=1)
 
     def _start(self, embedded: Tensor, memory: Memory | None, state: State) -> Hidden:
@@ -408,7 +408,7 @@ class LocationDecoder(Decoder):
         state = State() if state is None else state
         embedded, mask = self.dropout(self.stem(ids)), memory.mask
         size = self.config.hidden_size
-        hidden = state.swap(self, lambda: first_states(self.bridge, memory, len(ids), size))
+        hidden = state.current(self, lambda: first_states(self.bridge, memory, len(ids), size))
         tops = []
         for x in embedded.unbind(dim=1):
             query = torch.cat((hidden[0], x), dim=-1)
@@ -416,6 +416,6 @@ class LocationDecoder(Decoder):
             mixed = torch.relu(self.mix(torch.cat((x, context), dim=-1)))
             hidden = self.cell(self.cell.project(mixed), hidden)
             tops.append(hidden[0])
-        state.put(self, hidden)
+        state.replace(self, hidden)
         state.position += ids.shape[1]
         return self.dropout(torch.tanh(self.readout(torch.stack(tops, dim=1))))

@@ -37,13 +37,13 @@ class ResidualBlock(nn.Module):
         self.norm, self.dropout, self.order = norm, Dropout(dropout), order
 
     def around(
-        self, x: Tensor, sublayer: Callable[[Tensor], Tensor], keys: Tensor | None = None
+        self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None
     ) -> Tensor:
-        """Apply the sub-layer to x (B, T, D) and add x to its output; ``keys`` are for the norm."""
+        """Apply the sub-layer to x (B, T, D) and add x to its output; ``real`` are for the norm."""
         if self.order == "pre":
-            return self.dropout(sublayer(normalize(self.norm, x, keys)), x)
+            return self.dropout(sublayer(normalize(self.norm, x, real)), x)
         y = self.dropout(sublayer(x), None if self.order == "plain" else x)
-        return normalize(self.norm, y, keys)
+        return normalize(self.norm, y, real)
 
 
 class TransformerConfig(Config):
@@ -74,9 +74,9 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, mask: Mask, position: Position) -> Float[Tensor, "B S D"]:
         attention, *last = cast(list[ResidualBlock], list(self.blocks))
-        keys = mask.keys
-        x = attention.around(x, lambda y: self.self_attention(y, None, mask, None, position), keys)
-        return last[0].around(x, self.feed_forward, keys) if last else x
+        real = mask.keys
+        x = attention.around(x, lambda y: self.self_attention(y, None, mask, None, position), real)
+        return last[0].around(x, self.feed_forward, real) if last else x
 
 
 class DecoderLayer(nn.Module):
@@ -110,16 +110,16 @@ class DecoderLayer(nn.Module):
         masks: tuple[Mask, Mask],
         position: Position,
         state: State | None,
-        keys: Bool[Tensor, "B T"] | None = None,
+        real: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
         first, *rest = cast(list[ResidualBlock], list(self.blocks))
-        causal, real = masks
-        x = first.around(x, lambda y: self.attend_to_prefix(y, causal, state, position), keys)
+        causal, memory_mask = masks
+        x = first.around(x, lambda y: self.attend_to_prefix(y, causal, state, position), real)
         cross = self.cross_attention
         if memory is not None and cross is not None:
             second, *rest = rest
-            x = second.around(x, lambda y: cross(y, memory.values, real, state), keys)
-        return rest[0].around(x, self.feed_forward, keys) if rest else x
+            x = second.around(x, lambda y: cross(y, memory.values, memory_mask, state), real)
+        return rest[0].around(x, self.feed_forward, real) if rest else x
 
 
 class TransformerStack(nn.Module):
@@ -140,15 +140,15 @@ class TransformerStack(nn.Module):
         self.norm: nn.Module = config.norm.build(size) if pre else nn.Identity()
 
     def embed(
-        self, inputs: Tensor, start: int = 0, keys: Bool[Tensor, "B T"] | None = None
+        self, inputs: Tensor, start: int = 0, real: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
         """The input of the first layer: embeddings with positions, normalised, with dropout.
 
-        ``start`` is the position of the first input; ``keys`` is true at real ones.
+        ``start`` is the position of the first input; ``real`` is true at those that are no padding.
         """
         x = self.stem(inputs)
         at = torch.arange(start, start + x.shape[1], device=x.device)
-        return self.dropout(normalize(self.embedding_norm, self.position.embed(x, at), keys))
+        return self.dropout(normalize(self.embedding_norm, self.position.embed(x, at), real))
 
 
 class TransformerEncoder(TransformerStack, Encoder):

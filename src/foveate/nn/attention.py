@@ -12,19 +12,22 @@ stages. Cheaper kinds with the same interface, `BaseAttention`, are in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.native.layers import Attend, attends
+from foveate.nn.attention_context import (
+    AttentionContext,
+    join_hypotheses,
+    repeat,
+    split_hypotheses,
+)
+from foveate.nn.fused_attention import fused_attention
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
 from foveate.nn.masks import Mask, Positions, indices
 from foveate.nn.positions import Position
@@ -32,59 +35,18 @@ from foveate.nn.probe import Probed
 from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 from foveate.nn.state import State
 
-SHORT = 128 * 128  # query × key positions; above it PyTorch's fused attention is faster on CPUs
-
 Tap = Callable[[Tensor], "Tensor | None"]  # weights (B, H, T, S) to others in their place, or None
 Projection = Literal["query", "key", "value", "output"]
 
 
-def repeat(x: Tensor, steps: int, rows: int) -> Tensor:
-    """(B, 1, T or 1, S) -> (B, 1, n·T, S): the same for each of the n hypotheses of a source."""
-    if x.shape[2] == rows or x.shape[2] == 1:
-        return x
-    return x.repeat(1, 1, rows // steps, 1)
+def split_heads(x: Float[Tensor, "B T D"], heads: int) -> Float[Tensor, "B H T K"]:
+    """Each head's part of the features, D = H·K."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def fold(x: Tensor, rows: int) -> Tensor:
-    """(M·n, H, T, K) -> (M, H, n·T, K)."""
-    if len(x) == rows:
-        return x
-    return x.unflatten(0, (rows, -1)).transpose(1, 2).flatten(2, 3)
-
-
-def unfold(x: Tensor, steps: int) -> Tensor:
-    """(M, H, n·T, K) -> (M·n, H, T, K)."""
-    if x.shape[2] == steps:
-        return x
-    return x.unflatten(2, (-1, steps)).transpose(1, 2).flatten(0, 1)
-
-
-@dataclass(frozen=True)
-class AttentionContext:
-    """What a call of attention has beside queries, keys and values.
-
-    The ``mask``, the positions of the queries, the position encoding and the decoder's state.
-    """
-
-    mask: Mask
-    query_at: range
-    position: Position | None
-    state: State | None
-
-    def bias(self, key_at: Positions, device: torch.device) -> Float[Tensor, "H T S"] | None:
-        """What the position encoding adds to the score of each query and key."""
-        if self.position is None or not self.position.biases:
-            return None
-        return self.position.bias(indices(self.query_at, device), indices(key_at, device))
-
-    def refuse_bias(self, kind: str, device: torch.device) -> None:
-        """Raise `UserError` where the position adds to scores, for a kind without scores."""
-        if self.bias(range(1), device) is not None and self.position is not None:
-            name = self.position.config.kind
-            raise UserError(
-                f'position = "{name}" adds to the score of each query and key, which '
-                f'attention = "{kind}" never forms; take another position or attention'
-            )
+def merge_heads(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
+    """The heads' features side by side."""
+    return x.transpose(1, 2).flatten(2)
 
 
 class BaseAttention(Probed, Configurable, nn.Module):
@@ -200,13 +162,13 @@ class BaseAttention(Probed, Configurable, nn.Module):
         memory = None if memory is None else to_autocast_dtype(memory)
         steps, start = query.shape[1], 0 if state is None or memory is not None else state.position
         context = AttentionContext(mask or Mask(), range(start, start + steps), position, state)
-        queries = self._stage("query", self._heads(self.query(query), self.num_heads))
+        queries = self._stage("query", split_heads(self.query(query), self.num_heads))
         if position is not None and position.rotates:
             rotated = position.rotate(queries, indices(context.query_at, query.device))
             queries = self._stage("rotated query", rotated)  # (B, H, T, K)
-        queries = fold(queries, len(query if memory is None else memory))
-        mixed = unfold(self._attend(queries, query, memory, context), steps)
-        heads = self._stage("context", mixed).transpose(1, 2).flatten(2)  # (B, T, H·V)
+        queries = join_hypotheses(queries, len(query if memory is None else memory))
+        mixed = split_hypotheses(self._attend(queries, query, memory, context), steps)
+        heads = merge_heads(self._stage("context", mixed))
         return self._stage("output", self.output(heads))
 
     def _attend(
@@ -223,10 +185,10 @@ class BaseAttention(Probed, Configurable, nn.Module):
         self, x: Float[Tensor, "M S E"], position: Position | None, at: range
     ) -> tuple[Float[Tensor, "M H S K"], Float[Tensor, "M H S V"]]:
         """Keys and values of x, whose positions are ``at``; shared heads are not repeated."""
-        values = self._stage("value", self._heads(self.value(x), self.key_heads))
+        values = self._stage("value", split_heads(self.value(x), self.key_heads))
         keys = values  # a score that reads no keys needs only their number
         if self.reads_keys:
-            keys = self._stage("key", self._heads(self.key(x), self.key_heads))
+            keys = self._stage("key", split_heads(self.key(x), self.key_heads))
         if position is not None and position.rotates:
             rotated = position.rotate(keys, indices(at, x.device))
             keys = self._stage("rotated key", rotated)
@@ -244,7 +206,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
         elif memory is None:
             keys, values = context.state.grow(self, *project())
         else:
-            keys, values = context.state.once(self, project)
+            keys, values = context.state.cached(self, project)
         return self._shared(keys), self._shared(values)
 
     def _shared(self, x: Float[Tensor, "M G S K"]) -> Float[Tensor, "M H S K"]:
@@ -252,10 +214,6 @@ class BaseAttention(Probed, Configurable, nn.Module):
         if self.key_heads == self.num_heads:
             return x
         return x.repeat_interleave(self.num_heads // self.key_heads, 1)
-
-    def _heads(self, x: Tensor, heads: int) -> Tensor:
-        """(B, T, H·K) -> (B, H, T, K)."""
-        return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 class Attention(BaseAttention):
@@ -304,15 +262,17 @@ class Attention(BaseAttention):
         key_at: Positions,
     ) -> Float[Tensor, "M H N V"]:
         """Σ_i weight_i v_i; by a fused kernel where nothing reads the weights and one is faster."""
-        if not self.observed and self.score.scale is not None and self.normalizer.fusable:
-            mixed = self._fused(queries, keys, values, context, key_at)
+        scale = self.score.scale if self.normalizer.fusable else None
+        if not self.observed and scale is not None:
+            dropout = self.config.dropout if self.training else None
+            mixed = fused_attention(queries, keys, values, context, key_at, scale, dropout)
             if mixed is not None:
                 return mixed
         weights = self._weights(queries, keys, context, key_at)
         if self.tap is not None:
-            replaced = self.tap(unfold(weights, len(context.query_at)))
+            replaced = self.tap(split_hypotheses(weights, len(context.query_at)))
             if replaced is not None:
-                weights = fold(replaced, len(weights))
+                weights = join_hypotheses(replaced, len(weights))
         return self.dropout(self._stage("weights", weights)) @ values
 
     def _weights(
@@ -338,55 +298,6 @@ class Attention(BaseAttention):
         weights = self.normalizer(scores + repeat(self._stage("mask", hidden), steps, rows))
         blind = context.mask.blind(query_at, key_at)
         return weights if blind is None else weights.masked_fill(repeat(blind, steps, rows), 0)
-
-    def _fused(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        context: AttentionContext,
-        key_at: Positions,
-    ) -> Float[Tensor, "M H N V"] | None:
-        """softmax(c q kᵀ + bias + mask) v without forming the weights; None where `_weights` is
-        faster, or a query may attend to no key.
-
-        Long sequences, and all on other devices than CPUs, take PyTorch's fused kernel. Short ones
-        in training on a CPU take the native kernel, whose sums have another order: outside of
-        training a tap must not change a bit of the output.
-        """
-        mask, query_at, device = context.mask, context.query_at, queries.device
-        steps, rows = len(query_at), queries.shape[2]
-        long = device.type != "cpu" or (rows > 1 and rows * keys.shape[2] > SHORT)
-        dropout = self.config.dropout if self.training else 0.0
-        if not long and (
-            not self.training
-            or dropout != 0
-            or not steps == rows > 1
-            or not attends(queries, keys, values)
-        ):
-            return None
-        bias = context.bias(key_at, device)
-        if (bias is not None and not long) or mask.blind(query_at, key_at) is not None:
-            return None
-        scale = self.score.scale
-        if not long:
-            hidden = mask.additive(query_at, key_at, torch.float32, device)
-            return Attend.apply(queries, keys, values, hidden, scale)  # type: ignore[no-untyped-call]
-        causal = bias is None and steps == rows and mask.is_causal_only(query_at, key_at)
-        added = None if causal else mask.dense(query_at, key_at, device)
-        if bias is not None:
-            hidden = mask.additive(query_at, key_at, queries.dtype, device)
-            bias = bias.to(queries.dtype)
-            added = bias[None] if hidden is None else bias + hidden
-        return F.scaled_dot_product_attention(
-            queries,
-            keys,
-            values,
-            attn_mask=None if added is None else repeat(added, steps, rows),
-            dropout_p=dropout,
-            is_causal=causal,
-            scale=scale,
-        )
 
 
 BaseAttention.Config.kind = Attention.Config.kind  # a table without a kind is full attention

@@ -13,7 +13,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.errors import UserError
-from foveate.nn.attention import Attention, AttentionContext, BaseAttention, fold, unfold
+from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.attention_context import AttentionContext, join_hypotheses, split_hypotheses
 from foveate.nn.linear import single
 from foveate.nn.masks import Mask, Positions, indices, take
 from foveate.nn.probe import probed
@@ -240,11 +241,11 @@ class LowRankAttention(Attention):
         with probed(self, None), probed(self.score, None):  # scores of mixtures, not of keys
             weights = self._weights(queries, short_keys, seen, all_of_them)
         self._stage("weights of mixtures", weights)
-        whole = unfold(weights @ mixtures, len(context.query_at))
+        whole = split_hypotheses(weights @ mixtures, len(context.query_at))
         replaced = None if self.tap is None else self.tap(whole)
         self._stage("weights", whole if replaced is None else replaced)
         if replaced is not None:
-            return self.dropout(fold(replaced, len(weights))) @ values
+            return self.dropout(join_hypotheses(replaced, len(weights))) @ values
         return self.dropout(weights) @ self._stage("mixed value", mixtures @ values)
 
     def _mixtures(self, places: Tensor, mask: Mask, length: int) -> Tensor:
@@ -314,7 +315,7 @@ class KernelAttention(BaseAttention):
         keys, values = self._features(source, context.query_at, context)
         sums = phi.new_zeros(*keys.shape[:2], keys.shape[-1], values.shape[-1])
         if context.state is not None:
-            (sums,) = context.state.swap(self, lambda: (sums,))
+            (sums,) = context.state.current(self, lambda: (sums,))
         with _exact(phi):
             if context.mask.causal:
                 total, sums = _running(phi, keys, values, sums)
@@ -322,7 +323,7 @@ class KernelAttention(BaseAttention):
                 sums = sums + keys.mT @ values
                 total = phi @ sums
         if context.state is not None:
-            context.state.put(self, (sums,))
+            context.state.replace(self, (sums,))
         return total
 
     def _foreign(
@@ -335,7 +336,7 @@ class KernelAttention(BaseAttention):
             with _exact(phi):
                 return (keys.mT @ values,)
 
-        (sums,) = make() if context.state is None else context.state.once(self, make)
+        (sums,) = make() if context.state is None else context.state.cached(self, make)
         with _exact(phi):
             return phi @ sums
 
@@ -365,11 +366,13 @@ class KernelAttention(BaseAttention):
                 weights = weights.tril()
             sums = weights.sum(dim=-1, keepdim=True)
             weights = weights / sums.masked_fill(sums == 0, 1)
-            self._stage("weights", unfold(weights, len(context.query_at)))
+            self._stage("weights", split_hypotheses(weights, len(context.query_at)))
             if self.tap is None:
                 return None
-            replaced = self.tap(unfold(weights, len(context.query_at)))
-            return None if replaced is None else fold(replaced, len(phi)) @ values[..., :-1]
+            replaced = self.tap(split_hypotheses(weights, len(context.query_at)))
+            return (
+                None if replaced is None else join_hypotheses(replaced, len(phi)) @ values[..., :-1]
+            )
 
     def _refuse(self, context: AttentionContext, own: bool, device: torch.device) -> None:
         kind = self.config.kind or ""

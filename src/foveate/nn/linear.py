@@ -257,7 +257,7 @@ class NoNorm(Norm):
 class BatchNorm(Norm):
     """γ (x − μ) / √(σ² + ε) + β for each feature (Ioffe & Szegedy, 2015).
 
-    In training μ and σ² are those of a feature over all real positions of a batch (``keys``), and
+    In training μ and σ² are those of a feature over all real positions of a batch (``real``), and
     padding becomes 0. In use they are running means of the training's, so that an output depends on
     neither the batch nor its padding, and a decoder computes a whole sequence and single steps
     alike. In the training of a decoder μ and σ² also hold later tokens, which steps do not know:
@@ -279,14 +279,14 @@ class BatchNorm(Norm):
         self.register_buffer("variance", torch.ones(hidden_size))
 
     def forward(
-        self, x: Float[Tensor, "*B D"], keys: Bool[Tensor, "*B"] | None = None
+        self, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None = None
     ) -> Float[Tensor, "*B D"]:
-        """Normalise x; ``keys`` is true at real positions, None where all are real."""
-        if keys is None or not self.training:
+        """Normalise x; ``real`` is true at real positions, None where all are real."""
+        if real is None or not self.training:
             return self._scaled(single(x).flatten(0, -2)).view(x.shape)
-        rows = self._scaled(single(x[keys]))
+        rows = self._scaled(single(x[real]))
         return torch.zeros(x.shape, dtype=rows.dtype, device=x.device).masked_scatter(
-            keys[..., None], rows
+            real[..., None], rows
         )
 
     def _scaled(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
@@ -300,10 +300,10 @@ class BatchNorm(Norm):
 
 
 def normalize(
-    norm: nn.Module, x: Float[Tensor, "*B D"], keys: Bool[Tensor, "*B"] | None
+    norm: nn.Module, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None
 ) -> Float[Tensor, "*B D"]:
     """``norm`` of x; one that counts over the batch counts the real positions alone."""
-    y: Tensor = norm(x, keys) if isinstance(norm, BatchNorm) else norm(x)
+    y: Tensor = norm(x, real) if isinstance(norm, BatchNorm) else norm(x)
     return y
 
 

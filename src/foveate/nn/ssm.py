@@ -139,12 +139,12 @@ class SelectiveStateSpace(Configurable, nn.Module):
         if keys is not None:
             inner = inner * keys[:, :, None]
         remembered = (
-            self._start(inner) if state is None else state.swap(self, lambda: self._start(inner))
+            self._start(inner) if state is None else state.current(self, lambda: self._start(inner))
         )
         u, window = self._convolve(inner, remembered[0])
         y, h = self._scan(u, keys, remembered[1])
         if state is not None:
-            state.put(self, (window, h))
+            state.replace(self, (window, h))
         return self.output(y.to(gate.dtype) * F.silu(gate))
 
     def _start(self, inner: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,10 +199,10 @@ class SSRU(nn.Module):
         forget = self.forget(x).sigmoid()
         change = (1 - forget) * self.value(x)
         state = State() if state is None else state
-        (cell,) = state.swap(self, lambda: (torch.zeros_like(change[:, 0]),))
+        (cell,) = state.current(self, lambda: (torch.zeros_like(change[:, 0]),))
         cells = []
         for gate, new in zip(forget.unbind(1), change.unbind(1), strict=True):
             cell = torch.addcmul(new, gate, cell)
             cells.append(cell)
-        state.put(self, (cell,))
+        state.replace(self, (cell,))
         return torch.stack(cells, dim=1).relu()

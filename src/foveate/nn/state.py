@@ -17,23 +17,23 @@ class State:
     """The tensors that the modules of a decoder keep from step to step.
 
     There are three kinds: tensors that grow by the new positions of each step (keys and values of
-    self-attention, `grow`), tensors made once (those of cross-attention, `once`), and tensors
-    replaced at each step (recurrent states, `swap` and `put`). ``position`` counts the tokens read
-    so far. Rows are hypotheses, which `reorder` rearranges; tensors made once may have a row for
-    each source, which `select` drops.
+    self-attention, `grow`), tensors made once (those of cross-attention, `cached`), and tensors
+    replaced at each step (recurrent states, `current` and `replace`). ``position`` counts the
+    tokens read so far. Rows are hypotheses, which `reorder` rearranges; tensors made once may have
+    a row for each source, which `select` drops.
     """
 
     def __init__(self) -> None:
         self.position = 0
         self._grown: dict[nn.Module, tuple[Tensors, int]] = {}  # buffers and the length in use
-        self._once: dict[nn.Module, Tensors] = {}
-        self._swapped: dict[nn.Module, Tensors] = {}
+        self._cached: dict[nn.Module, Tensors] = {}
+        self._current: dict[nn.Module, Tensors] = {}
 
     @property
     def numbers(self) -> int:
         """How many numbers are stored, reserved buffers not counted."""
         grown = sum(part[:, :, :length].numel() for p, length in self._grown.values() for part in p)
-        rest = (*self._once.values(), *self._swapped.values())
+        rest = (*self._cached.values(), *self._current.values())
         return grown + sum(part.numel() for parts in rest for part in parts)
 
     def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:
@@ -56,21 +56,21 @@ class State:
         self._grown[module] = (buffers, length + steps)
         return tuple(buffer[:, :, : length + steps] for buffer in buffers)
 
-    def once(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
+    def cached(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
         """The tensors of ``make``, which is called at the first step only."""
-        if module not in self._once:
-            self._once[module] = make()
-        return self._once[module]
+        if module not in self._cached:
+            self._cached[module] = make()
+        return self._cached[module]
 
-    def swap(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
+    def current(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
         """The module's current tensors, (B, …) each; at the first step those of ``make``."""
-        if module not in self._swapped:
-            self._swapped[module] = make()
-        return self._swapped[module]
+        if module not in self._current:
+            self._current[module] = make()
+        return self._current[module]
 
-    def put(self, module: nn.Module, tensors: Tensors) -> None:
+    def replace(self, module: nn.Module, tensors: Tensors) -> None:
         """Replace the module's current tensors."""
-        self._swapped[module] = tensors
+        self._current[module] = tensors
 
     def reorder(self, rows: Tensor) -> None:
         """Let row i become a copy of row ``rows[i]``; rows may be repeated or left out."""
@@ -79,10 +79,10 @@ class State:
             for copy, buffer in zip(copies, buffers, strict=True):  # the length in use only
                 torch.index_select(buffer[:, :, :length], 0, rows, out=copy[:, :, :length])
             self._grown[module] = copies, length
-        for module, tensors in self._swapped.items():
-            self._swapped[module] = tuple(t.index_select(0, rows) for t in tensors)
+        for module, tensors in self._current.items():
+            self._current[module] = tuple(t.index_select(0, rows) for t in tensors)
 
     def select(self, sources: Tensor) -> None:
         """Keep only the rows of these sources in the tensors made once."""
-        for module, tensors in self._once.items():
-            self._once[module] = tuple(t.index_select(0, sources) for t in tensors)
+        for module, tensors in self._cached.items():
+            self._cached[module] = tuple(t.index_select(0, sources) for t in tensors)

@@ -88,7 +88,7 @@ def test_padding_neither_enters_the_state_nor_fades_it() -> None:
     keys[:, 4:] = False
     layer(x, keys, padded)
     layer(x[:, :4], None, alone)
-    h = [state.swap(layer, tuple)[1] for state in (padded, alone)]
+    h = [state.current(layer, tuple)[1] for state in (padded, alone)]
     torch.testing.assert_close(*h)
 
 
@@ -97,7 +97,7 @@ def remembered(state: State, model: LanguageModel) -> int:
     assert not state._grown
     assert not state._cached
     layers = [m for m in model.modules() if isinstance(m, SelectiveStateSpace)]
-    return sum(part.numel() for layer in layers for part in state.swap(layer, tuple))
+    return sum(part.numel() for layer in layers for part in state.current(layer, tuple))
 
 
 @torch.inference_mode()

@@ -66,8 +66,8 @@ def trained(run: Path, config: Path, overrides: Sequence[str] = ()) -> Path:
     """The run of a config, trained by one thread where it is not there."""
     if not (run / "done").exists():
         command = foveate("train", config, "--run", run, *overrides)
-        one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
-        subprocess.run(command, check=True, env=one_thread, stdout=sys.stderr)
+        single_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+        subprocess.run(command, check=True, env=single_thread, stdout=sys.stderr)
         (run / "done").touch()
     return run
 

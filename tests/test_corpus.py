@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from foveate.cli import app, folders
 from foveate.cli.folders import FolderJob, cut, files_in, once, packed, unpacked
 from foveate.config import ConfigError
+from foveate.documents.spans import DocumentError
 from small_runs import made
 
 SOURCE = Path(__file__).parent.parent / "src"
@@ -53,7 +54,7 @@ def test_a_file_that_changes_is_no_longer_read(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_known_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"source": "a"}\n\n{"source": "b"}\nno json\n')
-    with pytest.raises(ConfigError, match=r"a\.jsonl:4 is no JSON"):
+    with pytest.raises(DocumentError, match=r"a\.jsonl:4 is no JSON"):
         cut(tmp_path / "a.jsonl", "a.jsonl", "jsonl", lines=2)
     with pytest.raises(ConfigError, match="holds no file that ends in"):
         files_in(tmp_path / "nowhere", None)

@@ -343,8 +343,8 @@ def _import_kinds(tree: Tree) -> None:
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
-            found = not module.startswith(error.name or module)
-            hint = "" if found else "; it must lie beside the config, here, or on PYTHONPATH"
+            exists = not module.startswith(error.name or module)
+            hint = "" if exists else "; it must lie beside the config, here, or on PYTHONPATH"
             raise ConfigError(f"cannot import {module!r} ({error}){hint}") from None
         except ConfigError as error:
             raise ConfigError(f"cannot import {module!r}: {error}") from None

@@ -130,13 +130,13 @@ def _processor(report: MachineReport, seconds: float) -> None:
     import torch
 
     from foveate.bench.machine import DTYPES, cpu_name, product_rate
-    from foveate.native.barriers import busy_now, one_thread
+    from foveate.native.barriers import busy_now, single_thread
 
     flags = set(_field("/proc/cpuinfo", "flags", "Features").split())
     usable, threads = usable_cores(), torch.get_num_threads()
     native = sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)
     wide = torch.backends.cpu.get_cpu_capability()
-    with one_thread() as clock:
+    with single_thread() as clock:
         report.gflops = {
             name: product_rate(dtype, seconds, 512, clock=clock) for name, dtype in DTYPES.items()
         }

@@ -185,8 +185,8 @@ def get(
         raise DataError(f"cannot write {error.filename or folder}: {error.strerror}") from error
     if failed:
         first, others = next(iter(failed.values())), len(data.files) - len(failed)
-        kept = f"; missing: {', '.join(failed)}; the others are in {folder}" if others else ""
-        raise DataError(f"{first}{kept}") from first
+        rest = f"; missing: {', '.join(failed)}; the others are in {folder}" if others else ""
+        raise DataError(f"{first}{rest}") from first
     return folder
 
 

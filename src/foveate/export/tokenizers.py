@@ -72,8 +72,8 @@ def write_example(
     """
     from tokenizers import Tokenizer as Standard
 
-    one = sides[0] is sides[1]
-    names = ["tokenizer.json"] * 2 if one else ["source.json", "target.json"]
+    joint = sides[0] is sides[1]
+    names = ["tokenizer.json"] * 2 if joint else ["source.json", "target.json"]
     try:
         texts = [json.dumps(tokenizer_json(side), ensure_ascii=False) for side in sides]
     except ExchangeError as error:

@@ -180,16 +180,16 @@ def follows_search(trial: Trial) -> None:
     search: Search = trial.config.model_copy(update=limits).build()
     count = trial.sizes.rows
     tables = [without(random_table(trial.sizes.seed + 10 * n, END + 3)) for n in range(count)]
-    given = [count] * count, START, END
+    inputs = [count] * count, START, END
     every, short = Tables(tables), Shortlisted(Tables(tables), vocabulary)
-    expected = search(Tables(tables), *given)
+    expected = search(Tables(tables), *inputs)
     others = {
-        "followed": result_of(search.positions(every, *given)),
+        "followed": result_of(search.positions(every, *inputs)),
         "with a shortlist": search(
-            Shortlisted(Tables(tables), vocabulary), *given, None, FREE, vocabulary
+            Shortlisted(Tables(tables), vocabulary), *inputs, None, FREE, vocabulary
         ),
         "with a shortlist, followed": result_of(
-            search.positions(short, *given, None, FREE, vocabulary)
+            search.positions(short, *inputs, None, FREE, vocabulary)
         ),
     }
     for how, outputs in others.items():

@@ -121,7 +121,7 @@ def _waited() -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def one_thread() -> Iterator[Callable[[], float]]:
+def single_thread() -> Iterator[Callable[[], float]]:
     """Compute in this thread alone; gives a clock that other programs do not move."""
     threads, fine = torch.get_num_threads(), time.get_clock_info("thread_time").resolution < 1e-4
     torch.set_num_threads(1)

@@ -571,10 +571,10 @@ class Assets(StaticFiles):
     def file_response(self, full_path: str | PathLike[str], *args: Any, **kwargs: Any) -> Response:
         """As `StaticFiles`, with how long a browser may keep it."""
         response = super().file_response(full_path, *args, **kwargs)
-        kept = (
+        caching = (
             "max-age=31536000, immutable" if Path(full_path).parent.name == "assets" else "no-cache"
         )
-        response.headers["Cache-Control"] = kept
+        response.headers["Cache-Control"] = caching
         return response
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from foveate.config import Config, ConfigError, Tree
 from foveate.files import replace_file
-from foveate.native.barriers import one_thread
+from foveate.native.barriers import single_thread
 from foveate.train.journal import Journal, Snapshots
 from foveate.train.optim import AdamWConfig, InverseSqrt, MovingMean, OptimizerConfig, Schedule
 
@@ -59,7 +59,7 @@ def _gain(device: str) -> float:
     is the processor time of one thread, which other programs do not change.
     """
     best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}
-    with one_thread() as processor_time:
+    with single_thread() as processor_time:
         clock = processor_time if device == "cpu" else time.perf_counter
         for _ in range(8):  # in turn, so that what else the machine does meets both
             for dtype in best:

@@ -56,7 +56,7 @@ SEARCHES = {
 # Each run with the config that trains it, its steps, and what its views are asked.
 RUNS: dict[str, tuple[str, int, list[str]]] = {
     "rnnsearch": ("translation/multi30k-en-fr-rnnsearch.toml", 40, ["--text", TEXT]),
-    "joined": ("translation/multi30k-en-fr-joined.toml", 20, ["--text", TEXT]),
+    "joined": ("translation/multi30k-en-fr-prefix.toml", 20, ["--text", TEXT]),
     "guided": ("translation/tatoeba-en-fr-guided.toml", 20, ["--text", TEXT]),
     "cbow": ("classification/sst2-cbow.toml", 60, ["--text", TEXT]),
     "sst2": ("classification/sst2-transformer.toml", 20, ["--text", TEXT]),

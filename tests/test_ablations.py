@@ -414,7 +414,7 @@ def test_the_recipe_of_2017_is_that_of_the_paper() -> None:
     [
         ("translation/multi30k-fr-en-rnn", "translation", "encoder_decoder"),
         ("forecasting/temperatures-rnn", "forecasting", "rnn_forecaster"),
-        ("classification/sst2-language-model", "joined_translation", "language_model"),
+        ("classification/sst2-language-model", "prefix_translation", "language_model"),
     ],
 )
 def test_configs_that_the_lectures_name(name: str, task: str, model: str) -> None:

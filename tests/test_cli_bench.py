@@ -33,6 +33,8 @@ def test_decode_for_people(tiny: str) -> None:
     done = CliRunner().invoke(app, [*arguments, "--precision", "fp32"])
     assert done.exit_code == 0, done.output
     assert "greedy, one by one" in done.stdout and "machine: " in done.stdout
+    assert "its data and tokenizers" in done.stderr
+    assert "greedy, one by one: 3 sentences" in done.stderr
 
 
 def test_help_names_the_four() -> None:

@@ -19,6 +19,7 @@ from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Tokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
 from foveate.draw.maps import attention
+from foveate.errors import UserError
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run
 from foveate.views.maps import block_in
@@ -209,7 +210,7 @@ def test_pieces_make_words_and_what_is_too_long_is_cut_and_said() -> None:
 def test_without_attention_there_is_no_map_and_it_is_said(name: str) -> None:
     record = trained(name).explain("the cat")
     assert not record.maps
-    with pytest.raises(KeyError, match="this model has no attention"):
+    with pytest.raises(UserError, match="this model has no attention"):
         record.layers("self_attention")
 
 
@@ -217,7 +218,7 @@ def test_the_verb_draws_the_only_attention_there_is() -> None:
     record = trained("transformer").explain("the cat")
     (text,) = saved(attention(record, block_in(record, None)), [])
     assert "cat" in text and "⏎" in text
-    with pytest.raises(LookupError, match="this model has no attention"):
+    with pytest.raises(UserError, match="this model has no attention"):
         attention(trained("lstm").explain("the cat"))
 
 

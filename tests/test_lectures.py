@@ -16,7 +16,7 @@ from foveate.cli.options import VerbGroup
 from foveate.config import read
 from foveate.run import Run, RunConfig
 
-pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 from fastapi.testclient import TestClient
 
 from foveate.server.lectures import FOLDER, LOOK, Lecture, LectureStep, lectures, look_line

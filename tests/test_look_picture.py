@@ -10,6 +10,7 @@ import pytest
 
 from foveate.draw.drawings import Drawing
 from foveate.draw.pictures import PictureDrawing, over_picture, picture_drawing
+from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord
 from tolerances import ROW, close
 
@@ -73,7 +74,7 @@ def test_without_a_class_token_the_mean_of_all() -> None:
 def test_words_are_no_places() -> None:
     with pytest.raises(ValueError, match="no places of a picture"):
         over_picture(captions(), PIXELS, block="self_attention")
-    with pytest.raises(KeyError, match="no block 'other'"):
+    with pytest.raises(UserError, match="no block 'other'"):
         over_picture(captions(), PIXELS, block="other")
 
 

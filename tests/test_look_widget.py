@@ -21,7 +21,7 @@ RECORD = AttentionRecord({"decoder.cross_attention": WEIGHTS}, {}, {}, title="a 
 
 @pytest.fixture(autouse=True)
 def _widgets() -> None:
-    pytest.importorskip("anywidget", reason="no anywidget here: pip install 'foveate[widget]'")
+    pytest.importorskip("anywidget", reason="no anywidget here: pip install '.[widget]'")
 
 
 def built() -> None:

@@ -22,6 +22,7 @@ def test_everything_is_written_and_said(
 ) -> None:
     """Also on a machine that is so slow that nothing is learnt: that is said."""
     monkeypatch.setattr(Ranks, "agree", lambda self, now, got: (60.0 * next(clock), got))
+    monkeypatch.setattr(quickstart, "missing_for_studio", lambda: "\n'.[studio]'")
     clock = count()  # a minute a step
     short = ["train.max_minutes=3", "train.validation.every=none", "train.save.every=none"]
     small = ["task.tokenizer.vocab_size=300", "train.batch_tokens=256", "decode.max_extra=3"]
@@ -38,6 +39,7 @@ def test_everything_is_written_and_said(
         r"BLEU \S+ is poor, for only \d of 2,000 steps were done in \d:00.* train.max_minutes=\d{4}"
     )
     assert re.search(slow, output.err), output.err
+    assert "'.[studio]'" in output.err  # Rich takes it for no markup
     assert "</s>" in output.out  # the picture in the terminal
     assert f"foveate translate {tmp_path / 'run'}" in output.err.replace("\n", "")
     port = inspect.signature(studio).parameters["port"].default
@@ -51,7 +53,7 @@ def test_what_the_studio_lacks_is_listed_with_the_remedy(
     monkeypatch.setattr(quickstart, "files", lambda _: tmp_path)
     monkeypatch.setattr(quickstart, "find_spec", lambda name: None if name == "uvicorn" else name)
     packages, page = quickstart.missing_for_studio().split("\n")[1:]
-    assert "pip install 'foveate[studio]'" in packages
+    assert "pip install '.[studio]'" in packages
     assert "make page" in page
     (tmp_path / "server/static").mkdir(parents=True)
     (tmp_path / "server/static/index.html").touch()

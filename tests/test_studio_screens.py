@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 from fastapi.testclient import TestClient
 
 from foveate.bench.comparison import Chapter, Comparison

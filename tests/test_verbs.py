@@ -21,6 +21,7 @@ from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
 from foveate.data.text import Inflection
 from foveate.draw.maps import attention
+from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord
 from foveate.tasks.base import Evaluation
 
@@ -217,7 +218,7 @@ def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
     [({"block": "self"}, "cross_attention"), ({"layer": 3}, "layer 3"), ({"head": 7}, "head 7")],
 )
 def test_a_map_that_is_not_there_is_named(requested: dict[str, Any], expected: str) -> None:
-    with pytest.raises(LookupError, match=expected):
+    with pytest.raises(UserError, match=expected):
         attention(Shout().answer("a", 1).record(), **requested)
 
 

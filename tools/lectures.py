@@ -32,9 +32,9 @@ that runs and, where there is something to see, a drawing in the studio:
 The lectures are TOML files in `src/foveate/lectures`; the studio plays them, `make lectures` writes
 these pages from them. Where a slide differs from the literature, the step says so.
 
-A page begins in an empty folder, after `pip install 'foveate[studio]'`: it says which command makes
-each run that its steps read, and how long that takes. `benchmarks/lectures.py` types all commands;
-nothing else should run meanwhile, since some trainings end after a time.
+A page begins in an empty folder, after `pip install '.[studio]'` in a checkout of foveate: it says
+which command makes each run that its steps read, and how long that takes. `benchmarks/lectures.py`
+types all commands; nothing else should run meanwhile, since some trainings end after a time.
 """
 
 

@@ -24,6 +24,11 @@ class UserError(ValueError):
     """
 
 
+def install(extra: str) -> str:
+    """What to type for the packages of an extra of ours."""
+    return f"in a checkout of foveate: pip install '.[{extra}]'"
+
+
 class ConfigError(UserError):
     """A key or value that cannot be used: names its place and what would be valid."""
 

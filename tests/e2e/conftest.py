@@ -46,7 +46,7 @@ _CONTRAST = """() => {
 def browser(browser_path: str) -> Iterator[Any]:
     """Chromium under Playwright, or a skip that says why."""
     api = pytest.importorskip(
-        "playwright.sync_api", reason="no playwright here: pip install 'foveate[dev]'"
+        "playwright.sync_api", reason="no playwright here: pip install '.[dev]'"
     )
     with api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)

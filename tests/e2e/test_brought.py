@@ -18,8 +18,8 @@ from foveate.train.journal import LOG, SNAPSHOTS
 from pictures import bars, png
 from small_runs import made
 
-pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'foveate[studio]'")
-pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
+pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 from pages import require_page, served, until, visitor, wait, words
 
 NAMES = ["rnn", "vit", "captioner", "forecaster"]

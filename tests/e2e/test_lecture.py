@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'foveate[studio]'")
-pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
+pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 from pages import require_page, served, until, visitor, wait
 
 from foveate.server.lectures import lectures

@@ -17,8 +17,8 @@ from foveate.inspect.records import calls_of
 from foveate.run import Run
 from small_runs import CONFIGS, made
 
-pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'foveate[studio]'")
-pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
+pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 from pages import require_page, served, until, visitor, wait, words
 
 ROOT = Path(__file__).parent.parent.parent

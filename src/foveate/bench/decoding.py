@@ -19,7 +19,7 @@ from typing import Any, cast, get_args
 import torch
 
 from foveate.bench.machine import ceilings, describe, peak
-from foveate.bench.training import Workload
+from foveate.bench.training import Say, Workload, mute
 from foveate.config import ConfigError, Tree
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
@@ -52,10 +52,13 @@ class Case:
 CASES = (Case(5, 32), Case(1, 32), Case(5, 1), Case(1, 1), Case(5, None))
 
 
-def measure(work: Workload, seconds: float, sentences: int = 1000, precision: str = "fp32") -> Tree:
+def measure(
+    work: Workload, seconds: float, sentences: int = 1000, precision: str = "fp32", say: Say = mute
+) -> Tree:
     """Sentences/s of each case, each for about ``seconds``, the whole corpus at least once.
 
     With ``precision = "int8"`` the weights are quantized, as ``foveate translate`` does.
+    ``say`` is told what is done meanwhile.
 
     Raises ``ConfigError`` where the task does not search for outputs of sources.
     """
@@ -67,9 +70,10 @@ def measure(work: Workload, seconds: float, sentences: int = 1000, precision: st
     else:
         numbers = resolve(named(precision), place)
     sources = _sources(work, sentences)
-    speeds = {
-        case.name(): round(speed(task, model, sources, case, seconds, numbers), 2) for case in CASES
-    }
+    speeds = dict[str, float]()
+    for case in CASES:
+        say(f"{case.name()}: {len(sources):,} sentences, for {seconds:g} s or more")
+        speeds[case.name()] = round(speed(task, model, sources, case, seconds, numbers), 2)
     return {
         "what": "decoding",
         **work.summary(),
@@ -84,7 +88,9 @@ def measure(work: Workload, seconds: float, sentences: int = 1000, precision: st
     }
 
 
-def levers(work: Workload, seconds: float, sentences: int = 1000, rounds: int = 3) -> Tree:
+def levers(
+    work: Workload, seconds: float, sentences: int = 1000, rounds: int = 3, say: Say = mute
+) -> Tree:
     """Sentences a processor second of each implementation, interleaved, and their ratios.
 
     Medians of the rounds, on one thread: processor time leaves other programs out, though these
@@ -101,6 +107,7 @@ def levers(work: Workload, seconds: float, sentences: int = 1000, rounds: int = 
     numbers, lines = resolve("fp32", device()), _sources(work, sentences)
     rates: dict[str, dict[str, float]] = {}
     for case in CASES:
+        say(f"{case.name()}: {', '.join(variants)}, {rounds} times {seconds:g} s or more each")
         each: dict[str, list[float]] = {name: [] for name in variants}
         for _, (name, (used, context)) in itertools.product(range(rounds), variants.items()):
             with context():

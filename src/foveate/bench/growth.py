@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from foveate.bench import decoding, training
 from foveate.bench.machine import MIB, ceilings, describe, peak, resident, start_method
-from foveate.bench.training import Workload, workload
+from foveate.bench.training import Say, Workload, mute, workload
 from foveate.config import Tree, kinds
 from foveate.engine.base import SearchRequest
 from foveate.kinds import load_kinds
@@ -56,7 +56,7 @@ class Growth:
 def measure_length(
     lengths: Sequence[int] = LENGTHS,
     seconds: float = 0.5,
-    report: Callable[[str], None] = lambda line: None,
+    report: Say = mute,
     only: Sequence[str] = (),
 ) -> Tree:
     """All variants (or those whose names hold one of ``only``) at all lengths, shortest first."""
@@ -213,11 +213,12 @@ STEPS = 3  # of training, those of the largest batches among them
 ROWS = 64  # sentences decoded together
 
 
-def measure_memory(shape: str, overrides: Sequence[str] = ()) -> Tree:
+def measure_memory(shape: str, overrides: Sequence[str] = (), say: Say = mute) -> Tree:
     """Peaks in MiB and their parts, of training and of decoding with beam 5 (where it decodes)."""
     fresh = multiprocessing.get_context(start_method())
     result: Tree = {"what": "memory"}
     for name, work in {"training": of_training, "decoding": of_decoding}.items():
+        say(f"{shape}: the peak of {name}, in a process of its own")
         with fresh.Pool(1) as pool:
             summary, parts = pool.apply(work, (shape, list(overrides)))
         result |= summary

@@ -24,10 +24,14 @@ from foveate.train.fit import fit
 from foveate.train.journal import read
 from foveate.training import job_of
 
-Say = Callable[[str], None]
+Say = Callable[[str], None]  # is told what is done meanwhile
 SHAPES = {"small": "transformer-small", "base": "vaswani-base", "rnnsearch": "bahdanau-2015"}
 SYNTHETIC = {"train": 20_000, "valid": 500, "test": 1000}  # pairs
 VOCABULARY, BATCH_TOKENS = 8000, 4096
+
+
+def mute(line: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +121,7 @@ ENDLESS = 10**9  # steps of a training that ends by the clock; schedules may ask
 Steps = list[Tree]  # lines of the log, one for each step
 
 
-def measure(
-    work: Workload, seconds: float, quick: bool = False, say: Say = lambda line: None
-) -> Tree:
+def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute) -> Tree:
     """Speed, utilisation and memory of training for ``seconds``, or of `LEAST` steps if longer.
 
     ``quick`` leaves out the shares of time; ``say`` is told what is done meanwhile.

@@ -65,11 +65,13 @@ def bench_decode(
     from foveate.bench import decoding
     from foveate.bench.training import workload
 
+    say([f"{shape}: its data and tokenizers"])
     with workload(shape, overrides or []) as work:
         if levers:
-            _say(decoding.levers(work, seconds, sentences), as_json)
-            return
-        _say(decoding.measure(work, seconds, sentences, precision), as_json)
+            result = decoding.levers(work, seconds, sentences, say=lambda line: say([line]))
+        else:
+            result = decoding.measure(work, seconds, sentences, precision, lambda line: say([line]))
+        _say(result, as_json)
 
 
 @bench.command("memory")
@@ -81,7 +83,7 @@ def bench_memory(
     """What the memory of training and decoding holds."""
     from foveate.bench import growth
 
-    _say(growth.measure_memory(shape, overrides or []), as_json)
+    _say(growth.measure_memory(shape, overrides or [], lambda line: say([line])), as_json)
 
 
 @bench.command("length")

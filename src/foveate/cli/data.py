@@ -67,7 +67,7 @@ def report_on(
     if as_json:
         typer.echo(to_json(report.to_dict()))
     else:
-        Console().print(report.table())
+        Console(markup=False).print(report.table())
 
 
 def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:

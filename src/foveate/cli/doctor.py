@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foveate import __version__
-from foveate.cli.options import Json, RunPath, load, to_json
+from foveate.cli.options import Json, RunPath, load, say, to_json
+from foveate.errors import install
 
 if TYPE_CHECKING:
     from foveate.run import Run
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 EXTRAS = {
-    "anywidget": "views live in notebooks: pip install 'foveate[widget]'",
-    "tensorboard": "curves in TensorBoard: pip install 'foveate[track]'",
-    "transformers": "parity tests with Hugging Face models: pip install 'foveate[dev]'",
-    "playwright": "browser tests: pip install 'foveate[dev]'",
+    "anywidget": f"views live in notebooks; {install('widget')}",
+    "tensorboard": f"curves in TensorBoard; {install('track')}",
+    "transformers": f"parity tests with Hugging Face models; {install('dev')}",
+    "playwright": f"browser tests; {install('dev')}",
 }
 GIB = 2**30
 
@@ -70,6 +71,7 @@ def kinds(
     from foveate.kinds import described, kinds_table, kinds_tree
     from foveate.run import RunConfig
 
+    say(["reading every kind and its fields"])
     members = described(name, RunConfig)
     typer.echo(to_json(kinds_tree(members)) if as_json else kinds_table(members))
 

@@ -17,7 +17,7 @@ import typer
 
 import foveate.cli.options as options
 from foveate.cli.options import load, say
-from foveate.errors import ConfigError
+from foveate.errors import ConfigError, install
 
 if TYPE_CHECKING:
     import numpy as np
@@ -212,7 +212,7 @@ def start(
     from foveate.draw.maps import attention, save_html
     from foveate.training import train
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, markup=False)
     console.rule("1 · data: an English–French grammar, with the true word alignments")
     data = folder / "data"
     write(data, sizes)
@@ -232,13 +232,13 @@ def start(
     name, head, agreement = judge_alignment(run, data)
     console.print(f"{'aer':>12} {agreement.aer:6.3f}  ({name}, head {head})")
     if poor := why_poor(run, config, evaluation.figures["bleu"]):
-        console.print(poor, style="bold", markup=False, soft_wrap=True)
+        console.print(poor, style="bold", soft_wrap=True)
 
     console.rule("4 · translate, and see why")
     records = []
     sentences = run.pairs("test")[0][:SENTENCES]
     for answer in run.translate(sentences):
-        console.print(f"{answer.source}\n  → [bold]{answer.hypotheses[0]}[/bold]")
+        console.print(f"{answer.source}\n  → {answer.hypotheses[0]}")
         records.append(answer.record())
     layer = records[0].names("cross_attention").index(name)
     view = attention(records[0], layer=layer, head=head)
@@ -250,7 +250,7 @@ def start(
     console.rule("5 · next")
     places = {"run": run.path, "picture": picture, "page": page, "film": folder / "film.html"}
     next_steps = NEXT.format(**places, command=_command())
-    console.print(next_steps + missing_for_studio(), highlight=False, soft_wrap=True)
+    console.print(next_steps + missing_for_studio(), soft_wrap=True)
     return {**evaluation.figures, "aer": agreement.aer}
 
 
@@ -310,7 +310,7 @@ def missing_for_studio() -> str:
     """A line for each part of the studio that is not installed, with the remedy."""
     lines = ""
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
-        lines += "\n  the studio's packages are missing: pip install 'foveate[studio]'"
+        lines += f"\n  the studio's packages are missing; {install('studio')}"
     if not files("foveate").joinpath("server/static/index.html").is_file():
         lines += "\n  the studio's page is not built: install Node 20.19 or newer, then make page"
     return lines

@@ -32,6 +32,7 @@ import numpy as np
 import tokenizers as rust
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from foveate.data.catalogue import DataError, MissingData
@@ -68,7 +69,7 @@ class Meter:
         columns = (TextColumn(words), BarColumn(24), TextColumn(rate), *times)
         quiet = not console.is_terminal
         self._bar = Progress(*columns, console=console, transient=True, disable=quiet)
-        self._task = self._bar.add_task(label, total=total, rate="")
+        self._task = self._bar.add_task(escape(label), total=total, rate="")
 
     def add(self, amount: float) -> None:
         """Advance by an amount."""

@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 from foveate.documents.html import html_passage
 from foveate.documents.spans import DocumentError, Piece, Rules, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
-from foveate.errors import ConfigError
+from foveate.errors import ConfigError, install
 
 if TYPE_CHECKING:
     from docx.document import Document as DocxDocument
@@ -314,7 +314,7 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     try:
         import docx
     except ImportError:
-        raise ConfigError("DOCX needs python-docx; pip install 'foveate[documents]'") from None
+        raise ConfigError(f"DOCX needs python-docx; {install('documents')}") from None
     archive = bounded(data, where)
     try:
         file = docx.Document(io.BytesIO(archive))
@@ -487,7 +487,7 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     try:
         import polib
     except ImportError:
-        raise ConfigError("PO needs polib; pip install 'foveate[documents]'") from None
+        raise ConfigError(f"PO needs polib; {install('documents')}") from None
     text = decoded(data, where).removeprefix("\ufeff")
     _check_lines(text, where)
     if not text.strip():
@@ -609,7 +609,7 @@ def parse_xml(data: bytes, where: str) -> XML.Element:
         from defusedxml import DefusedXmlException
         from defusedxml.ElementTree import DefusedXMLParser, iterparse
     except ImportError:
-        raise ConfigError("XML needs defusedxml; pip install 'foveate[documents]'") from None
+        raise ConfigError(f"XML needs defusedxml; {install('documents')}") from None
     depth = 0
     root: XML.Element | None = None
     try:

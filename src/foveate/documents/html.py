@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from foveate.documents.spans import DocumentError, Piece, Rules
 from foveate.documents.translate import Part, Passage, TextBuilder
-from foveate.errors import ConfigError
+from foveate.errors import ConfigError, install
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -258,7 +258,7 @@ def _nodes(html: str) -> list[LexborNode]:
     try:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
-        raise ConfigError("HTML needs selectolax; pip install 'foveate[documents]'") from None
+        raise ConfigError(f"HTML needs selectolax; {install('documents')}") from None
     if _DOCUMENT.search(html):
         root = LexborHTMLParser(html).root
         return _chain(None if root is None or root.parent is None else root.parent.first_child)

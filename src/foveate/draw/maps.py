@@ -286,8 +286,7 @@ def attention(
 
     ``scale`` says how weights become colours: ``"absolute"`` from 0 to 1 (the default), ``"row"``
     against the largest of the row, in which an even row is as bright as a sharp one. Raises
-    ``KeyError`` naming the blocks that exist, ``IndexError`` naming the layers or heads,
-    `UserError` naming the scales.
+    `UserError` naming the blocks, layers, heads or scales that exist.
     """
     record.select(block, layer, head)  # refuses what does not exist now, not when it is drawn
     scale = _checked(scale)
@@ -319,7 +318,7 @@ def heads(
 ) -> HeadsView:
     """The drawing of all layers and heads of a block.
 
-    Raises ``KeyError`` naming the blocks that exist, `UserError` naming the scales.
+    Raises `UserError` naming the blocks or the scales that exist.
     """
     for name in record.layers(block):
         record.drawn(name)

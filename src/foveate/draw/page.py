@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import Field, SerializeAsAny, TypeAdapter
 
 from foveate.draw.parts import DrawingPart, Numbers, Text, changed
+from foveate.errors import install
 
 
 class PageGroup(DrawingPart):
@@ -118,7 +119,7 @@ def _live() -> type[Any]:
         import traitlets
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "a live view in a notebook needs anywidget: pip install 'foveate[widget]'"
+            f"a live view in a notebook needs anywidget; {install('widget')}"
         ) from error
     script = resources.files("foveate.draw").joinpath("widget.js")
     if not script.is_file():

@@ -26,6 +26,7 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.engine.base import SearchRequest, best
 from foveate.engine.ensemble import Ensemble
+from foveate.errors import install
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import part_of, remove, replace_file
 from foveate.run import Run
@@ -323,9 +324,7 @@ def need(*packages: str, extra: str) -> None:
         try:
             importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            raise ExchangeError(
-                f"the package {name} is not installed: pip install 'foveate[{extra}]'"
-            ) from None
+            raise ExchangeError(f"the package {name} is not installed; {install(extra)}") from None
 
 
 def pointer_to(run: Run) -> dict[str, object]:

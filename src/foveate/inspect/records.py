@@ -118,28 +118,28 @@ class AttentionRecord:
         """Names of the maps of a block, which may be given by the end of its name.
 
         ``cross_attention`` is enough where only the decoder has one; empty where there is none.
-        Raises ``KeyError`` naming the blocks where several would fit.
+        Raises `UserError` naming the blocks where several would fit.
         """
         if block is None:
             return list(self.maps)
         blocks = self.blocks()
         fitting = [block] if block in blocks else [b for b in blocks if block in suffixes(b)]
         if len(fitting) > 1:
-            raise KeyError(f"{block!r} could be any of: {', '.join(fitting)}")
+            raise UserError(f"{block!r} could be any of: {', '.join(fitting)}")
         return blocks[fitting[0]] if fitting else []
 
     def layers(self, block: str) -> list[str]:
-        """Names of the maps of a block. Raises ``KeyError`` naming the blocks that exist."""
+        """Names of the maps of a block. Raises `UserError` naming the blocks that exist."""
         names = self.names(block)
         if not names:
             known = ", ".join(self.blocks()) or "none: this model has no attention"
-            raise KeyError(f"no block {block!r} here; there are: {known}")
+            raise UserError(f"no block {block!r} here; there are: {known}")
         return names
 
     def drawn(self, name: str) -> NDArray[np.float32]:
         """One map (H, T, S) without the padding that has no label.
 
-        Raises ``ValueError`` where there are more labels than weights, where a weight would be
+        Raises `UserError` where there are more labels than weights, where a weight would be
         cut away with the padding, or where a weight is not a number.
         """
         weights = self.maps[name]
@@ -149,13 +149,13 @@ class AttentionRecord:
         height, width = len(rows) or weights.shape[1], len(columns) or weights.shape[2]
         labelled = weights[:, :height, :width]
         if labelled.shape[1:] != (height, width):
-            raise ValueError(
+            raise UserError(
                 f"{name}: weights of shape {weights.shape} for {height} rows and {width} columns; "
                 "give one label for each query and key"
             )
         lost = float(np.sum(weights[:, :height, width:]))
         if lost > 1e-6:
-            raise ValueError(
+            raise UserError(
                 f"{name}: keys without a label carry a weight of {lost:.3g}; label every key that "
                 "is not padding, and mask padding"
             )
@@ -166,17 +166,17 @@ class AttentionRecord:
     ) -> NDArray[np.float32]:
         """One map of shape (T, S): a layer of a block, one head or the mean of all.
 
-        Raises ``KeyError`` naming the blocks that exist, ``IndexError`` naming the layers or heads.
+        Raises `UserError` naming the blocks, layers or heads that exist.
         """
         names = self.layers(block)
         if not -len(names) <= layer < len(names):
-            raise IndexError(f"layer {layer} of {block}: there are {len(names)}")
+            raise UserError(f"layer {layer} of {block}: there are {len(names)}")
         heads = self.drawn(names[layer])
         if head is None:
             mean: NDArray[np.float32] = heads.mean(axis=0, dtype=np.float32)
             return mean
         if not 0 <= head < len(heads):
-            raise IndexError(f"head {head} of {names[layer]}: there are {len(heads)}")
+            raise UserError(f"head {head} of {names[layer]}: there are {len(heads)}")
         chosen: NDArray[np.float32] = heads[head]
         return chosen
 

@@ -2,5 +2,5 @@
 
 Both are routers over what `foveate.server.common` holds. The studio's page itself is in ``web/`` of
 the repository and is built into ``static``; drawings come from `foveate.views`. FastAPI and
-uvicorn come with ``pip install 'foveate[serve]'`` or ``'foveate[studio]'``.
+uvicorn come with ``pip install '.[serve]'`` or ``'.[studio]'``.
 """

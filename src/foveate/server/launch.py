@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from foveate import __version__
 from foveate.config import ConfigError
 from foveate.documents.spans import Rules
+from foveate.errors import install
 from foveate.run import Run, load
 from foveate.server.keys import KeyFile
 
@@ -29,9 +30,7 @@ def extra_packages(subject: str, extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "foveate":
             raise
-        raise ConfigError(
-            f"{subject} needs the package {error.name}: pip install 'foveate[{extra}]'"
-        ) from None
+        raise ConfigError(f"{subject} needs the package {error.name}; {install(extra)}") from None
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def _handle_errors(app: FastAPI) -> None:
     async def other(request: Request, error: Exception) -> Response:
         return _error_response(error)
 
-    for kind in (RequestError, ValueError, OSError, LookupError, Exception):
+    for kind in (RequestError, ValueError, OSError, Exception):
         app.exception_handler(kind)(other)
 
 

@@ -41,7 +41,7 @@ from foveate.tasks.text_to_text import TextToText
 
 
 @dataclass(frozen=True)
-class JoinedBatch(TensorBatch):
+class PrefixBatch(TensorBatch):
     """Sequences side by side: ``read`` (B, L), ``target`` (B, L) the tokens after them, ``real``
     the flat places after which a token of the target, or its end, comes; ``prompt`` (B, 1) how many
     places stand before the target.
@@ -53,7 +53,7 @@ class JoinedBatch(TensorBatch):
     prompt: Tensor
 
 
-def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
+def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> PrefixBatch:
     """Tensors of some pairs: padding stands on the right, where no place before can see it."""
     rows = [[BOS, *s, EOS, *t, EOS] for s, t in zip(sources, targets, strict=True)]
     ids = torch.from_numpy(pad(rows))
@@ -61,15 +61,15 @@ def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
     first = torch.tensor([[len(s) + 1] for s in sources])
     last = torch.tensor([[len(row) - 2] for row in rows])
     real = ((places >= first) & (places <= last)).flatten().nonzero().flatten()
-    return JoinedBatch(ids[:, :-1], ids[:, 1:], real, first + 1)
+    return PrefixBatch(ids[:, :-1], ids[:, 1:], real, first + 1)
 
 
-class PrefixTranslation(TextToText[JoinedBatch]):
+class PrefixTranslation(TextToText[PrefixBatch]):
     """Translation without an encoder: a language model reads the source and goes on with the target
     (as GPT-2 was asked to; Radford et al., 2019).
     """
 
-    class Config(TextToText.Config, kind="joined_translation"):
+    class Config(TextToText.Config, kind="prefix_translation"):
         """As of a translation; one vocabulary serves both sides."""
 
         @pydantic.field_validator("joint")
@@ -86,18 +86,18 @@ class PrefixTranslation(TextToText[JoinedBatch]):
         sides = super().sizes(sources, targets)
         return sides.sum(axis=1, keepdims=True).astype(np.int32)
 
-    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> JoinedBatch:
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> PrefixBatch:
         examples = self.tokens(split)
         return join(*([ids[i] for i in indices] for ids in (examples.sources, examples.targets)))
 
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(Tokens(self.target_tokenizer.vocab_size))
 
-    def decoder_batch(self, model: LanguageModel, batch: JoinedBatch) -> DecoderBatch:
+    def decoder_batch(self, model: LanguageModel, batch: PrefixBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
         return DecoderBatch(batch.read, batch.target, batch.real, prompt=batch.prompt)
 
-    def loss(self, model: LanguageModel, batch: JoinedBatch, objective: CrossEntropy) -> Loss:
+    def loss(self, model: LanguageModel, batch: PrefixBatch, objective: CrossEntropy) -> Loss:
         return token_loss(model, self.decoder_batch(model, batch), objective)
 
     def decoding_batches(

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from foveate.config import Config, ConfigError
 from foveate.draw.maps import shorten
-from foveate.errors import UserError
+from foveate.errors import UserError, install
 from foveate.files import read_bytes, replace_file
 from foveate.inspect.records import capture, hook_points
 from foveate.tasks.base import AnyTask, Loss, Measures, Task
@@ -146,8 +146,8 @@ def _board(folder: Path, step: int) -> SummaryWriter:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise TrainError(
-            "train.tensorboard = true needs TensorBoard: pip install 'foveate[track]', or leave "
-            "it out; log.jsonl holds the same figures"
+            f"train.tensorboard = true needs TensorBoard ({install('track')}), or leave it out: "
+            "log.jsonl holds the same figures"
         ) from error
     return SummaryWriter(str(folder), purge_step=step + 1)
 

@@ -122,8 +122,6 @@ class ViewEntry(Entry[ViewSpec]):
                     for run in runs:
                         stack.enter_context(edit(run.model, silenced(question.silence)))
                 return self.spec.function(runs if self.spec.several else runs[0], **fields)
-        except LookupError as error:
-            raise ConfigError(str(error.args[0])) from None
         except (AttributeError, NameError) as error:
             if innermost(error).filename == self.spec.function.__code__.co_filename:
                 raise ConfigError(placed(error)) from error

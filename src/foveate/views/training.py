@@ -13,6 +13,7 @@ import foveate.draw.analyses as analyses
 from foveate.draw.charts import Curve, LinesDrawing, PanelGrid
 from foveate.draw.film import FilmDrawing, Snapshot
 from foveate.draw.sheets import SheetGrid, sheet
+from foveate.errors import UserError
 from foveate.inspect.perturbations import encodings
 from foveate.inspect.records import spaced, suffixes
 from foveate.run import Run
@@ -151,19 +152,19 @@ def learning(run: Run, block: Block = None, layer: Layer = -1, head: Head = None
     """How the attention to one example changed over the steps of the training."""
     drawing = film(run.path)
     if not drawing.frames:
-        raise LookupError(f"{run.path / SNAPSHOTS} has no snapshot")
+        raise UserError(f"{run.path / SNAPSHOTS} has no snapshot")
     names = [each.name for each in drawing.frames[-1].blocks]
     fitting = [name for name in names if block in (None, *suffixes(name))]
     if not fitting:
-        raise LookupError(f"no block {block!r} here; there are: {', '.join(names)}")
+        raise UserError(f"no block {block!r} here; there are: {', '.join(names)}")
     drawing = drawing.model_copy(update={"block": fitting[0] if block else "", "head": head})
     shown = drawing.first_block
     if not -len(shown.layers) <= layer < len(shown.layers):
-        raise LookupError(f"layer {layer} of {shown.name}: there are {len(shown.layers)}")
+        raise UserError(f"layer {layer} of {shown.name}: there are {len(shown.layers)}")
     place, heads = range(len(shown.layers))[layer], shown.layers[layer].shape[0]
     if head is not None and not (shown.has_heads and head < heads):
         known = heads if shown.has_heads else "only the mean, for there are too many weights"
-        raise LookupError(f"head {head} of {shown.name}: the snapshots have {known}")
+        raise UserError(f"head {head} of {shown.name}: the snapshots have {known}")
     parts = [spaced(shown.name), f"layer {place}" if len(shown.layers) > 1 else ""]
     if heads > 1 or not shown.has_heads:
         parts.append("mean of the heads" if head is None else f"head {head}")

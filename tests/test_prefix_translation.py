@@ -101,4 +101,4 @@ def test_rows_are_what_comes_next(learnt: tuple[PrefixTranslation, Any]) -> None
 
 def test_two_vocabularies_are_refused() -> None:
     with pytest.raises(ConfigError, match="leave joint = true"):
-        Task.Config.parse({"kind": "joined_translation", "source": "a.tsv", "joint": False})
+        Task.Config.parse({"kind": "prefix_translation", "source": "a.tsv", "joint": False})

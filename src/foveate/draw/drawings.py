@@ -74,7 +74,7 @@ class Drawing(DrawingPart):
 
     def caption_in(self, width: int | None) -> str:
         """The caption, in lines of at most ``width`` columns where there is a width."""
-        return "\n".join(wrap([self.caption], width)) if width else self.caption
+        return "\n".join(wrap(self.caption.splitlines(), width)) if width else self.caption
 
     def webp(self) -> bytes:
         """The drawing as a WebP picture; a film as an animated one."""

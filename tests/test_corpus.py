@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from foveate.cli import app, folders
-from foveate.cli.folders import FolderJob, cut, files_in, once, packed, unpacked
+from foveate.cli import app
 from foveate.config import ConfigError
+from foveate.documents import folders
+from foveate.documents.folders import FolderJob, cut, files_in, packed, unpacked
 from foveate.documents.spans import DocumentError
 from small_runs import made
 
@@ -78,11 +79,11 @@ def test_a_stopped_job_goes_on(texts: list[list[str]], draw: st.DataObject) -> N
         for most in [*stops, 99]:
             job = FolderJob(out, {"beam_size": (5,)}, [source.name for source in sources])
             open_ = [source for source in sources if job.finished(source) is None]
-            for part in job.missing(once(open_))[:most]:
+            for part in job.missing(open_)[:most]:
                 requested.append(part.digest)
-                job.store(part, (part.read().upper(), {"noticed": [1]}))
+                job.store(part, packed(part.read().upper(), {"noticed": [1]}))
             for source in open_:
-                if not job.missing(source.parts):
+                if not job.missing([source]):
                     noted = job.join(source)
                     assert len(noted.get("noticed", [])) == len(source.parts)
             with (out / ".foveate" / "done.jsonl").open("ab") as log:

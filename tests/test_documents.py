@@ -267,6 +267,8 @@ def test_the_verb(folder: Path, tmp_path: Path) -> None:
     assert len(lines) == 4 and lines[1] == "" and lines[2] == "depuis la mémoire"
     assert holds(lines[0], ("chat",))
     assert "1 from the memory" in done.stderr and "1 of 1 terms present" in done.stderr
+    done = CliRunner().invoke(app, [*verb, *memory, "--in", str(page)])
+    assert holds(done.stdout, ("chat",)) and "1 of 1 terms present" in done.stderr
 
 
 def test_a_memory_is_filled_by_a_run_that_says_its_languages(folder: Path, tmp_path: Path) -> None:

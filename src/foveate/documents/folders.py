@@ -1,0 +1,209 @@
+"""A folder of documents divided into parts, and the state of its translation, which continues.
+
+A part is the same work for every process: the output does not depend on the process. A job stores
+its state in the output folder, each file written at once, so that it continues after it was
+stopped at any moment.
+
+    OUT/.foveate/job.json     the options that all translations are made with
+    OUT/.foveate/parts/…      translated parts, under the digests of their sources
+    OUT/.foveate/done.jsonl   a line for each finished file
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from foveate.config import ConfigError, Tree
+from foveate.documents.formats import BY_LINES, ENDINGS, jsonl_object, rows_of
+from foveate.files import replace_file, replacing
+
+LINES = 512  # of a part: a few seconds' work, which is all that is lost with a worker
+Events = dict[str, list[int]]  # event → its lines in a part, from 1; 0 where the line is unknown
+
+
+class FilePart(NamedTuple):
+    """Some bytes of a file, in plain values that go to other processes."""
+
+    file: str
+    kind: str  # the format
+    start: int  # in bytes
+    size: int  # in bytes
+    first: int  # number of its first line, from 1
+    lines: int
+    digest: str  # of the format and the bytes: equal parts have equal translations
+
+    def read(self) -> bytes:
+        """Its bytes. Raises ``ConfigError`` where the file is no longer what it was."""
+        with open(self.file, "rb") as file:
+            file.seek(self.start)
+            data = file.read(self.size)
+        if _digest(self.kind, data) != self.digest:
+            raise ConfigError(f"{self.file} was changed while it was translated; start again")
+        return data
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of the folder: its name in the folder, and its parts."""
+
+    name: str
+    parts: tuple[FilePart, ...]
+
+    @property
+    def lines(self) -> int:
+        """How many lines it has."""
+        return sum(part.lines for part in self.parts)
+
+    @property
+    def digest(self) -> str:
+        """Of its whole content."""
+        return hashlib.blake2b("".join(p.digest for p in self.parts).encode()).hexdigest()[:32]
+
+
+def files_in(folder: Path, kind: str | None) -> tuple[list[Path], list[Path]]:
+    """The files of a folder and its folders to translate, and those to skip, ordered by name.
+
+    Without a ``kind``, files whose endings name no format are skipped. Hidden files do not count.
+    Raises ``ConfigError`` where there is nothing to translate.
+    """
+    files = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+    )
+    chosen = [path for path in files if kind or path.suffix.lower() in ENDINGS]
+    if not chosen:
+        known = ", ".join(ENDINGS)
+        raise ConfigError(f"{folder} holds no file that ends in {known}; else give --format")
+    return chosen, [path for path in files if path not in set(chosen)]
+
+
+def cut(path: Path, name: str, kind: str, lines: int) -> SourceFile:
+    """A file in parts of ``lines`` lines each; a file of another format is one part.
+
+    Raises ``ConfigError`` naming file and line of a row that holds no text to translate, so that
+    this is known before any work is done.
+    """
+    parts, start, first = list[FilePart](), 0, 1
+    with path.open("rb") as file:
+        by_lines = iter(lambda: b"".join(islice(file, lines)), b"")
+        for data in by_lines if kind in BY_LINES else [file.read()]:
+            count, digest = _checked(data, kind, path, first), _digest(kind, data)
+            place = os.path.abspath(path), kind, start, len(data)
+            parts.append(FilePart(*place, first, count, digest))
+            start, first = start + len(data), first + count
+    return SourceFile(name, tuple(parts))
+
+
+def _checked(data: bytes, kind: str, path: Path, first: int) -> int:
+    """How many lines a part has, each of which can be read."""
+    if kind not in BY_LINES:
+        return max(1, data.count(b"\n"))
+    rows = rows_of(data.decode(errors="replace"))
+    if kind == "jsonl":
+        for number, (row, _) in enumerate(rows, start=first):
+            jsonl_object(row, f"{path}:{number}")
+    return len(rows)
+
+
+def _digest(kind: str, data: bytes) -> str:
+    return hashlib.blake2b(kind.encode() + b"\0" + data, digest_size=16).hexdigest()
+
+
+def packed(text: bytes, events: Events) -> bytes:
+    """A translated part as bytes: a line of its events, then the text."""
+    some = {event: lines for event, lines in events.items() if lines}
+    return json.dumps(some).encode() + b"\n" + text
+
+
+def unpacked(data: bytes) -> tuple[bytes, Events]:
+    """Text and events of a translated part from the bytes of `packed`."""
+    events, _, text = data.partition(b"\n")
+    return text, json.loads(events)
+
+
+class FolderJob:
+    """The state of a job in its output folder. Raises ``ConfigError`` where it is of another."""
+
+    def __init__(self, out: Path, options: Mapping[str, object], names: Sequence[str]) -> None:
+        self.out, self.folder = out, out / ".foveate"
+        self.parts = self.folder / "parts"
+        plain: Tree = json.loads(json.dumps(options))
+        if (self.folder / "job.json").exists():
+            self._refuse_others(plain)
+        else:
+            for name in names:
+                if (out / name).exists():
+                    raise ConfigError(f"{out / name} is there already; give another --out")
+            self.parts.mkdir(parents=True, exist_ok=True)
+            replace_file(self.folder / "job.json", json.dumps(plain, indent=2) + "\n")
+        self.parts.mkdir(exist_ok=True)
+        self.done = self._read_done()
+
+    def _refuse_others(self, options: Tree) -> None:
+        before = json.loads((self.folder / "job.json").read_text("utf-8"))
+        for key in sorted(before.keys() | options.keys()):
+            old, new = before.get(key), options.get(key)
+            if old != new:
+                raise ConfigError(
+                    f"{self.out} was begun with {key} = {json.dumps(old)}, now it is "
+                    f"{json.dumps(new)}; go on as it was begun, or give another --out"
+                )
+
+    def store(self, part: FilePart, translation: bytes) -> None:
+        """Store the translation of a part, as `packed`."""
+        replace_file(self.parts / part.digest, translation)
+
+    def missing(self, sources: Iterable[SourceFile]) -> list[FilePart]:
+        """The parts of sources in order whose translations are not stored, equal ones once."""
+        parts = {part.digest: part for source in sources for part in source.parts}
+        return [part for digest, part in parts.items() if not (self.parts / digest).exists()]
+
+    def finished(self, source: SourceFile) -> Events | None:
+        """The events of a file that is finished and lies there as it was written; else None."""
+        record, path = self.done.get(source.name), self.out / source.name
+        if record is None or record["source"] != source.digest or not path.is_file():
+            return None
+        return record["noted"] if path.stat().st_size == record["size"] else None
+
+    def join(self, source: SourceFile) -> Events:
+        """Write a file from its parts, and record it as finished."""
+        events: Events = {}
+        target = self.out / source.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target) as file:
+            for part in source.parts:
+                text, of_part = unpacked((self.parts / part.digest).read_bytes())
+                file.write(text)
+                for event, lines in of_part.items():
+                    events.setdefault(event, []).extend(part.first - 1 + line for line in lines)
+            size = file.tell()
+        record = {"file": source.name, "source": source.digest, "size": size, "noted": events}
+        with (self.folder / "done.jsonl").open("ab") as log:
+            log.write(b"\n" + json.dumps(record).encode())  # a torn line before it stays one line
+            log.flush()
+            os.fsync(log.fileno())
+        self.done[source.name] = record
+        return events
+
+    def _read_done(self) -> dict[str, Tree]:
+        path, records = self.folder / "done.jsonl", {}
+        for text in path.read_bytes().split(b"\n") if path.exists() else []:
+            try:
+                record = json.loads(text)
+            except ValueError:
+                continue  # empty, or torn when the job was stopped
+            records[record["file"]] = record
+        return records
+
+    def finish(self) -> None:
+        """Remove what only an unfinished job needs."""
+        shutil.rmtree(self.parts, ignore_errors=True)

@@ -212,11 +212,12 @@ def test_a_silenced_head_changes_what_is_said(client: TestClient) -> None:
         {"text": "a girl sings"} | {"search": {"kind": "greedy"}, "silenced": heads},
     )
     assert other["done"]["hypotheses"][0]["text"] == silent["text"], "it cannot see its source"
-    wrong = client.post(
-        f"{API}/runs/transformer/answer",
-        json=ask | {"silenced": [{"block": "cross_attention", "layer": 2, "head": 0}]},
-    ).json()["error"]
-    assert "decoder.cross_attention (2)" in wrong["hint"]
+    for layer, head, told in ((2, 0, "decoder.cross_attention (2)"), (1, 99, "no head 99")):
+        wrong = client.post(
+            f"{API}/runs/transformer/answer",
+            json=ask | {"silenced": [{"block": "cross_attention", "layer": layer, "head": head}]},
+        ).json()["error"]
+        assert wrong["code"] == "no_head" and told in wrong["message"] + wrong["hint"]
 
 
 def test_a_text_goes_on_as_the_run_generates(client: TestClient, runs: dict[str, Run]) -> None:

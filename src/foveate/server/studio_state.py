@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -20,9 +20,8 @@ import numpy as np
 from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import DrawingPart, Numbers, P, changed
-from foveate.inspect.edits import edit, silence
-from foveate.inspect.records import block_of, suffixes
-from foveate.nn.attention import BaseAttention
+from foveate.inspect.edits import edit, silenced
+from foveate.inspect.records import block_of, hook_points, suffixes
 from foveate.run import Run, RunConfig, load, read_run
 from foveate.server import studio_answers as answers
 from foveate.server.common import RequestError, chosen_at, unused_name
@@ -118,16 +117,14 @@ def _run_folders(path: Path) -> Iterator[Path]:
         yield from sorted(child for child in path.iterdir() if (child / CONFIG).is_file())
 
 
-def silenced_heads(run: Run, heads: Sequence[SilencedHead]) -> dict[str, list[int]]:
-    """The numbers of silenced heads by the dotted name of their attention.
+def silenced_places(run: Run, heads: Sequence[SilencedHead]) -> Iterator[str]:
+    """The heads as `silenced` reads them, ``NAME:HEAD``, or ``NAME`` for all of a layer.
 
     Raises `RequestError` naming the blocks that there are.
     """
     blocks: dict[str, list[str]] = {}
-    for name, module in run.model.named_modules():
-        if isinstance(module, BaseAttention):
-            blocks.setdefault(block_of(name), []).append(name)
-    silenced: dict[str, list[int]] = {}
+    for name in hook_points(run.model):
+        blocks.setdefault(block_of(name), []).append(name)
     for head in heads:
         names = [n for block in blocks if head.block in suffixes(block) for n in blocks[block]]
         if not -len(names) <= head.layer < len(names):
@@ -135,21 +132,18 @@ def silenced_heads(run: Run, heads: Sequence[SilencedHead]) -> dict[str, list[in
             message = f"no layer {head.layer} of {head.block!r}"
             hint = f"blocks and their layers: {known or 'none'}"
             raise RequestError(422, message, code="no_head", hint=hint)
-        name = names[head.layer]
-        count = run.model.get_submodule(name).num_heads
-        if head.head is not None and head.head >= count:
-            message = f"{name} has no head {head.head}"
-            raise RequestError(422, message, code="no_head", hint=f"it has {count}")
-        every = list(range(count)) if head.head is None else [head.head]
-        silenced[name] = sorted({*silenced.get(name, []), *every})
-    return silenced
+        yield names[head.layer] + ("" if head.head is None else f":{head.head}")
 
 
 @contextmanager
 def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> Iterator[None]:
-    """The run with some heads silenced: they add nothing."""
-    changes = {name: silence(*chosen) for name, chosen in silenced_heads(run, heads).items()}
-    with edit(run.model, changes) if changes else nullcontext():
+    """The run with some heads silenced. Raises `RequestError` (422) where one does not exist."""
+    with ExitStack() as stack:
+        try:
+            places = list(silenced_places(run, heads))
+            stack.enter_context(edit(run.model, silenced(places)))
+        except ConfigError as error:
+            raise RequestError(422, str(error), code="no_head") from None
         yield
 
 

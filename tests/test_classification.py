@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.cli.answers import classify, classify_lines, label_json, label_line
+from foveate.cli.answers import (
+    classify,
+    classify_lines,
+    evaluation_text,
+    label_json,
+    label_line,
+)
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
@@ -374,7 +380,11 @@ def test_fine_tuning_begins_with_the_other_run(
 def test_a_run_classifies(run: Run) -> None:
     result = run.classify(["a clever joy", ""])
     assert [item.label for item in result] == ["good", ""]
-    assert run.evaluate(split="valid").figures["accuracy"] > 50
+    evaluation = run.evaluate(split="valid", baseline=True)
+    assert evaluation.figures["accuracy"] > 50
+    assert evaluation.baseline is not None and evaluation.baseline.figures["accuracy"] > 50
+    assert "\nbaseline: loss " in evaluation_text(evaluation, as_json=False)
+    assert '"baseline": {' in evaluation_text(evaluation, as_json=True)
     assert result[0].record().axes("pooling.attention")[0] == ["good"]
     with pytest.raises(IndexError, match="no label"):
         result[1].record()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from foveate.models.forecaster import Forecaster, LinearForecaster, Patch, Recur
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.embedding import SeriesPatches
 from foveate.run import Run, RunConfig, load
-from foveate.tasks.forecasting import Forecasting, QuantileError, SquaredError
+from foveate.tasks.baselines import ridge_regression
+from foveate.tasks.forecasting import (
+    Forecasting,
+    QuantileError,
+    SquaredError,
+    mse,
+    naive_forecasts,
+)
 from foveate.tasks.objectives import CrossEntropy
 from foveate.training import train
 from foveate.views import find
@@ -264,6 +272,25 @@ def test_figures_of_both_roads_and_of_naive_forecasts(trained: dict[str, Run]) -
     assert result.outputs[0].startswith("2020-04-10\tmse ")
     assert {"mae", "mase", "original_mse", "original_mae"} <= set(figures)
     assert "crps" not in figures
+    assert result.baseline is None  # not asked for
+
+
+def test_the_baseline_of_a_series_is_a_linear_map(trained: dict[str, Run], tmp_path: Path) -> None:
+    task = trained["rnn"].task
+    windows = task.examples("test")
+    beside = trained["rnn"].evaluate(baseline=True).baseline
+    assert beside is not None and "ridge" in beside.about
+    forecast = ridge_regression(task.windows("train"), windows)
+    assert beside.figures["mse"] == near(mse(forecast, windows.targets()))
+    naive = naive_forecasts(windows, task.config.season)
+    assert beside.figures["mse"] < min(mse(f, windows.targets()) for f in naive.values())
+    shutil.copytree(trained["rnn"].path, tmp_path / "run")
+    moved = load(tmp_path / "run")
+    own = series(tmp_path / "own.csv", days=LOOK_BACK + HORIZON + 2)
+    gone = moved.task.config.series.model_copy(update={"path": str(tmp_path / "gone.csv")})
+    moved.task.config = moved.task.config.model_copy(update={"series": gone})
+    beside = moved.evaluate_files(own, baseline=True).baseline
+    assert beside is not None and not beside.figures and "gone.csv" in beside.about
 
 
 def test_figures_of_quantiles(trained: dict[str, Run]) -> None:

@@ -29,6 +29,7 @@ from foveate.answers import (
     TextAnswer,
 )
 from foveate.config import Config, ConfigError, read_resolved
+from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, TextData
 from foveate.decode.beam import Beam, another, with_beam
 from foveate.decode.sample import Sample
@@ -46,6 +47,7 @@ from foveate.start import Start
 from foveate.tasks.base import (
     Aligns,
     AnyTask,
+    Baseline,
     Continues,
     DrawsOver,
     Evaluation,
@@ -97,6 +99,7 @@ class EvaluateOptions(TypedDict, total=False):
     length_penalty: float | None
     batch_tokens: int | None
     bleu_tokenizer: BleuTokenizer | None
+    baseline: bool
 
 
 class Run:
@@ -280,7 +283,7 @@ class Run:
 
         A translation takes ``evaluate(sources, references)``. ``options`` are ``beam_size``,
         ``length_penalty``, ``batch_tokens`` and ``bleu_tokenizer``, another than that of the task's
-        config (`foveate.tasks.metrics.bleu`).
+        config (`foveate.tasks.metrics.bleu`), and ``baseline``, for the figures of one beside.
         """
         examples = self.task.as_examples(*columns) if columns else self.task.examples(split)
         return self._evaluate(examples, **options)
@@ -298,13 +301,21 @@ class Run:
         length_penalty: float | None = None,
         batch_tokens: int | None = None,
         bleu_tokenizer: BleuTokenizer | None = None,
+        baseline: bool = False,
     ) -> Evaluation:
         task, search = copy.copy(self.task), self.search(beam_size, length_penalty)
         if bleu_tokenizer is not None:
             tree = task.config.tree() | {"bleu_tokenizer": bleu_tokenizer}
             task.config = type(task.config).parse(tree, ("task",))
         request = SearchRequest(search, batch_tokens=batch_tokens or BATCH_TOKENS)
-        return task.evaluate(self.engine, examples, request)
+        evaluation = task.evaluate(self.engine, examples, request)
+        if not baseline:
+            return evaluation
+        try:
+            beside = task.baseline(examples)
+        except DataError as error:
+            beside = Baseline(f"none, since the training data cannot be read: {error}")
+        return replace(evaluation, baseline=beside)
 
     def view(self, picture: Picture, target: str | None = None, **part: Any) -> Drawing:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""

@@ -1,10 +1,11 @@
-"""Figures of labels are those of scikit-learn."""
+"""Figures of labels, and the baseline of labels, are those of scikit-learn."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from foveate.tasks.baselines import STRENGTH, logistic_regression, terms
 from foveate.tasks.classification import confusion, figures_of_labels
 from tolerances import near
 
@@ -23,3 +24,17 @@ def test_accuracy_f1_and_confusion_matrix(labels: int) -> None:
     matrix = metrics.confusion_matrix(expected, result, labels=range(labels))
     assert confusion(log_p, expected, names).cells == matrix.tolist()
     assert figures["loss"] == near(metrics.log_loss(expected, np.exp(log_p), labels=range(labels)))
+
+
+def test_logistic_regression_on_tf_idf() -> None:
+    text = pytest.importorskip("sklearn.feature_extraction.text", reason="needs scikit-learn")
+    linear = pytest.importorskip("sklearn.linear_model")
+    random = np.random.default_rng(0)
+    texts = [" ".join(f"w{n}" for n in random.integers(0, 30, 8) // 2) + " 彼" for _ in range(60)]
+    target = [int("w3" in text) + int("w7" in text) for text in texts]
+    ours = logistic_regression(texts[:40], target[:40], 3, [*texts[40:], "", "unknown"])
+    vectors = text.TfidfVectorizer(analyzer=terms).fit(texts[:40])
+    model = linear.LogisticRegression(C=STRENGTH, tol=1e-8, max_iter=1000)
+    model.fit(vectors.transform(texts[:40]), target[:40])
+    theirs = model.predict_log_proba(vectors.transform([*texts[40:], "", "unknown"]))
+    np.testing.assert_allclose(ours, theirs, atol=5e-3)

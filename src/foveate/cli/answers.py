@@ -386,6 +386,7 @@ def evaluate(
         str | None, typer.Option(help="that cuts BLEU's words; default: by the references' script")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
+    baseline: Annotated[bool, typer.Option(help="a method of seconds beside the model")] = True,
     ensemble: options.Ensemble = None,
     checkpoint: options.Checkpoint = "best",
     precision: options.Precision = "fp32",
@@ -406,6 +407,7 @@ def evaluate(
         "length_penalty": length_penalty,
         "batch_tokens": batch_tokens,
         "bleu_tokenizer": cast("BleuTokenizer | None", bleu_tokenizer),
+        "baseline": baseline,
     }
     if source is None:
         evaluation = evaluate_split(loaded, split, choices)
@@ -446,6 +448,7 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
             "figures": evaluation.figures,
             "signatures": evaluation.signatures,
             "tables": {name: asdict(table) for name, table in evaluation.tables.items()},
+            "baseline": asdict(evaluation.baseline) if evaluation.baseline else None,
         }
         return to_json(tree)
     lines = [f"{count:,} examples"]
@@ -453,6 +456,9 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
     values = _figures(list(evaluation.figures.values()))
     for name, value in zip(evaluation.figures, values, strict=True):
         lines.append(f"{name:<{width}}  {value}  {evaluation.signatures.get(name, '')}".rstrip())
+    if beside := evaluation.baseline:
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in beside.figures.items())
+        lines.append(f"baseline: {figures}{' ' * bool(figures)}({beside.about})")
     for table in evaluation.tables.values():
         lines += ["", *table.lines()]
     return "\n".join(lines)

@@ -143,10 +143,19 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """Figures of a method of seconds; ``about`` names it, or says why there are none."""
+
+    about: str
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Figures by name with the signatures of their libraries, and one output for each example.
 
-    ``noted`` lists the examples (from 1) of each event, such as sources that were cut.
+    ``noted`` lists the examples (from 1) of each event, such as sources that were cut; ``baseline``
+    is of the same examples, where it was asked for and the task has one.
     """
 
     figures: dict[str, float]
@@ -154,6 +163,7 @@ class Evaluation:
     outputs: list[str] = field(repr=False)
     noted: dict[str, list[int]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
+    baseline: Baseline | None = None
 
 
 class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
@@ -295,6 +305,10 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     def evaluate(self, engine: Engine, examples: Any, request: SearchRequest) -> Evaluation:
         """All that is measured of a trained model, and its outputs."""
         raise NotImplementedError
+
+    def baseline(self, examples: Any) -> Baseline | None:
+        """What a method of seconds, fitted to the training data, makes of examples."""
+        return None
 
     def forced(
         self, model: Module, source: Input, target: Any = None, search: Search | None = None

@@ -32,6 +32,7 @@ from foveate.spec import Labels, Tokens
 from foveate.tasks.base import (
     CUT,
     WIDEST,
+    Baseline,
     Classifies,
     Evaluation,
     Loss,
@@ -41,6 +42,7 @@ from foveate.tasks.base import (
     ValidationSample,
     spread,
 )
+from foveate.tasks.baselines import MOST, logistic_regression
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import (
     END,
@@ -319,6 +321,17 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]
         return evaluation_of_labels(
             log_p, target, self.label_names, {CUT: longer} if longer else {}
         )
+
+    def baseline(self, examples: Corpus) -> Baseline:
+        train, names = self.corpus("train"), {n: i for i, n in enumerate(self.label_names)}
+        rows = spread(len(train), MOST)
+        texts, target = ([side[i] for i in rows] for side in (train.sources, train.targets))
+        log_p = logistic_regression(
+            texts, [names[label] for label in target], len(names), examples.sources
+        )
+        about = f"logistic regression on TF-IDF of {len(rows):,} texts"
+        wanted = [names[label] for label in examples.targets]
+        return Baseline(about, figures_of_labels(log_p, wanted))
 
     def classify(
         self,

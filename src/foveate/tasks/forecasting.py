@@ -52,6 +52,7 @@ from foveate.inspect.words import Units
 from foveate.models.forecaster import After, Forecaster, Outlook
 from foveate.spec import Series
 from foveate.tasks.base import (
+    Baseline,
     Evaluation,
     Loss,
     Measures,
@@ -60,6 +61,7 @@ from foveate.tasks.base import (
     ValidationSample,
     spread,
 )
+from foveate.tasks.baselines import ridge_regression
 from foveate.tasks.objectives import Objective, Predictions, Scheduled
 
 Array = NDArray[np.floating]
@@ -619,6 +621,11 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             [f"{date}\tmse {error:.6g}" for date, error in zip(dates, errors, strict=True)],
             curves={name: by_step(forecast, examples) for name, forecast in forecasts.items()},
         )
+
+    def baseline(self, examples: Windows) -> Baseline:
+        predicted = ridge_regression(self.windows("train"), examples)[..., None]
+        figures = figures_of(predicted, examples, self.scaling, self.naive, ())
+        return Baseline("ridge regression, one linear map for all columns", figures)
 
     def answer(
         self,

@@ -63,7 +63,9 @@ def logistic_regression(
     x, decay = tf_idf(documents, idf), 1 / (STRENGTH * len(texts))
     x_t, wanted = x.t().coalesce(), one_hot(torch.tensor(target), classes)
     weight, bias = torch.zeros(len(idf), classes), torch.zeros(classes)
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=100, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(
+        [weight, bias], max_iter=100, history_size=10, line_search_fn="strong_wolfe"
+    )
 
     def closure() -> Tensor:
         log_p = (torch.sparse.mm(x, weight) + bias).log_softmax(dim=-1)

@@ -346,7 +346,7 @@ def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int) -> None:
     if plan.task == "classification":
         plan.put("task", 'tokenizer = { kind = "word", min_frequency = 2 }', "word_dropout = 0.1")
         encoder = 'kind = "cbow", embedding_size = 256, dropout = 0.2'
-        why = "the mean of word vectors: as good as TF-IDF, in a minute; a Transformer takes longer"
+        why = "the mean of word vectors, in a minute; evaluate prints TF-IDF beside it"
         plan.put("model", 'kind = "classifier"', f"encoder = {{ {encoder} }}", why=why)
         plan.put("model", 'pooling = "mean"', "dropout = 0.3")
         return

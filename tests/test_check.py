@@ -298,6 +298,9 @@ def test_the_command_writes_exercises_and_exits_with_1_where_a_law_fails(tmp_pat
     result = CliRunner().invoke(app, ["check", "--exercises", str(tmp_path / "work")])
     assert result.exit_code == 0 and len(result.output.splitlines()) == 13  # with their README
     assert write_exercises(tmp_path / "work") == []
+    assert f"foveate check {tmp_path}/work/01" in (tmp_path / "work/01_dot.py").read_text("utf-8")
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "work"), "--seconds", "0.1"])
+    assert result.exit_code == 1 and "02_scaled_dot.py" in result.output  # a folder: all its files
     path = filled("01_dot", FILLINGS["01_dot"][0], tmp_path)
     result = CliRunner().invoke(app, ["check", str(path)])
     assert result.exit_code == 0 and "9 of 9 laws hold" in result.output

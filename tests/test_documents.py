@@ -204,6 +204,7 @@ def _zip() -> bytes:
 def test_formats_by_their_endings() -> None:
     assert format_of(Path("a.HTM")) == "html"
     assert format_of(Path("a.pot")) == "po"
+    assert (format_of(Path(), "txt"), format_of(Path(), "jsonl")) == ("text", "jsonl")
     with pytest.raises(ConfigError, match=r"a\.pdf: the ending tells no format"):
         format_of(Path("a.pdf"))
     with pytest.raises(ConfigError, match="no format 'pdf'; there are: text, html"):

@@ -188,7 +188,7 @@ def test_unequal_line_counts_name_both_files_and_counts(longer: str, tmp_path: P
 def test_another_charset_and_a_damaged_gzip_file_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes("one\tun\n".encode("utf-16"))
-    with pytest.raises(DataError, match=r"UTF-16.*iconv"):
+    with pytest.raises(DataError, match="iconv -f UTF-16"):
         read_pairs(path, None, TextData())
     packed = tmp_path / "b.tsv.gz"
     packed.write_bytes(gzip.compress(b"".join(b"%d\tun\n" % n for n in range(50_000)))[:-2000])

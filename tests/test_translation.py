@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from foveate.data.catalogue import DataError
-from foveate.data.text import TextData
+from foveate.data.text import Corpus, TextData
 from foveate.data.tokenizer import (
     BOS,
     BPE,
@@ -35,6 +35,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.tasks.base import Task
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import collate
+from foveate.tasks.text_to_text import swapped
 from foveate.tasks.translation import Translation
 from tolerances import MODEL, ROW, close, near
 
@@ -508,3 +509,11 @@ def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> No
         task.beginnings(["Le petit", "Le zèbre"], 2)
     with pytest.raises(ValueError, match="1 prefixes for 3 lines"):
         task.beginnings(["Le"], 3)
+
+
+def test_swapped_sides_are_told_by_their_languages() -> None:
+    english, french = ["The dog is on the beach with a man"] * 9, ["Le chien est dans la rue"] * 9
+    assert "read as fr, as the outputs do, not as en" in swapped(
+        Corpus(french, english, range(9)), french
+    )
+    assert swapped(Corpus(english, french, range(9)), french) == ""

@@ -15,7 +15,7 @@ import re
 import sys
 import tomllib
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -232,7 +232,8 @@ def read(config: type[C], path: str | Path, overrides: Iterable[str] = ()) -> C:
     for folder in (str(path.parent.resolve()), os.getcwd()):
         if folder not in sys.path:
             sys.path.append(folder)
-    return parse_tree(config, with_overrides(config, load_tree(path), overrides), path)
+    overrides = tuple(overrides)
+    return parse_tree(config, with_overrides(config, load_tree(path), overrides), path, overrides)
 
 
 def read_resolved(config: type[C], path: Path, trust: bool = False) -> C:
@@ -321,16 +322,22 @@ def _as_table(value: object, known: Mapping[str, object]) -> Tree | None:
     return cast(Tree, value) if isinstance(value, dict) else None
 
 
-def parse_tree(config: type[C], tree: Tree, path: Path | None = None) -> C:
-    """Parse after importing what ``imports`` names; errors say the file and its line."""
+def parse_tree(
+    config: type[C], tree: Tree, path: Path | None = None, overrides: Sequence[str] = ()
+) -> C:
+    """Parse after importing what ``imports`` names; errors say the file and line, or override."""
     _import_kinds(tree)
     try:
         return config.parse(tree)
     except ConfigError as error:
         if path is None or error.where == ():
             raise
+        for override in reversed(overrides):
+            keys = tuple(override.partition("=")[0].strip().split("."))
+            if error.where[: len(keys)] == keys:
+                raise ConfigError(f"the override {override}: {error.message}") from None
         line = line_of(path.read_text(encoding="utf-8"), error.where)
-        place = f"{path}:{line}" if line else f"{path} (or an override)"
+        place = f"{path}:{line}" if line else str(path)
         raise ConfigError(f"{place}: {error}") from None
 
 
@@ -445,7 +452,8 @@ def assigned(assignment: str) -> Tree:
     """
     key, equals, text = assignment.partition("=")
     if not equals or not key.strip():
-        raise ConfigError(f"{assignment!r} is no override; write key.of.field=value")
+        hint = "; a file is read by < FILE, or by --in FILE" if Path(assignment).is_file() else ""
+        raise ConfigError(f"{assignment!r} is no override; write key.of.field=value{hint}")
     table = re.fullmatch(r"\s*\{.*=.*\}\s*", text, re.DOTALL) is not None
     try:
         value = tomllib.loads(f"value = {_quoted(text) if table else text}")["value"]

@@ -144,7 +144,8 @@ def classify_pictures(
     """
     from foveate.tasks.image_classification import PictureTask
 
-    run.need(PictureTask, "classify pictures; give it lines of text on stdin")
+    lines = f"lines of text go on stdin: foveate classify {run.path} < {names[0]}"
+    run.need(PictureTask, f"classify pictures; {lines}")
     answers = run.classify_images(pictures_of(names), batch_size)
     for name, answer in zip(names, answers, strict=True):
         target.write(write(answer, name) + "\n")

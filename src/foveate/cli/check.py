@@ -12,7 +12,8 @@ from foveate.errors import ConfigError
 
 def check(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="Python files, or names of modules")
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="Python files, folders, or modules"),
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="time limit for each file")] = 20.0,
     exercises: Annotated[
@@ -26,7 +27,8 @@ def check(
         typer.echo("\n".join(map(str, write_exercises(exercises))) or "all are there already")
     elif not files:
         raise ConfigError("name a file that defines a kind: foveate check my_scores.py")
-    reports = [report for file in files or () for report in check(file, seconds)]
+    each = [path for file in files or () for path in sorted(Path(file).glob("*.py")) or [file]]
+    reports = [report for file in each for report in check(str(file), seconds)]
     typer.echo("\n\n".join(report.text() for report in reports), nl=bool(reports))
     if not all(report.good for report in reports):
         raise typer.Exit(1)

@@ -290,7 +290,7 @@ def translate_folder(
     spec = _pinned(spec)
     paths, skipped = files_in(folder, format)
     sources = [
-        cut(path, path.relative_to(folder).as_posix(), format or format_of(path), folders.LINES)
+        cut(path, path.relative_to(folder).as_posix(), format_of(path, format), folders.LINES)
         for path in paths
     ]
     values = {

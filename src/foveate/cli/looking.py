@@ -17,7 +17,7 @@ import typer
 
 from foveate.cli.options import Checkpoint, VerbGroup, check_inputs
 from foveate.errors import ConfigError
-from foveate.views import VIEWS, ViewEntry
+from foveate.views import VIEWS, ViewEntry, nearest
 from foveate.views.demos import DEMOS, DemoEntry, find
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Views(VerbGroup):
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         written = super().get_command(ctx, cmd_name)
-        return verb(VIEWS[cmd_name]) if written is None and cmd_name in VIEWS else written
+        return verb(nearest("view", cmd_name, VIEWS)) if written is None else written
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Names and lines, without making a verb of each view."""

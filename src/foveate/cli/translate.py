@@ -191,7 +191,7 @@ class Request:
                 f"--out {target} needs --in FILE, or --format for a document on standard input; "
                 "lines go to a file by > FILE"
             )
-        kind = format or format_of(source or Path())
+        kind = format_of(source or Path(), format)
         options = self._document_options()
         messages: list[str] = []
         with self._loaded(messages) as run:

@@ -64,9 +64,8 @@ class Meter:
         self.done, self.unit = 0.0, unit
         self._start = time.monotonic()
         console = console or Console(stderr=True)
-        words, rate = "{task.description}", "{task.fields[rate]}"
-        times = TimeElapsedColumn(), TimeRemainingColumn()
-        columns = (TextColumn(words), BarColumn(24), TextColumn(rate), *times)
+        words = TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[rate]}")
+        columns = (*words, TimeElapsedColumn(), TimeRemainingColumn())
         quiet = not console.is_terminal
         self._bar = Progress(*columns, console=console, transient=True, disable=quiet)
         self._task = self._bar.add_task(escape(label), total=total, rate="")

@@ -412,6 +412,8 @@ def report_files(
         if len(paths) not in (1, 2):
             raise UserError(f"{name}: give one file, or two files; not {len(paths)}")
     first = find(files[0])
+    if first.stat().st_size == 0:
+        raise DataError(f"{first} is empty")
     if kind is None and len(files) == 1 and config.format is None:
         plain: Kind | None = None if is_table(first) else "text"
         kind = "series" if looks_like_series(first) else plain
@@ -683,7 +685,7 @@ def _long(name: str, split: SplitReport) -> Iterable[Table]:
             shown = CONTROL.sub("·", label)[:60]
             labelled.add_row(Text(shown), f"{count:,}", f"{count / split.pairs:.1%}")
         yield labelled
-    odd = Table("odd, dropped or skipped", _UNITS[split.kind], "line", "examples")
+    odd = Table("to look at, dropped or skipped", _UNITS[split.kind], "line", "examples")
     for f in split.findings:
         lines = "\n\n".join(str(line) for line, _, _ in f.examples)
         pairs = "\n".join(CONTROL.sub("·", text) for _, *pair in f.examples for text in pair)

@@ -198,10 +198,9 @@ def _decode(stream: Iterable[bytes]) -> Iterator[tuple[str, str]]:
         try:
             yield line.decode("utf-8"), ""
         except UnicodeDecodeError as error:
+            code = "UTF-16" if line[:2] in (b"\xff\xfe", b"\xfe\xff") else "ENCODING"
             why = f"not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1})"
-            if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                why = "UTF-16, not UTF-8; convert the file: iconv -f UTF-16 -t UTF-8"
-            yield line.decode("utf-8", errors="replace"), why
+            yield line.decode("utf-8", "replace"), f"{why}; convert: iconv -f {code} -t UTF-8"
 
 
 def decoded_lines(path: Path) -> Iterator[tuple[str, str]]:

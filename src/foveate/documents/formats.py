@@ -76,8 +76,13 @@ ENDINGS = {
 }
 
 
-def format_of(path: Path) -> str:
-    """The format by the ending of a file. Raises ``ConfigError`` where it does not tell."""
+def format_of(path: Path, name: str | None = None) -> str:
+    """The format of a name, such as html or htm, or else by the ending of a file.
+
+    Raises ``ConfigError`` where the ending does not tell it.
+    """
+    if name is not None:
+        return ENDINGS.get(f".{name.lower()}", name)
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         known = ", ".join(ENDINGS)

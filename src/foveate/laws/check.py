@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import shutil
 import signal
 import sys
 import threading
@@ -109,7 +108,10 @@ def write_exercises(folder: Path) -> list[Path]:
     sources = sorted(path for place in places for path in place.glob("*.*"))
     new = [path for path in sources if not (folder / path.name).exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    return [Path(shutil.copyfile(path, folder / path.name)) for path in new]
+    for path in new:  # whose commands name the files where they lie
+        text = path.read_text(encoding="utf-8").replace("docs/exercises", folder.as_posix())
+        (folder / path.name).write_text(text, encoding="utf-8")
+    return [folder / path.name for path in new]
 
 
 def _tried(

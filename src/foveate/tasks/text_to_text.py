@@ -22,7 +22,7 @@ from foveate.config import Config
 from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import learn_tokenizer, sample
-from foveate.data.report import report
+from foveate.data.report import language_of, report
 from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, taken, to_measure
 from foveate.data.tokenizer import BPE, UNK, Tokenizer
 from foveate.decode.search import Hypothesis, Search
@@ -392,7 +392,10 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
             part, _ = figures_of([outputs[i] for i in chosen], right, *names)
             figures |= {f"{name} {tag}": value for name, value in part.items()}
         cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
-        return Evaluation(figures, signatures, outputs, {CUT: cut} if cut else {})
+        noted = {CUT: cut} if cut else {}
+        if 0 <= figures.get("bleu", 100.0) < 1 and (odd := swapped(examples, outputs)):
+            noted[odd] = list(examples.lines)
+        return Evaluation(figures, signatures, outputs, noted)
 
     def encode(self, inputs: Sequence[str]) -> list[Ids]:
         return [ids[: self.data.max_length] for ids in self._read_ids(inputs)]
@@ -458,3 +461,11 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
 
     def prefix_ids(self, text: str) -> Ids:
         return self.beginnings(text, 1)[0]
+
+
+def swapped(examples: Corpus, outputs: Sequence[str]) -> str:
+    """That the sides look swapped, where sources read as outputs do and references otherwise."""
+    read, given = language_of(examples.sources), language_of(examples.references)
+    if None in (read, given) or read == given or read != language_of(outputs):
+        return ""
+    return f"read as {read}, as the outputs do, not as {given}; the sides look swapped"

@@ -223,7 +223,7 @@ def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
     return config.parse(value, where)
 
 
-def read(config: type[C], path: str | Path, overrides: Iterable[str] = ()) -> C:
+def read(config: type[C], path: str | Path, overrides: Sequence[str] = ()) -> C:
     """Class defaults, then ``base``, then the file, then overrides: the only loading order.
 
     Modules that ``imports`` names are looked for in the folders of the file and of the process too.
@@ -232,7 +232,6 @@ def read(config: type[C], path: str | Path, overrides: Iterable[str] = ()) -> C:
     for folder in (str(path.parent.resolve()), os.getcwd()):
         if folder not in sys.path:
             sys.path.append(folder)
-    overrides = tuple(overrides)
     return parse_tree(config, with_overrides(config, load_tree(path), overrides), path, overrides)
 
 
@@ -323,7 +322,7 @@ def _as_table(value: object, known: Mapping[str, object]) -> Tree | None:
 
 
 def parse_tree(
-    config: type[C], tree: Tree, path: Path | None = None, overrides: Sequence[str] = ()
+    config: type[C], tree: Tree, path: Path | None = None, over: Sequence[str] = ()
 ) -> C:
     """Parse after importing what ``imports`` names; errors say the file and line, or override."""
     _import_kinds(tree)
@@ -332,13 +331,11 @@ def parse_tree(
     except ConfigError as error:
         if path is None or error.where == ():
             raise
-        for override in reversed(overrides):
-            keys = tuple(override.partition("=")[0].strip().split("."))
-            if error.where[: len(keys)] == keys:
+        for override in reversed(over):
+            if ".".join(error.where).startswith(override.partition("=")[0].strip()):
                 raise ConfigError(f"the override {override}: {error.message}") from None
         line = line_of(path.read_text(encoding="utf-8"), error.where)
-        place = f"{path}:{line}" if line else str(path)
-        raise ConfigError(f"{place}: {error}") from None
+        raise ConfigError(f"{path}:{line}: {error}" if line else f"{path}: {error}") from None
 
 
 def _import_kinds(tree: Tree) -> None:

@@ -77,10 +77,7 @@ ENDINGS = {
 
 
 def format_of(path: Path, name: str | None = None) -> str:
-    """The format of a name, such as html or htm, or else by the ending of a file.
-
-    Raises ``ConfigError`` where the ending does not tell it.
-    """
+    """The format of a name, or of an ending. Raises ``ConfigError`` where it does not tell."""
     if name is not None:
         return ENDINGS.get(f".{name.lower()}", name)
     ending = path.suffix.lower()

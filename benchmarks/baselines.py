@@ -38,7 +38,7 @@ def measured(name: str, data: Path | str, work: Path) -> dict[str, Any]:
 def main(work: Path, banking: Path, json: Path | None = None) -> None:
     """Three data sets, each with the figures of the model and of the baseline."""
     work.mkdir(parents=True, exist_ok=True)
-    files = {
+    files: dict[str, Path | str] = {
         "banking77": banking / "train.csv",
         "sst2": "sst2/train.tsv.gz",
         "etth1": "time-series/ETTh1.csv.gz",

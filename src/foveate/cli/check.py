@@ -27,7 +27,9 @@ def check(
         typer.echo("\n".join(map(str, write_exercises(exercises))) or "all are there already")
     elif not files:
         raise ConfigError("name a file that defines a kind: foveate check my_scores.py")
-    each = [path for file in files or () for path in sorted(Path(file).glob("*.py")) or [file]]
+    each = [
+        path for file in files or () for path in sorted(Path(file).glob("*.py")) or [Path(file)]
+    ]
     reports = [report for file in each for report in check(str(file), seconds)]
     typer.echo("\n\n".join(report.text() for report in reports), nl=bool(reports))
     if not all(report.good for report in reports):

@@ -363,11 +363,8 @@ class Greedy(SingleSearch):
 
     def find(self, steps: Constrained) -> Searching:
         room = ROOM * torch.get_num_threads()
-        return (
-            continuous(steps, room)
-            if steps.enters and len(steps.limits) > room
-            else (super().find(steps))
-        )
+        refill = steps.enters and len(steps.limits) > room
+        return continuous(steps, room) if refill else super().find(steps)
 
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]

@@ -8,14 +8,16 @@
 
 #include "linear.h"
 
-/* A sum over the words of small arrays and over every 1,021st of larger ones, which tells apart
- * most contents. */
+/* Σ_i x_i (2 i + 1) of each array, over all words of one that has at most 4,096 and over 64 of a
+ * larger one; of several in their order. A change of one of these words always changes it. */
 int64_t checksum(int64_t count, const uint32_t *const *arrays, const int64_t *words) {
     uint64_t sum = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t stride = words[i] <= 4096 ? 1 : 1021;
-        for (int64_t at = 0; at < words[i]; at += stride)
-            sum = (sum ^ arrays[i][at]) * 0x9e3779b97f4a7c15 + (sum >> 29);
+    for (int64_t n = 0; n < count; n++) {
+        const uint32_t *x = arrays[n];
+        const int64_t stride = words[n] <= 4096 ? 1 : words[n] / 64;
+        uint64_t own = 0;
+        for (int64_t i = 0; i < words[n]; i += stride) own += (uint64_t)x[i] * (2 * i + 1);
+        sum = (sum ^ own) * 0x9e3779b97f4a7c15 + (sum >> 29);
     }
     return (int64_t)sum;
 }

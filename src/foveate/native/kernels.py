@@ -292,9 +292,8 @@ else:
 
 
 Made = TypeVar("Made")
-# The modules, the number of changes announced, the address and version of each of their tensors,
-# and a checksum of some of their numbers.
-Version = tuple[list[ref[nn.Module]], int, list[tuple[int, int]], int]
+# The modules, the number of changes announced; the version, address and size of each tensor.
+Version = tuple[list[ref[nn.Module]], int, list[int], list[int], list[int]]
 _CHANGES = [0]  # a fused optimizer changes weights without a new `_version`, as does ``.data``
 
 
@@ -317,27 +316,30 @@ class WeightCache(Generic[Made]):
     """
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[nn.Module, tuple[Version, Made]] = WeakKeyDictionary()
+        self._made = WeakKeyDictionary[nn.Module, tuple[Version, Callable[[], int], int, Made]]()
 
     def get(self, module: nn.Module, parts: list[nn.Module], make: Callable[[], Made]) -> Made:
         """The value of a module with these parts, made by ``make`` where it is new or changed."""
-        every = (t for m in parts for t in (*m._parameters.values(), *m._buffers.values()))
-        tensors = [t for t in every if t is not None]
-        states = [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors]
-        version = [ref(part) for part in parts], _CHANGES[0], states, _checksum(tensors)
-        before, made = self._made.get(module, (None, None))
-        if before != version or made is None:
-            made = make()
-            self._made[module] = version, made
+        each = (values for part in parts for values in (part._parameters, part._buffers))
+        tensors = [tensor for values in each for tensor in values.values() if tensor is not None]
+        versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
+        at, sizes = list(map(Tensor.data_ptr, tensors)), list(map(Tensor.numel, tensors))
+        version = list(map(ref, parts)), _CHANGES[0], versions, at, sizes
+        known, now, then, made = self._made.get(module, (None, int, 0, None))
+        if known != version or made is None or now() != then:
+            now, made = _checksum_of(tensors), make()
+            self._made[module] = version, now, now(), made
         return made
 
 
-def _checksum(tensors: list[Tensor]) -> int:
-    """A checksum of all numbers of small tensors and of every thousandth of larger ones."""
+def _checksum_of(tensors: list[Tensor]) -> Callable[[], int]:
+    """What computes a checksum of all numbers of small tensors and of 64 of each larger one.
+
+    It may be called as long as the tensors have the addresses and sizes that they have now.
+    """
     kernels = library()
+    assert kernels is not None
     read = [t for t in tensors if t.device.type == "cpu" and t.is_contiguous()]
-    if kernels is None:
-        return 0
     at = (ctypes.c_void_p * len(read))(*map(pointer, read))
     words = (ctypes.c_int64 * len(read))(*(t.numel() * t.element_size() // 4 for t in read))
-    return int(kernels.checksum(len(read), at, words))
+    return functools.partial(kernels.checksum, len(read), at, words)

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from foveate.config import ConfigError
+from foveate.errors import UserError
 from foveate.run import Run, load
 from foveate.train import checkpoint
 from foveate.train.journal import MOST_SNAPSHOTS, SNAPSHOTS, Snapshots, interval, read
@@ -133,7 +134,7 @@ def test_what_the_snapshots_lack_is_refused(runs: dict[str, Run]) -> None:
         (Question(layer=2), "there are 2"),
         (Question(head=2), "the snapshots have 2"),
     ):
-        with pytest.raises(ConfigError, match=message):
+        with pytest.raises(UserError, match=message):
             find("learning").draw([runs["transformer"]], question)
 
 

@@ -67,6 +67,6 @@ def test_what_is_chosen_is_a_trait() -> None:
 def test_without_anywidget_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anywidget", None)
     _live.cache_clear()
-    with pytest.raises(ModuleNotFoundError, match=r"foveate\[widget\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install '\.\[widget\]'"):
         attention(RECORD).widget()
     _live.cache_clear()

@@ -16,8 +16,8 @@ FUNCTION, NESTING, ANY, CASTS = 60, 4, 196, 98
 # Lines of each package (``make sizes``); "." are the modules that stand in none. Whoever raises a
 # budget names in CHANGELOG.md what pays for it.
 BUDGET = {
-    ".": 2228, "align": 990, "bench": 2190, "cli": 4130, "data": 4520, "decode": 1655,
-    "documents": 2465, "draw": 4585, "engine": 365, "export": 3425, "inspect": 2060, "laws": 1245,
+    ".": 2228, "align": 990, "bench": 2190, "cli": 4131, "data": 4520, "decode": 1655,
+    "documents": 2464, "draw": 4585, "engine": 365, "export": 3425, "inspect": 2060, "laws": 1245,
     "models": 2745, "native": 876, "nn": 3120, "server": 5950, "tasks": 5846, "train": 3930,
     "views": 2960,
 }  # fmt: skip

@@ -17,6 +17,7 @@ from foveate.cli import app
 from foveate.cli.looking import verb
 from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
+from foveate.errors import UserError
 from foveate.run import Run
 from foveate.views import VIEWS, ViewEntry, find
 from foveate.views.options import Question
@@ -56,7 +57,7 @@ def test_what_does_not_fit_is_refused_with_its_reason(translator: Run) -> None:
         find("gates").draw([translator], Question())
     with pytest.raises(ConfigError, match="takes 1 runs, not 2"):
         find("attention").draw([translator, translator], Question())
-    with pytest.raises(ConfigError, match="no block 'middle' here"):
+    with pytest.raises(UserError, match="no block 'middle' here"):
         find("attention").draw([translator], Question(text="a b", block="middle"))
     asked = [Question(text="a b", scale=scale) for scale in (None, "row")]
     scales = [find("attention").draw([translator], question).scale for question in asked]

@@ -71,7 +71,8 @@ def kinds(
     from foveate.kinds import described, kinds_table, kinds_tree
     from foveate.run import RunConfig
 
-    say(["reading every kind and its fields"])
+    if sys.stderr.isatty():
+        say(["reading every kind and its fields"])
     members = described(name, RunConfig)
     typer.echo(to_json(kinds_tree(members)) if as_json else kinds_table(members))
 

@@ -71,7 +71,7 @@ class Sample(SingleSearch):
         repetition_penalty: float = Field(1.0, gt=0)
         """Divides the scores of tokens that occurred already; 1: none."""
         seed: int = Field(0, ge=0)  # of the random numbers
-        num_samples: int = Field(1, ge=1, le=1000)  # outputs that are drawn for each source
+        num_samples: int = Field(1, ge=1, le=10_000)  # outputs that are drawn for each source
 
         def giving(self, count: int) -> Sample.Config:
             return self if count <= self.num_samples else self.like(self, num_samples=count)

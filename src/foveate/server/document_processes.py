@@ -150,7 +150,11 @@ class DocumentProcesses:
 
         def work() -> Arrays:
             busy.append(self._taken())
-            arrays = busy[0]([step, file, *values])
+            try:
+                arrays = busy[0]([step, file, *values])
+            except BaseException:
+                busy[0].close()
+                raise
             self._idle.append(busy.pop())
             return arrays
 
@@ -174,6 +178,7 @@ class DocumentProcesses:
         while self._idle:
             if (worker := self._idle.pop()).alive:
                 return worker
+            worker.close()
         return Worker(DocumentWork, {"seconds": self.seconds})
 
     def close(self) -> None:

@@ -52,9 +52,9 @@ def tf_idf(documents: Sequence[Sequence[str]], idf: dict[str, float]) -> Tensor:
 
 
 def logistic_regression(
-    texts: Sequence[str], target: Sequence[int], classes: int, asked: Sequence[str]
+    texts: Sequence[str], target: Sequence[int], classes: int, queries: Sequence[str]
 ) -> NDArray[np.float32]:
-    """Log p of every label for the texts asked, (N, C), from the TF-IDF x of their terms.
+    """Log p of every label for each of the queries, (N, C), from the TF-IDF x of their terms.
 
     p = softmax(Wx + b), where W and b minimise mean −log p(target) + ‖W‖² / (2 · C · N).
     """
@@ -75,13 +75,13 @@ def logistic_regression(
         return decay / 2 * weight.square().sum() - (wanted * log_p).sum() / len(texts)
 
     optimizer.step(closure)
-    scores = torch.sparse.mm(tf_idf([terms(text) for text in asked], idf), weight) + bias
+    scores = torch.sparse.mm(tf_idf([terms(text) for text in queries], idf), weight) + bias
     log_p: NDArray[np.float32] = scores.log_softmax(dim=-1).numpy()
     return log_p
 
 
-def ridge_regression(train: Windows, asked: Windows) -> Floats:
-    """What a linear map of each column forecasts for the windows asked, (M, H, C).
+def ridge_regression(train: Windows, queries: Windows) -> Floats:
+    """What a linear map of each column forecasts for the queries, (M, H, C).
 
     With x and y the rows read and the rows to forecast, less the last row read:
     ŷ = xW, W = (XᵀX + λI)⁻¹ XᵀY, one W for all columns, λ = `PENALTY` · trace(XᵀX) / L.
@@ -96,10 +96,10 @@ def ridge_regression(train: Windows, asked: Windows) -> Floats:
     penalty = max(PENALTY * np.trace(squares) / train.look_back, 1e-9)
     weight = np.linalg.solve(squares + penalty * np.eye(train.look_back), products)
     forecasts = []
-    for first in range(0, len(asked), TOGETHER):
-        x, _, last = _from_last(asked, range(first, min(first + TOGETHER, len(asked))))
+    for first in range(0, len(queries), TOGETHER):
+        x, _, last = _from_last(queries, range(first, min(first + TOGETHER, len(queries))))
         forecasts.append((x @ weight + last).swapaxes(1, 2))
-    return np.concatenate(forecasts).astype(asked.values.dtype)
+    return np.concatenate(forecasts).astype(queries.values.dtype)
 
 
 def _from_last(windows: Windows, indices: Sequence[int]) -> tuple[Floats, Floats, Floats]:

@@ -465,7 +465,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
 
 def swapped(examples: Corpus, outputs: Sequence[str]) -> str:
     """That the sides look swapped, where sources read as outputs do and references otherwise."""
-    read, given = language_of(examples.sources), language_of(examples.targets)
-    if None in (read, given) or read == given or read != language_of(outputs):
+    read, other = language_of(examples.sources), language_of(examples.targets)
+    if None in (read, other) or read == other or read != language_of(outputs):
         return ""
-    return f"read as {read}, as the outputs do, not as {given}; the sides look swapped"
+    return f"read as {read}, as the outputs do, not as {other}; the sides look swapped"

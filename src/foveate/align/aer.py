@@ -210,7 +210,7 @@ def aer(alignments: Sequence[Links], gold: Sequence[Gold]) -> float:
 def read_gold(path: str | Path, say: Callable[[str], None] | None = None) -> list[Gold]:
     """Gold alignments of a file, a line for a sentence: ``i-j`` sure, ``ipj`` possible.
 
-    Words count from 1, or from 0 where an entry has a 0, which ``say`` is told; those of the answer
+    Words count from 1, or from 0 where an entry has a 0, which ``say`` reports; those of the answer
     count from 0. Sure links are possible too. Raises `UserError` naming the file, line and entry.
     """
     rows = list[tuple[Links, Links]]()

@@ -58,7 +58,7 @@ def measure(
     """Sentences/s of each case, each for about ``seconds``, the whole corpus at least once.
 
     With ``precision = "int8"`` the weights are quantized, as ``foveate translate`` does.
-    ``say`` is told what is done meanwhile.
+    ``say`` gets each stage as a sentence.
 
     Raises ``ConfigError`` where the task does not search for outputs of sources.
     """

@@ -24,7 +24,7 @@ from foveate.train.fit import fit
 from foveate.train.journal import read
 from foveate.training import job_of
 
-Say = Callable[[str], None]  # is told what is done meanwhile
+Say = Callable[[str], None]  # gets each stage as a sentence
 SHAPES = {"small": "transformer-small", "base": "vaswani-base", "rnnsearch": "bahdanau-2015"}
 SYNTHETIC = {"train": 20_000, "valid": 500, "test": 1000}  # pairs
 VOCABULARY, BATCH_TOKENS = 8000, 4096
@@ -124,7 +124,7 @@ Steps = list[Tree]  # lines of the log, one for each step
 def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute) -> Tree:
     """Speed, utilisation and memory of training for ``seconds``, or of `LEAST` steps if longer.
 
-    ``quick`` leaves out the shares of time; ``say`` is told what is done meanwhile.
+    ``quick`` leaves out the shares of time; ``say`` gets each stage as a sentence.
     """
     say("the machine: its fastest matrix products")
     place = device()

@@ -112,9 +112,7 @@ def test_padding_is_what_the_batches_hold_beyond_the_tokens(tmp_path: Path) -> N
         assert work.padding() == pytest.approx(1 - lengths.sum() / places)
 
 
-def test_without_multi30k_the_embedded_corpus_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_multi30k_the_embedded_corpus_is_taken(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("FOVEATE_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no-cache"))
     monkeypatch.setattr(training, "SYNTHETIC", {"train": 30, "valid": 2, "test": 2})

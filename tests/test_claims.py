@@ -83,9 +83,7 @@ def test_every_claim_of_a_training_has_a_figure_that_decides(tool: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PAIR)
-def test_another_figure_gives_another_verdict(
-    tool: Any, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_figure_gives_another_verdict(tool: Any, name: str, monkeypatch) -> None:
     file, (*keys, last), *values = PAIR[name]
     read, verdicts = tool.read, set()
     for value in values:

@@ -362,9 +362,7 @@ def run(masked: Run) -> Run:
     return tuned(masked, "tuned", 20, 1e-2)
 
 
-def test_fine_tuning_begins_with_the_other_run(
-    masked: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fine_tuning_begins_with_the_other_run(masked: Run, capsys) -> None:
     still = tuned(masked, "still", 1, 1e-12)  # a step that moves nothing
     assert f"started from {masked.path}: encoder" in capsys.readouterr().err
     inputs = masked.model.encoder.state_dict()

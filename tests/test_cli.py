@@ -196,9 +196,7 @@ def test_faults_of_the_program_are_not_dressed_up() -> None:
     assert lines[-1] == "this is a bug in foveate, please report it"
 
 
-def test_errors_of_files_name_the_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_files_name_the_file(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.delenv("FOVEATE_DEBUG", raising=False)
     with pytest.raises(SystemExit), errors.one_line_errors():
         (tmp_path / "nowhere").read_text()

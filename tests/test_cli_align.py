@@ -85,9 +85,7 @@ def test_links_are_judged(folder: Path, call: Call) -> None:
 
 @pytest.mark.parametrize("option", ["", "--pretokenised", "--no-pretokenised"])
 @pytest.mark.parametrize("tokenised", [False, True])
-def test_tokenised_texts_are_detected(
-    tmp_path: Path, call: Call, option: str, tokenised: bool
-) -> None:
+def test_tokenised_texts_are_detected(tmp_path, call: Call, option: str, tokenised: bool) -> None:
     """Every token is linked to its copy, so that the links tell how many words there are."""
     text = "yes , i say !! ." if tokenised else "yes, i say !!."
     path = tmp_path / "text"

@@ -112,9 +112,7 @@ def test_translate_with_a_silent_attention(folder: Path, call: Call) -> None:
     assert "there are: decoder.cross_attention" in call(*silent, "encoder", text=text).err
 
 
-def test_several_processes_are_one(
-    folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_several_processes_are_one(folder: Path, call: Call, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(translate, "SHARE", 2)
     lines = [f"{subject} {verb}" for subject in SUBJECTS for verb in VERBS]
     text = "\n".join([*lines[:9], "", *lines[9:]]).encode()

@@ -129,9 +129,7 @@ def test_defaults_then_base_then_file_then_overrides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [".kind=polygon", "=polygon", "={kind=polygon}"])
-def test_another_kind_keeps_what_both_know_and_names_the_rest(
-    tmp_path: Path, shape: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_kind_keeps_what_both_know_and_names_the_rest(tmp_path, shape: str, capsys) -> None:
     text = 'title = "a"\n[shape]\nkind = "circle"\nname = "b"\nradius = 4.0'
     drawing = read(Drawing, write(tmp_path, text), [f"shape{shape}", "shape.corners=5"])
     assert drawing.shape == Polygon.Config(corners=5, name="b")
@@ -139,9 +137,7 @@ def test_another_kind_keeps_what_both_know_and_names_the_rest(
     assert capsys.readouterr().err == expected
 
 
-def test_an_override_knows_the_default_kind_and_those_of_parts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_override_knows_the_default_kind_and_those_of_parts(tmp_path: Path, capsys) -> None:
     path = write(tmp_path, 'title = "a"\n[shape]\nradius = 4.0\n[background]\nkind = "circle"')
     drawing = read(Drawing, path, ["shape.kind=circle", "background.kind=polygon"])
     assert drawing.shape == Circle.Config(radius=4.0)
@@ -192,9 +188,7 @@ def test_imports_bring_kinds_of_the_user(tmp_path: Path, monkeypatch: pytest.Mon
     assert drawing.tree()["shape"] == {"kind": "star", "name": "shape", "points": 7}
 
 
-def test_an_imported_kind_does_not_replace_one_of_foveate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_imported_kind_does_not_replace_one_of_foveate(tmp_path: Path, monkeypatch) -> None:
     before = kinds("score")["score"]["dot"]
     code = (
         "from foveate.nn.scores import Score\n"
@@ -233,9 +227,7 @@ def test_an_imported_kind_does_not_replace_one_of_foveate(
         ('title = "a"\ncorner_radius = = 1', ["not TOML", "line 2"]),
     ],
 )
-def test_errors_name_file_line_key_and_remedy(
-    tmp_path: Path, text: str, expected: list[str]
-) -> None:
+def test_errors_name_file_line_key_and_remedy(tmp_path, text: str, expected: list[str]) -> None:
     message = error_of(tmp_path, text)
     assert "drawing.toml" in message
     for part in expected:
@@ -253,9 +245,7 @@ def test_a_missing_file_or_base_is_named(tmp_path: Path) -> None:
     assert "parent.toml" in error_of(tmp_path, 'base = "parent.toml"')
 
 
-def test_configs_of_the_repository_are_read_in_any_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_configs_of_the_repository_are_read_in_any_folder(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     name = Path("configs/forecasting/airline-rnn.toml")
     assert shipped(name).is_file()

@@ -71,9 +71,7 @@ def test_corpora_are_joined_behind_their_tags(tree: dict[str, Any], tmp_path: Pa
     assert sorted(np.concatenate(plan.epoch(0)).tolist()) in ([0, 2, 2], [1, 2, 2])
 
 
-def test_a_run_translates_to_the_language_that_is_asked_for(
-    tree: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_run_translates_to_the_language_that_is_asked_for(tree: dict[str, Any], tmp_path) -> None:
     part = {"kind": "recurrent", "embedding_size": 32, "hidden_size": 32, "dropout": 0.0}
     config = {
         "task": tree,
@@ -105,9 +103,7 @@ def test_corpora_of_many_lines_have_a_report(tree: dict[str, Any], tmp_path: Pat
     assert output[0].startswith("train: 180 pairs")
 
 
-def test_tokenizers_are_learnt_from_a_sample_of_stated_size(
-    tree: dict[str, Any], tmp_path: Path
-) -> None:
+def test_tokenizers_are_learnt_from_a_sample_of_stated_size(tree: dict[str, Any], tmp_path) -> None:
     built: Translation = Translation.Config.parse(tree).build(TextData(tokenizer_sample=1))
     built.prepare(tmp_path, seed=1)
     assert built.describe_data()[-1].endswith("learnt from 1 of 3 pairs")

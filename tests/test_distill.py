@@ -51,9 +51,7 @@ def test_as_many_lines_as_sources_and_true_pairs_beside(teacher: Run, tmp_path: 
         write_distilled(teacher, tmp_path, {})
 
 
-def test_it_goes_on_where_it_stopped(
-    teacher: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_goes_on_where_it_stopped(teacher: Run, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("foveate.cli.train.CHUNK", 5)
     write_distilled(teacher, tmp_path / "whole", {"beam_size": 2})
 
@@ -75,12 +73,7 @@ def test_it_goes_on_where_it_stopped(
     assert item.read_bytes() == other.read_bytes()
 
 
-def test_the_command(
-    teacher: Run,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command(teacher: Run, tmp_path: Path, monkeypatch, capsys) -> None:
     words = ["foveate", "distill", str(teacher.path), "--out", str(tmp_path), "--beam-size", "1"]
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit) as left:

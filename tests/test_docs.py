@@ -33,9 +33,7 @@ def test_one_sentence_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "one-sentence" / "map.png").stat().st_size > 1000
 
 
-def test_a_score_of_ones_own_is_in_every_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_score_of_ones_own_is_in_every_model(tmp_path: Path, monkeypatch) -> None:
     import torch
 
     from foveate.config import kinds, load_tree, parse_tree
@@ -65,9 +63,7 @@ def test_a_score_of_ones_own_is_in_every_model(
     assert "my_distance" not in kinds("score")["score"]
 
 
-def test_a_position_of_ones_own_is_in_every_transformer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_position_of_ones_own_is_in_every_transformer(tmp_path: Path, monkeypatch) -> None:
     import torch
 
     from foveate.config import _FAMILIES, load_tree, parse_tree
@@ -151,9 +147,7 @@ OWN_DATA = (DOCS / "your-own-data.md").read_text(encoding="utf-8").split("\n## "
 
 
 @pytest.mark.parametrize("section", OWN_DATA, ids=lambda text: text.partition("\n")[0])
-def test_the_example_of_each_task_runs(
-    section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_of_each_task_runs(section: str, tmp_path: Path, monkeypatch) -> None:
     """Lines with ``foveate`` run in this process, what stands between them in a shell."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

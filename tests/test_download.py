@@ -194,9 +194,7 @@ def test_a_file_that_cannot_be_had_takes_no_other_away(origin: Origin, tmp_path:
     assert everything_below(tmp_path / "dogs") == ["text.fr"]
 
 
-def test_without_a_network_the_error_names_address_and_remedy(
-    origin: Origin, tmp_path: Path
-) -> None:
+def test_without_a_network_the_error_names_address_and_remedy(origin: Origin, tmp_path) -> None:
     nobody = "http://127.0.0.1:9/"  # the discard port: refused
     output = rf"{nobody}text\.en .*get dogs --mirror DIR \(or FOVEATE_DATA=DIR\)"
     with pytest.raises(DataError, match=output):
@@ -225,9 +223,7 @@ def test_an_original_of_another_form_is_named(origin: Origin, tmp_path: Path) ->
 
 @pytest.mark.parametrize("form", ["packed", "packed otherwise", "plain"])
 @pytest.mark.parametrize("by", ["argument", "environment"])
-def test_a_mirror_serves_without_a_network(
-    form: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mirror_serves_without_a_network(form: str, by: str, tmp_path: Path, monkeypatch) -> None:
     mirror = tmp_path / "mirror" / "dogs"
     mirror.mkdir(parents=True)
     name, content = {
@@ -281,9 +277,7 @@ def test_every_set_comes_from_the_data_folder(data_folder: Path, tmp_path: Path)
 # ------------------------------------------------------------------------------ finding
 
 
-def test_files_are_found_here_then_in_the_mirror_then_in_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_found_here_then_in_the_mirror_then_in_the_cache(tmp_path, monkeypatch) -> None:
     local, mirror, cache = tmp_path / "here", tmp_path / "mirror", tmp_path / "cache" / "foveate"
     for folder, ending in ((cache, ".gz"), (mirror, ".gz"), (local, "")):
         (folder / "dogs").mkdir(parents=True)

@@ -131,9 +131,7 @@ ALL = [
 
 
 @pytest.mark.parametrize(("key", "kind"), ALL, ids=lambda x: str(x))
-def test_each_kind_is_exact_or_refused(
-    runs: dict[str, Run], tmp_path: Path, key: str, kind: str
-) -> None:
+def test_each_kind_is_exact_or_refused(runs: dict[str, Run], tmp_path, key: str, kind: str) -> None:
     try:
         run = transformer(runs["transformer"], **{key: kind})
     except ValueError:
@@ -164,9 +162,7 @@ def test_what_does_not_fit_says_why(runs: dict[str, Run], tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_another_answer_leaves_nothing(
-    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_answer_leaves_nothing(runs: dict[str, Run], tmp_path: Path, monkeypatch) -> None:
     run = runs["transformer"]
     there = targets()["ctranslate2"]
     write = there.write

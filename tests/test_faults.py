@@ -112,9 +112,7 @@ def room(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 999])
-def test_a_full_disk_keeps_what_was_there_and_is_told_with_the_name(
-    size: int, tmp_path: Path
-) -> None:
+def test_a_full_disk_keeps_what_was_there_and_is_told_with_the_name(size: int, tmp_path) -> None:
     file = tmp_path / "file"
     file.write_text("before", "utf-8")
     with pytest.raises(OSError) as error, room(size):
@@ -124,9 +122,7 @@ def test_a_full_disk_keeps_what_was_there_and_is_told_with_the_name(
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_file_that_is_replaced_is_on_the_disk_under_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_replaced_is_on_the_disk_under_its_name(tmp_path: Path, monkeypatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr("foveate.files.sync", synced.append)
     replace_file(tmp_path / "a.txt", "a")
@@ -157,9 +153,7 @@ def test_standard_output_on_a_full_disk_ends_in_one_line() -> None:
 # ------------------------------------------------------------------------------ SIGKILL
 
 
-def test_what_a_killed_process_was_writing_goes_with_the_next_that_is_written(
-    tmp_path: Path,
-) -> None:
+def test_what_a_killed_process_was_writing_goes_with_the_next_that_is_written(tmp_path) -> None:
     file = tmp_path / "file"
     own = part_of(file).name
     dead = tmp_path / own.replace(f".{os.getpid()}.", f".{ended()}.")
@@ -225,9 +219,7 @@ def test_a_damaged_checkpoint_is_not_averaged(run: Path) -> None:
 
 
 @pytest.mark.parametrize("jump", [-1e9, 1e9])
-def test_limits_of_a_client_do_not_heed_the_time_of_day(
-    jump: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_of_a_client_do_not_heed_the_time_of_day(jump: float, monkeypatch) -> None:
     buckets = TokenBuckets()
     assert buckets.take("me", 1) == 0
     now = time.time

@@ -117,9 +117,7 @@ def test_scaling_knows_the_training_rows_alone(tmp_path: Path) -> None:
 
 
 @each_model
-def test_the_future_changes_no_input_and_no_forecast(
-    tmp_path: Path, model: Forecaster.Config
-) -> None:
+def test_the_future_changes_no_input_and_no_forecast(tmp_path, model: Forecaster.Config) -> None:
     tasks = [
         prepared(tmp_path / "a", series(tmp_path / "a.csv")),
         prepared(tmp_path / "b", series(tmp_path / "b.csv", jump=9.0, since=100)),

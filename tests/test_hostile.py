@@ -154,9 +154,7 @@ class Harm:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 5])
-def test_a_pickle_is_not_opened_whatever_its_name_is(
-    run: Path, protocol: int, tmp_path: Path
-) -> None:
+def test_a_pickle_is_not_opened_whatever_its_name_is(run: Path, protocol: int, tmp_path) -> None:
     sign = tmp_path / "executed"
     bare = pickle.dumps(Harm(sign), protocol)
     archive = io.BytesIO()
@@ -257,9 +255,7 @@ def test_an_export_takes_nothing_along_from_outside_of_the_run(run: Path, tmp_pa
 # ------------------------------------------------------------------------------ what a run is not
 
 
-def test_a_run_has_no_base_no_imports_and_no_pipe(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_has_no_base_no_imports_and_no_pipe(run: Path, tmp_path: Path, monkeypatch) -> None:
     config, sign = run / "config.toml", tmp_path / "executed"
     text = config.read_text("utf-8")
     monkeypatch.chdir(tmp_path)

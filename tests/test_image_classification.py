@@ -106,9 +106,7 @@ def test_answers_are_in_order_whatever_the_batch(task: ImageClassification) -> N
     assert task.classify(model, []) == []
 
 
-def test_a_label_that_training_did_not_show_is_named(
-    task: ImageClassification, tmp_path: Path
-) -> None:
+def test_a_label_that_training_did_not_show_is_named(task: ImageClassification, tmp_path) -> None:
     (tmp_path / "test-labels").write_bytes(idx(np.full(24, 7, np.uint8)))
     with pytest.raises(DataError, match=r"test-images\.gz#0: the label '7'.*has '0', '1'"):
         task.batch("test", [0])

@@ -73,9 +73,7 @@ def test_an_installed_font_stands_in_for_missing_glyphs(few_fonts: None, tmp_pat
     figure.savefig(io.BytesIO())  # a glyph that is missing would be a warning, which is an error
 
 
-def test_scripts_without_a_font_are_named_once(
-    few_fonts: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scripts_without_a_font_are_named_once(few_fonts: None, tmp_path: Path, capsys) -> None:
     view = attention(record(["The", "dog"], SENTENCE))
     svg = view.save(tmp_path / "map.svg").read_text("utf-8")
     assert "日本" in svg and not capsys.readouterr().err

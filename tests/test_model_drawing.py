@@ -161,9 +161,7 @@ def test_layers_that_are_alike_are_folded_and_files_are_written(tmp_path: Path) 
     assert drawing.arrays()["parameters"].sum() == sum(p.numel() for p in forced.model.parameters())
 
 
-def test_the_view_is_of_the_example_and_says_where_there_is_none(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_view_is_of_the_example_and_says_where_there_is_none(run: Run, monkeypatch) -> None:
     drawing = find("model").draw([run], Question(text="the dog runs", target="le chien"))
     assert isinstance(drawing, ModelDrawing) and not drawing.notes
     shapes = {part.name: part.blocks[0].output for part in drawing.parts}

@@ -23,9 +23,7 @@ def anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("anew")
-def test_without_a_compiler_nothing_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_compiler_nothing_is_said(monkeypatch, capsys) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "")
     assert library() is None
@@ -33,9 +31,7 @@ def test_without_a_compiler_nothing_is_said(
 
 
 @pytest.mark.usefixtures("anew")
-def test_a_compiler_that_fails_is_told_of_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_compiler_that_fails_is_told_of_once(monkeypatch, capsys, tmp_path: Path) -> None:
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\necho 'kernels.c:1: error: no such thing' >&2\nexit 1\n")
     compiler.chmod(0o755)

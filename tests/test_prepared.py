@@ -91,9 +91,7 @@ def test_any_number_of_processes_and_any_span_give_the_same(
     assert list(ended) == [[*ids, 3] for ids in result[0]]
 
 
-def test_the_report_sees_the_same_through_processes(
-    cache: Path, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_sees_the_same_through_processes(cache: Path, files: Path, monkeypatch) -> None:
     corpus = prepare_texts([reading(files)])
     alone = traits_of(corpus.take(range(len(corpus))))
     monkeypatch.setattr(corpus_module, "ENOUGH", 1)
@@ -228,9 +226,7 @@ def test_what_nobody_used_for_long_goes(cache: Path, files: Path) -> None:
     assert saved.exists() and not old.exists() and not begun.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_is_done_without(files: Path, monkeypatch) -> None:
     monkeypatch.setenv("FOVEATE_PREPARED", str(files / "train.en" / "cache"))
     assert len(prepare_texts([reading(files)])) == 60
 
@@ -272,9 +268,7 @@ def test_a_tokenizer_is_trained_once(
     assert capsys.readouterr().err == "", "other lines and other settings are trained anew"
 
 
-def test_a_damaged_tokenizer_is_trained_again(
-    cache: Path, files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_tokenizer_is_trained_again(cache: Path, files: Path, capsys) -> None:
     lines, config = (files / "train.en").read_text("utf-8").splitlines(), BPE.Config(vocab_size=300)
     expected = learn_tokenizer(config, lambda: lines).text()
     (file,) = cache.glob("*/tokenizer.json")

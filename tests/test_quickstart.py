@@ -17,9 +17,7 @@ from foveate.cli.serve import studio
 from foveate.train.distributed import Ranks
 
 
-def test_everything_is_written_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_is_written_and_said(tmp_path: Path, capsys, monkeypatch) -> None:
     """Also on a machine that is so slow that nothing is learnt: that is said."""
     monkeypatch.setattr(Ranks, "agree", lambda self, now, got: (60.0 * next(clock), got))
     monkeypatch.setattr(quickstart, "missing_for_studio", lambda: "\n'.[studio]'")
@@ -47,9 +45,7 @@ def test_everything_is_written_and_said(
     assert last.endswith(f"studio {tmp_path / 'run'} → http://127.0.0.1:{port}")
 
 
-def test_what_the_studio_lacks_is_listed_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_studio_lacks_is_listed_with_the_remedy(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(quickstart, "files", lambda _: tmp_path)
     monkeypatch.setattr(quickstart, "find_spec", lambda name: None if name == "uvicorn" else name)
     packages, page = quickstart.missing_for_studio().split("\n")[1:]

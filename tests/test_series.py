@@ -115,9 +115,7 @@ def test_missing_values(tmp_path: Path) -> None:
         (["date;a,b", "2020-01-01;1,5"], {"delimiter": ";", "decimal": ","}),
     ],
 )
-def test_delimiter_and_decimal_comma(
-    tmp_path: Path, lines: list[str], named: dict[str, str]
-) -> None:
+def test_delimiter_and_decimal_comma(tmp_path, lines: list[str], named: dict[str, str]) -> None:
     table = read_table(written(tmp_path, *lines).model_copy(update=named))
     whole = [[1.5, -2], [2.25, 300]]
     np.testing.assert_array_equal(table.values, whole if len(lines) > 2 else [[1.5]])

@@ -150,9 +150,7 @@ def test_a_term_signal_while_busy_loses_nothing_that_was_sent(run: Run) -> None:
             httpx.get(f"{server.url}/health")
 
 
-def test_who_had_just_come_when_a_server_ends_may_still_ask(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_had_just_come_when_a_server_ends_may_still_ask(run: Run, monkeypatch) -> None:
     monkeypatch.setattr(connections, "GRACE", 20)
     with (
         begun(served(run.path)) as server,
@@ -272,9 +270,7 @@ def test_the_batch_delay_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> 
     assert done.exit_code == 0 and started[0].batching["max_delay"] == 0.003
 
 
-def test_a_computation_without_end_ends_with_the_process(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_computation_without_end_ends_with_the_process(run: Run, monkeypatch) -> None:
     codes: list[int] = []
     monkeypatch.setattr(connections.os, "_exit", codes.append)
     server = connections.DrainingServer(connections.uvicorn_config(served(run.path), 20.0, 5))

@@ -78,9 +78,7 @@ def test_runs_are_listed_without_being_loaded(client: TestClient, runs: dict[str
         assert "step" not in result[name]["figures"] and result[name]["figures"]
 
 
-def test_a_folder_that_cannot_be_read_takes_nothing_away(
-    runs: dict[str, Run], tmp_path: Path
-) -> None:
+def test_a_folder_that_cannot_be_read_takes_nothing_away(runs: dict[str, Run], tmp_path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.toml").write_text('[task]\nkind = "telepathy"\n')
     (tmp_path / "old" / "log.jsonl").write_text('{"event": "train", "step": 3, "loss": 1.0}\n')
@@ -442,9 +440,7 @@ def test_a_model_is_drawn_as_blocks_whose_parameters_add_up(
 # ------------------------------------------------------------------------------ the rest
 
 
-def test_a_bug_is_no_mistake_of_the_user(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bug_is_no_mistake_of_the_user(client: TestClient, monkeypatch, caplog) -> None:
     def broken(*_: object) -> list[object]:
         return list(zip([1], [], strict=True))
 
@@ -476,9 +472,7 @@ def test_a_run_made_later_is_there_without_a_restart(runs: dict[str, Run], tmp_p
         assert [each["id"] for each in client.get(f"{API}/runs").json()["runs"]] == ["b", "a"]
 
 
-def test_the_page_says_how_it_is_built_where_it_is_missing(
-    runs: dict[str, Run], tmp_path: Path
-) -> None:
+def test_the_page_says_how_it_is_built_where_it_is_missing(runs: dict[str, Run], tmp_path) -> None:
     folder = [runs["rnn"].path]
     with TestClient(application(folder, static=tmp_path / "none"), base_url=HERE) as client:
         page = client.get("/")

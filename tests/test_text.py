@@ -280,9 +280,7 @@ def test_holdout_of_real_sentences_leaks_no_source(data_folder: Path) -> None:
         assert 0.008 < len(set(parts[split].sources)) / 115_402 < 0.012
 
 
-def test_real_files_are_found_below_the_data_folder(
-    data_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_real_files_are_found_below_the_data_folder(data_folder: Path, monkeypatch) -> None:
     monkeypatch.setenv("FOVEATE_DATA", str(data_folder))
     config = TextData(splits={"valid": "val", "test": "test_2016_flickr"})
     files = "multi30k/{split}.en", "multi30k/{split}.fr"
@@ -488,9 +486,7 @@ def test_a_csv_gives_pairs(tmp_path: Path, text: str, fields: dict[str, Any]) ->
         ("a,b\n", {"columns": ("a", "b"), "header": False}, "data.header = false; number them"),
     ],
 )
-def test_a_bad_csv_is_named(
-    tmp_path: Path, text: str, fields: dict[str, Any], message: str
-) -> None:
+def test_a_bad_csv_is_named(tmp_path, text: str, fields: dict[str, Any], message: str) -> None:
     (tmp_path / "pairs.csv").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         read_pairs(tmp_path / "pairs.csv", None, TextData(**fields))

@@ -51,9 +51,7 @@ def same(model: nn.Module, folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("better", [True, False])
-def test_the_mean_is_taken_where_it_is_better(
-    tmp_path: Path, better: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_mean_is_taken_where_it_is_better(tmp_path: Path, better: bool, capsys) -> None:
     """A rate that is far too high makes the last weights jump about; their mean is calmer."""
     adam = {"kind": "adam", "lr": 0.3 if better else 1e-3}
     config = toy_config(average=3, optimizer=adam, max_steps=11, clip_norm=100)
@@ -92,9 +90,7 @@ def test_an_interrupted_mean_is_made_up_for(tmp_path: Path) -> None:
     assert len(average_lines(tmp_path)) == 1
 
 
-def test_a_damaged_checkpoint_stays_out_of_the_mean(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_checkpoint_stays_out_of_the_mean(tmp_path: Path, capsys) -> None:
     def damage(what: str, number: int) -> None:
         if (what, number) == ("measure", 3):
             file = checkpoint.path_of(tmp_path, 9) / WEIGHTS

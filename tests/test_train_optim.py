@@ -232,9 +232,7 @@ def test_a_run_goes_on_bit_for_bit(tmp_path: Path, crash: int) -> None:
         assert (item / checkpoint.TRAINED).read_bytes() == (other / checkpoint.TRAINED).read_bytes()
 
 
-def test_validation_measures_the_mean_and_gives_the_weights_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_validation_measures_the_mean_and_gives_the_weights_back(tmp_path, monkeypatch) -> None:
     measured = []
     plain = Trainer.measure
 

@@ -334,9 +334,7 @@ def test_without_torchrun_there_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> 
         pass
 
 
-def test_what_waits_for_torchrun_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_waits_for_torchrun_says_so(tmp_path: Path, capsys) -> None:
     Toy(tmp_path, toy_config(max_steps=1, parallel="fsdp")).train()
     assert "waits for torchrun: this is one process" in capsys.readouterr().err
     assert "ranks" not in read(tmp_path)[0]

@@ -103,9 +103,7 @@ def test_validation_and_saving_disturb_nothing(tmp_path: Path) -> None:
     [({"max_steps": 5}, "max_steps"), ({"max_epochs": 1}, "max_epochs"),
      ({"max_minutes": 1e-9}, "max_minutes")],
 )  # fmt: skip
-def test_limits_end_training_with_all_saved(
-    tmp_path: Path, changes: dict[str, Any], reason: str
-) -> None:
+def test_limits_end_training_with_all_saved(tmp_path, changes: dict[str, Any], reason: str) -> None:
     config = toy_config(**({"max_steps": 30} | changes))
     toy = Toy(tmp_path, config)
     outcome = toy.train()

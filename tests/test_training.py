@@ -99,9 +99,7 @@ def changed(small: Tree, **train: object) -> RunConfig:
     return parse_tree(RunConfig, small | {"train": small["train"] | train})
 
 
-def test_changed_data_or_tokenizers_are_refused(
-    tmp_path: Path, small: Tree, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_changed_data_or_tokenizers_are_refused(tmp_path: Path, small: Tree, capsys) -> None:
     run, data = tmp_path / "run", tmp_path / "train.tsv"
     lines = [f"a dog runs {word}\tun chien {word}\n" for word in "abcdef"]
     data.write_text("".join(lines), encoding="utf-8")
@@ -123,9 +121,7 @@ def test_changed_data_or_tokenizers_are_refused(
             use()
 
 
-def test_each_continuation_is_recorded(
-    tmp_path: Path, small: Tree, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_continuation_is_recorded(tmp_path: Path, small: Tree, capsys) -> None:
     run, first = tmp_path / "run", changed(small)
     train(first, folder=run)
     weights = checkpoint.path_of(run, 4) / WEIGHTS

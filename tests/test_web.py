@@ -61,9 +61,7 @@ def test_the_script_of_the_pages_is_small_and_ends_no_element() -> None:
     assert "</script" not in text.lower() and "<!--" not in text
 
 
-def test_a_wheel_without_what_the_browser_runs_is_not_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_without_what_the_browser_runs_is_not_made(tmp_path: Path, monkeypatch) -> None:
     build = module(ROOT / "hatch_build.py")
     hook: Any = build.BuildHook(str(tmp_path), {}, None, None, str(tmp_path), "wheel")
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -250,9 +250,7 @@ def test_the_table_says_the_same(open_url: Visit, address: str, title: str) -> N
 
 
 @pytest.mark.parametrize("title", KINDS)
-def test_each_is_saved_in_every_form(
-    open_url: Visit, address: str, tmp_path: Path, title: str
-) -> None:
+def test_each_is_saved_in_every_form(open_url: Visit, address: str, tmp_path, title: str) -> None:
     page = open_url(address)
     saved: dict[str, Path] = {}
     for form in ("PNG", "SVG", "JSON", "HTML"):

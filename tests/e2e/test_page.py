@@ -223,9 +223,7 @@ TIMED = """() => new Promise((done) => {
 })"""
 
 
-def test_a_hundred_words_are_drawn_within_a_third_of_a_second(
-    open_url: Visit, tmp_path: Path
-) -> None:
+def test_a_hundred_words_are_drawn_within_a_third_of_a_second(open_url: Visit, tmp_path) -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(100), (8, 100)).astype(np.float32)
     record = AttentionRecord({CROSS.format(n): weights for n in range(6)}, {}, {})
     save_html([record], tmp_path / "a.html")

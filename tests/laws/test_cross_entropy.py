@@ -38,9 +38,7 @@ def both(smoothing: float, hidden: Tensor, weight: Tensor, target: Tensor) -> li
 
 @smoothings
 @pytest.mark.parametrize("chunk", [1, V, 2 * V + 3, 13 * V - 1, 13 * V, 10**6])
-def test_equals_cross_entropy_over_whole_logits(
-    smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equals_cross_entropy_over_whole_logits(smoothing: float, chunk: int, monkeypatch) -> None:
     monkeypatch.setattr(loss, "CHUNK", chunk)
     monkeypatch.setattr(loss, "EVEN", 1)  # otherwise all rows are one chunk
     for ours, theirs in zip(*both(smoothing, *inputs()), strict=True):

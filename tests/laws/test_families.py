@@ -137,9 +137,7 @@ def test_half_precision_trains(model: EncoderDecoder) -> None:
     assert float((logits.detach().float() - exact).abs().mean()) < 0.1 * float(exact.std())
 
 
-def test_saved_and_loaded_weights_give_the_same_output(
-    model: EncoderDecoder, tmp_path: Path
-) -> None:
+def test_saved_and_loaded_weights_give_the_same_output(model: EncoderDecoder, tmp_path) -> None:
     save_weights(model, tmp_path / "model.safetensors")
     torch.manual_seed(1)
     other = model.config.build(Tokens(VOCABULARY), Tokens(VOCABULARY)).eval()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,9 +109,7 @@ def test_every_parameter_receives_a_gradient(model: LanguageModel) -> None:
     gradients_reach(model)
 
 
-def test_saved_and_loaded_weights_give_the_same_output(
-    model: LanguageModel, tmp_path: Path
-) -> None:
+def test_saved_and_loaded_weights_give_the_same_output(model: LanguageModel, tmp_path) -> None:
     save_weights(model, tmp_path / "model.safetensors")
     other = build(model.config, seed=1)
     with torch.no_grad():

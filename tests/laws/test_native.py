@@ -140,9 +140,7 @@ def test_a_batch_is_its_sentences_one_by_one(config: Search.Config) -> None:
 @pytest.mark.parametrize("room", [1, 2, 5, 30])
 @pytest.mark.parametrize("shape", ["pre", "post", "learned", "ssru"])
 @torch.no_grad()
-def test_sources_that_enter_later_find_the_same(
-    shape: str, room: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sources_that_enter_later_find_the_same(shape: str, room: int, monkeypatch) -> None:
     """To the bit: those that began together, and those that begin as others end."""
     model = made(**SHAPES[shape])
     model.output.weight[END] *= 2.0  # some end by themselves, some at their limits

@@ -33,7 +33,7 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
-from test_capture import SOURCE, TARGET, recurrent, taps, transformer
+from test_inspect_capture import SOURCE, TARGET, recurrent, taps, transformer
 from tolerances import MODEL, ROW, close, differ, near
 
 CROSS = "decoder.layers.1.cross_attention"

@@ -16,8 +16,8 @@ from foveate.models.recurrent import RecurrentDecoder
 from foveate.spec import Tokens
 from inside_toys import language, language_model, translating
 from laws.test_learning import VOCABULARY, learn, recurrent, words
-from test_capture import recurrent as small_rnn
-from test_capture import transformer
+from test_inspect_capture import recurrent as small_rnn
+from test_inspect_capture import transformer
 from tolerances import ROW, close, rounding
 
 RANDOM = np.random.default_rng(7)

@@ -32,7 +32,7 @@ from foveate.nn.positions import NoPosition, Position, Rotary
 from foveate.nn.recurrent import LSTMCell
 from foveate.spec import Tokens
 from inside_toys import language, language_model, translating
-from test_capture import recurrent, transformer
+from test_inspect_capture import recurrent, transformer
 from tolerances import MODEL, ROW, close, near, rounding
 
 SOURCE, TARGET = torch.tensor([4, 9, 6, 11]), torch.tensor([7, 8])

@@ -1,4 +1,4 @@
-"""A record finds its maps and labels, and says what is wrong."""
+"""A record finds its maps and labels, and figures of heads are those of known maps."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from foveate.errors import UserError
+from foveate.inspect import measure
 from foveate.inspect.records import AttentionRecord, block_of
+from tolerances import ROW, close
 
+# ------------------------------ A record finds its maps and labels, and says what is wrong
 MAPS = {
     "encoder.layers.0.self_attention": np.full((2, 3, 3), 1 / 3, np.float32),
     "decoder.layers.0.self_attention": np.tril(np.ones((2, 2, 2), np.float32)),
@@ -83,3 +86,29 @@ def test_wrong_labels_and_numbers_are_errors() -> None:
         )
     with pytest.raises(ValueError, match="not numbers"):
         AttentionRecord({"m": np.full((1, 1, 1), np.nan, np.float32)}, {}, {}).drawn("m")
+
+
+# ------------------------------ Figures of heads, on maps whose figures are known
+COPY = np.eye(5, dtype=np.float32)
+MIRROR = COPY[:, ::-1].copy()
+EVEN = np.full((5, 5), 0.2, np.float32)
+HEADS = np.stack([COPY, MIRROR, EVEN])
+
+
+def test_entropy() -> None:
+    close(measure.entropy(HEADS), [0, 0, np.log2(5)], terms=ROW)
+
+
+def test_confidence() -> None:
+    close(measure.confidence(HEADS), [1, 1, 0.2])
+
+
+def test_diagonality() -> None:
+    straight, mirrored, even = measure.diagonality(HEADS)
+    assert straight == 1
+    assert mirrored == pytest.approx(1 - np.mean([1, 0.5, 0, 0.5, 1]))
+    assert mirrored < even < straight
+
+
+def test_alignment() -> None:
+    assert measure.alignment(HEADS)[:2].tolist() == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]

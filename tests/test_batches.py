@@ -47,18 +47,14 @@ def obeys(batches: list[Indices], lengths: Lengths, budget: int, max_rows: int |
 
 @given(lengths_of_pairs, st.integers(1, 200), st.none() | st.integers(1, 5), st.integers(0, 3))
 @settings(max_examples=150, deadline=None)
-def test_every_example_once_and_within_the_budget(
-    lengths: Lengths, budget: int, max_rows: int | None, epoch: int
-) -> None:
+def test_every_example_once_and_within_the_budget(lengths, budget, max_rows, epoch) -> None:
     obeys(BatchPlan(lengths, budget, 1, max_rows).epoch(epoch), lengths, budget, max_rows)
     obeys(sorted_batches(lengths, budget, max_rows), lengths, budget, max_rows)
 
 
 @given(lengths_of_pairs, st.integers(1, 200), st.integers(0, 9), st.integers(1, 5))
 @settings(max_examples=100, deadline=None)
-def test_ranks_deal_one_plan_among_them(
-    lengths: Lengths, budget: int, seed: int, world: int
-) -> None:
+def test_ranks_deal_one_plan_among_them(lengths, budget, seed, world) -> None:
     plan = BatchPlan(lengths, budget, seed)
     whole = [batch.tolist() for batch in plan.epoch(2)]
     ranks = [BatchPlan(lengths, budget, seed).epoch(2, rank, world) for rank in range(world)]
@@ -175,9 +171,7 @@ def examples(plan: Mixture, number: int) -> list[int]:
 @pytest.mark.parametrize(
     ("weights", "counts"), [((1, 1), (30, 30)), ((50, 10), (50, 10)), ((1, 5), (10, 50))]
 )
-def test_each_corpus_has_its_share_in_each_epoch(
-    weights: tuple[float, float], counts: tuple[int, int]
-) -> None:
+def test_each_corpus_has_its_share_in_each_epoch(weights, counts) -> None:
     for number in range(3):
         result = Counter(CORPORA[examples(mixture(*weights), number)].tolist())
         assert (result[0], result[1]) == counts

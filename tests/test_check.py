@@ -202,9 +202,7 @@ def test_the_right_filling_is_accepted(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "text", "reason"), WRONG)
-def test_a_wrong_filling_is_refused_with_the_reason(
-    name: str, text: str, reason: str, tmp_path: Path
-) -> None:
+def test_a_wrong_filling_is_refused_with_the_reason(name, text, reason, tmp_path) -> None:
     report = only(check(str(filled(name, text, tmp_path))))
     assert not report.good
     assert reason in report.text(), report.text()

@@ -216,9 +216,7 @@ def test_losses_add_up(task: TextClassification, config: Classifier.Config) -> N
 
 
 @each_model
-def test_eight_texts_are_learnt_by_heart(
-    task: TextClassification, config: Classifier.Config
-) -> None:
+def test_eight_texts_are_learnt_by_heart(task, config) -> None:
     model = model_of(task, config).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(50):
@@ -242,9 +240,7 @@ def test_eight_texts_are_learnt_by_heart(
 
 @each_model
 @pytest.mark.parametrize("budget", [1, 20, 4096])
-def test_answers_come_in_order(
-    task: TextClassification, config: Classifier.Config, budget: int
-) -> None:
+def test_answers_come_in_order(task, config, budget) -> None:
     model, lines = model_of(task, config), ["a joy", "", GOOD[3], "  ", "unseen words", "bore"]
     seen = list[int]()
     result = task.classify(model, lines, budget, seen.append)

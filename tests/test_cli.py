@@ -160,9 +160,7 @@ def test_data_list(call: Call) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_an_error_is_one_line_without_traceback(
-    arguments: list[str], expected: str, call: Call
-) -> None:
+def test_an_error_is_one_line_without_traceback(arguments, expected, call) -> None:
     code, out, err = call(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith("error: ") and err.count("\n") == 1, err
@@ -237,9 +235,7 @@ def test_every_lock_is_exact_and_of_no_special_machine() -> None:
     [("serve", ["RUN…", "--host", "--port"], "keys"),
      ("align", ["MODEL", "--symmetrize", "--layer"], "evaluate")],
 )  # fmt: skip
-def test_help_of_a_group_shows_the_options_of_its_usual_command(
-    group: str, options: list[str], command: str
-) -> None:
+def test_help_of_a_group_shows_the_options_of_its_usual_command(group, options, command) -> None:
     done = CliRunner().invoke(app, [group, "--help"])
     assert done.exit_code == 0 and f"  {command} " in done.stdout
     assert all(option in done.stdout for option in options), done.stdout

@@ -293,9 +293,7 @@ def test_look(folder: Path, call: Call, tmp_path: Path) -> None:
         (["--out", "map.gif"], ".png"),
     ],
 )
-def test_look_names_what_is_not_there(
-    folder: Path, call: Call, arguments: list[str], expected: str
-) -> None:
+def test_look_names_what_is_not_there(folder, call, arguments, expected) -> None:
     printed = call("look", "attention", folder / "run", "--text", "the dog runs", *arguments)
     assert printed.code == 2 and printed.err.startswith("error: ") and expected in printed.err
 

@@ -96,9 +96,7 @@ def test_a_trained_run_keeps_its_budget_and_other_tokenizers_are_counted_by_word
         ("forecaster", "model.encoder.num_layers=2", "mse (scaled values)"),
     ],
 )
-def test_other_tasks_have_figures_of_their_own(
-    configs: Path, call: Call, name: str, change: str, figure: str
-) -> None:
+def test_other_tasks_have_figures_of_their_own(configs, call, name, change, figure) -> None:
     for run, overrides in (("a", []), ("b", [change])):
         limits = ["train.max_steps=10", "train.validation.every=10"]
         limits += ["model.tie=none"] * (name == "language")

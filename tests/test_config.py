@@ -382,9 +382,7 @@ def test_what_is_absent_stays_absent_through_toml() -> None:
         ("def (", r"my_kinds\.py, line 1"),
     ],
 )
-def test_a_module_that_cannot_be_imported_is_named(
-    code: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_cannot_be_imported_is_named(code, message, tmp_path, monkeypatch) -> None:
     from foveate.config import parse_tree
     from foveate.train.config import TrainConfig
 

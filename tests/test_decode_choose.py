@@ -62,8 +62,6 @@ def test_a_search_with_the_earlier_parameters_of_find_is_refused() -> None:
         (Sample.Config(top_k=4), Sample.Config(top_k=4, num_samples=3)),
     ],
 )
-def test_every_kind_gives_as_many_outputs_as_are_asked_for(
-    config: object, expected: object
-) -> None:
+def test_every_kind_gives_as_many_outputs_as_are_asked_for(config, expected) -> None:
     assert config.giving(3) == expected  # type: ignore[attr-defined]
     assert config.giving(1) == config  # type: ignore[attr-defined]

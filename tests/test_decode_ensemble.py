@@ -33,9 +33,7 @@ def test_the_mean_is_of_probabilities() -> None:
 @each("search")
 @settings(max_examples=10)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 3))
-def test_searching_an_ensemble_is_searching_the_mean(
-    config: Search.Config, seed: int, count: int
-) -> None:
+def test_searching_an_ensemble_is_searching_the_mean(config, seed, count) -> None:
     """Two sources, which leave the batch at different steps, in every member."""
     members = [[random_table(seed + 2 * m + s, ending=2.0) for s in range(2)] for m in range(count)]
     search = config.model_copy(update=limit(4)).build()

@@ -32,9 +32,7 @@ SEARCHES: list[Search.Config] = [
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), begun=st.lists(st.sampled_from([A, B]), max_size=2))
 @pytest.mark.parametrize("config", SEARCHES, ids=lambda c: f"{c.kind}-{c.build().width}")
-def test_what_is_watched_is_what_is_found(
-    config: Search.Config, seed: int, begun: list[int]
-) -> None:
+def test_what_is_watched_is_what_is_found(config, seed, begun) -> None:
     table, watch = random_table(seed), Watch(top_k=3)
     search, given = config.build(), ([0], START, END, None, Constraints([begun]))
     (plain,) = search(Tables([table]), *given)

@@ -155,9 +155,7 @@ def test_a_bad_file_does_not_replace_a_good_one(origin: Origin, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("breaks", [1, 2])
-def test_an_answer_that_breaks_off_is_asked_for_again(
-    breaks: int, origin: Origin, tmp_path: Path
-) -> None:
+def test_an_answer_that_breaks_off_is_asked_for_again(breaks, origin, tmp_path) -> None:
     origin.files["text.en"], origin.breaks["text.en"] = TEXT, breaks
     folder = get(a_set(origin.address, file()), tmp_path)
     assert gzip.decompress((folder / "text.en.gz").read_bytes()) == TEXT
@@ -174,9 +172,7 @@ def test_three_broken_answers_are_enough(origin: Origin, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("status", "attempts"), [(404, 1), (403, 1), (503, 3), (429, 3)])
-def test_only_what_may_mend_itself_is_tried_again(
-    status: int, attempts: int, origin: Origin, tmp_path: Path
-) -> None:
+def test_only_what_may_mend_itself_is_tried_again(status, attempts, origin, tmp_path) -> None:
     origin.status["text.en"] = status
     with pytest.raises(DataError, match=f"{status} .*{attempts} of 3 attempts"):
         get(a_set(origin.address, file()), tmp_path)

@@ -97,9 +97,7 @@ def test_every_task_with_attention_has_a_film(runs: dict[str, Run], name: str) -
     assert np.isnan(arrays["loss"]).all() == (name == "forecaster")
 
 
-def test_a_model_without_attention_trains_without_snapshots(
-    runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_without_attention_trains_without_snapshots(runs, tmp_path, capsys) -> None:
     train(config_of(runs["language"]), ["train.max_steps=1"], tmp_path / "run")
     assert "no snapshots: the model has no attention" in capsys.readouterr().err
     assert not (tmp_path / "run" / SNAPSHOTS).exists()

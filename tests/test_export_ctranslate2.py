@@ -93,9 +93,7 @@ VARIANTS = {
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(chosen=st.fixed_dictionaries(VARIANTS))
-def test_every_part_that_it_has_gives_the_same_tokens(
-    runs: dict[str, Run], tmp_path_factory: pytest.TempPathFactory, chosen: dict[str, Any]
-) -> None:
+def test_every_part_that_it_has_gives_the_same_tokens(runs, tmp_path_factory, chosen) -> None:
     chosen = dict(chosen)
     attention = {name: chosen.pop(name) for name in ("score", "key_heads", "bias")}
     chosen["attention"] = {k: v for k, v in attention.items() if v is not None}
@@ -182,9 +180,7 @@ def test_another_answer_leaves_nothing(runs: dict[str, Run], tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("quantization", ["int8", "int16", "bfloat16", "float16"])
-def test_rounded_weights_are_held_to_chrf(
-    runs: dict[str, Run], tmp_path: Path, quantization: str
-) -> None:
+def test_rounded_weights_are_held_to_chrf(runs, tmp_path, quantization) -> None:
     before = {name: t.clone() for name, t in runs["transformer"].model.state_dict().items()}
     checked = exported(runs["transformer"], tmp_path / "out", quantization=quantization)
     after = runs["transformer"].model.state_dict()

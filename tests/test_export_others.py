@@ -57,9 +57,7 @@ def test_graphs_give_the_same_tokens(runs: dict[str, Run], tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
-def test_the_example_of_an_export_translates_without_foveate(
-    runs: dict[str, Run], tmp_path: Path, to: str
-) -> None:
+def test_the_example_of_an_export_translates_without_foveate(runs, tmp_path, to) -> None:
     run, line = runs["bpe"], "the dog runs"
     exported(run, tmp_path / "out", to, run)
     command = [sys.executable, "example.py", line]
@@ -93,9 +91,7 @@ def test_graphs_refuse_what_they_cannot_say(runs: dict[str, Run], tmp_path: Path
 
 
 @pytest.mark.parametrize("tokenizer", ["bpe", "unigram"])
-def test_a_package_translates_as_the_run_does(
-    runs: dict[str, Run], tmp_path: Path, tokenizer: str
-) -> None:
+def test_a_package_translates_as_the_run_does(runs, tmp_path, tokenizer) -> None:
     run, out = runs[tokenizer], tmp_path / "out.argosmodel"
     checked = exported(run, out, "argos", run, languages=("en", "fr"))
     assert checked.sentences == 7 and not checked.cut_otherwise
@@ -159,9 +155,7 @@ def test_the_verbs(runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.Mon
     assert "is empty: nothing to try" in str(CliRunner().invoke(app, spoilt).exception)
 
 
-def test_a_tokenizer_that_cuts_otherwise_is_refused(
-    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_that_cuts_otherwise_is_refused(runs, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("foveate.export.argos.differing", lambda *_: [0, 1])
     with pytest.raises(Different, match="2 of 7 lines are cut otherwise by SentencePiece"):
         exported(

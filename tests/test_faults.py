@@ -179,9 +179,7 @@ def test_a_killed_export_leaves_no_folder_for_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("full"), RuntimeError("full"), SafetensorError("full")])
-def test_an_export_to_a_full_disk_says_so_whoever_wrote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_an_export_to_a_full_disk_says_so_whoever_wrote(tmp_path, monkeypatch, error) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     messages = pytest.raises(OSError, match=f"No space left.*nothing was written.*{tmp_path}")
     with messages, appearing(tmp_path / "out") as place:

@@ -80,9 +80,7 @@ def test_a_batch_carries_the_links_of_its_pairs(corpus: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("config", [TRANSFORMER, RECURRENT], ids=["transformer", "rnn"])
-def test_the_loss_is_a_sum_with_the_guide_beside_it(
-    corpus: Path, tmp_path: Path, config: EncoderDecoder.Config
-) -> None:
+def test_the_loss_is_a_sum_with_the_guide_beside_it(corpus, tmp_path, config) -> None:
     task = task_of(corpus, tmp_path, BPE.Config(vocab_size=300), layer=-1, weight=0.5)
     model = task.build(config).eval()
     whole, parts = task.batch("train", range(6)), [task.batch("train", [i]) for i in range(6)]

@@ -290,9 +290,7 @@ def test_a_run_has_no_base_no_imports_and_no_pipe(run: Path, tmp_path: Path, mon
         (lambda tensor: tensor.double(), "float64"),
     ],
 )
-def test_weights_that_are_no_finite_numbers_are_refused(
-    run: Path, harm: Callable[[torch.Tensor], torch.Tensor], message: str
-) -> None:
+def test_weights_that_are_no_finite_numbers_are_refused(run, harm, message) -> None:
     tensors = load_file(weights(run))
     name = next(name for name, tensor in tensors.items() if tensor.is_floating_point())
     alone = run / "alone"
@@ -332,9 +330,7 @@ FILES = ["best.json", "source.tokenizer.json", "aligned_head.json", "config.toml
 
 @MANY
 @given(data=st.data())
-def test_whatever_the_files_of_a_run_hold_it_loads_or_says_which_is_wrong(
-    run: Path, data: st.DataObject
-) -> None:
+def test_whatever_the_files_of_a_run_hold_it_loads_or_says_which_is_wrong(run, data) -> None:
     file = run / data.draw(st.sampled_from(FILES))
     saved = file.read_bytes() if file.exists() else None
     if saved is not None and data.draw(st.booleans()):

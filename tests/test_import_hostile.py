@@ -51,9 +51,7 @@ VALUES = st.one_of(
 
 @FEW
 @given(data=st.data())
-def test_a_setting_of_any_value_is_read_or_refused_by_name(
-    folder: Path, data: st.DataObject
-) -> None:
+def test_a_setting_of_any_value_is_read_or_refused_by_name(folder, data) -> None:
     file = folder / "config.json"
     saved = file.read_text("utf-8")
     tree = json.loads(saved)
@@ -67,9 +65,7 @@ def test_a_setting_of_any_value_is_read_or_refused_by_name(
 
 @FEW
 @given(data=st.data())
-def test_weights_with_bytes_changed_are_read_or_refused_by_name(
-    folder: Path, data: st.DataObject
-) -> None:
+def test_weights_with_bytes_changed_are_read_or_refused_by_name(folder, data) -> None:
     file = folder / "model.safetensors"
     saved = file.read_bytes()
     content = bytearray(saved)

@@ -72,9 +72,7 @@ def test_a_silent_head_is_one_whose_columns_of_the_output_are_zero() -> None:
     [silence(0), uniform(), diagonal(offset=1), force(torch.eye(3, 5).flip(1))],
     ids=["silence", "uniform", "diagonal", "force"],
 )
-def test_a_change_is_the_same_step_by_step(
-    build: Callable[[], EncoderDecoder], change: Change
-) -> None:
+def test_a_change_is_the_same_step_by_step(build, change) -> None:
     model = build()
     with torch.no_grad(), edit(model, {"cross_attention": change}):
         whole, steps = model(SOURCE, TARGET), stepped(model, SOURCE, TARGET)
@@ -123,9 +121,7 @@ def test_what_may_not_be_seen_stays_unseen() -> None:
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_patched_weights_make_another_input_look_the_same(
-    build: Callable[[], EncoderDecoder],
-) -> None:
+def test_patched_weights_make_another_input_look_the_same(build) -> None:
     model = build()
     other = SOURCE.flip(1)[:1]
     with capture(model) as clean:
@@ -140,9 +136,7 @@ def test_patched_weights_make_another_input_look_the_same(
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_patching_what_a_model_did_itself_changes_nothing(
-    build: Callable[[], EncoderDecoder],
-) -> None:
+def test_patching_what_a_model_did_itself_changes_nothing(build) -> None:
     model = build()
     source, target = SOURCE[:1], TARGET[:1]
     with torch.no_grad(), capture(model) as maps, capture_outputs(model, "decoder") as outputs:

@@ -60,9 +60,7 @@ def test_multi_head_attention_gives_the_weights_that_it_would_give(batch_first: 
 
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("sizes", [{}, {"kdim": 16, "vdim": 12}])
-def test_the_same_weights_given_back_give_the_same_output(
-    batch_first: bool, sizes: dict[str, int]
-) -> None:
+def test_the_same_weights_given_back_give_the_same_output(batch_first, sizes) -> None:
     attention = nn.MultiheadAttention(16, 4, batch_first=batch_first, **sizes).eval()
     x, value = torch.randn(2, 5, 16), torch.randn(2, 5, sizes.get("vdim", 16))
     if not batch_first:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foveate.data.tokenizer import BPE, Byte, Character, Symbol, Tokenizer
+from foveate.data.tokenizer import BPE, Byte, Character, Symbol
 from foveate.inspect.words import Grouping, group_pieces, to_words, visible
 from foveate.tasks.text import TokenizedText, attention_record
 from tolerances import ROW, close, near
@@ -240,9 +240,7 @@ CHARACTERS, SYMBOLS = [*"chat"], ["CH", "AE1", "T"]
         (BPE.Config(vocab_size=272), "狗ok a", ["狗", "<8b>", "<97>", "ok", "a"], ["狗ok", "a"]),
     ],
 )
-def test_units_follow_the_tokenizer_and_the_script(
-    config: Tokenizer.Config, line: str, auto: list[str], words: list[str] | None
-) -> None:
+def test_units_follow_the_tokenizer_and_the_script(config, line, auto, words) -> None:
     """By default tokens of characters, symbols, bytes and unsegmented scripts, else words."""
     tokenizer = config.build()
     tokenizer.train([line, "ok"] * 3 if tokenizer.units == "tokens" else [*BEASTS, "ok"] * 3)

@@ -66,9 +66,7 @@ def make_all(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["what"])
-def test_a_mistake_is_answered_with_one_sentence(
-    row: dict[str, Any], answers: dict[str, dict[str, Any]]
-) -> None:
+def test_a_mistake_is_answered_with_one_sentence(row, answers) -> None:
     answer = answers[row["what"]]
     printed = answer["stderr"].replace(answer["folder"], "TMP")
     errors = [line for line in printed.splitlines() if line.lower().startswith("error: ")]

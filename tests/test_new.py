@@ -33,9 +33,7 @@ PAIRS = (*TINY, "train.batch_tokens=256")
         ("mnist/train-images-idx3-ubyte mnist/train-labels-idx1-ubyte", "vision"),
     ],
 )
-def test_the_guessed_config_trains(
-    names: str, task: str, tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_guessed_config_trains(names, task, tmp_path, data_folder, monkeypatch) -> None:
     monkeypatch.setenv("FOVEATE_DATA", str(data_folder))
     files = [str(data_folder / name) for name in names.split()]
     monkeypatch.chdir(tmp_path)
@@ -119,9 +117,7 @@ TMX = (
         ("m.tmx", TMX, ['source = "{out}/c.tsv"', 'kind = "translation"']),
     ],
 )
-def test_columns_and_formats_are_told_apart(
-    name: str, content: str, expected: list[str], tmp_path: Path
-) -> None:
+def test_columns_and_formats_are_told_apart(name, content, expected, tmp_path) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
     (tmp_path / "test.csv").write_text(content, encoding="utf-8")
     out = tmp_path / "c.toml"

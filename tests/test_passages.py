@@ -320,9 +320,7 @@ def test_html_as_deep_as_it_likes() -> None:
 @pytest.mark.parametrize(
     ("after", "text", "written"), [("%", "% more", "7% more"), ("", "%", "7 %")]
 )
-def test_what_was_glued_to_a_protected_piece_stays_glued(
-    after: str, text: str, written: str
-) -> None:
+def test_what_was_glued_to_a_protected_piece_stays_glued(after, text, written) -> None:
     writer = PieceWriter()
     writer.protected([Piece("7")], after=after)
     writer.text(text)

@@ -46,12 +46,7 @@ def test_every_row_has_an_adapter_that_does_it(peers: dict[str, ModuleType]) -> 
             assert own or (PEERS / "requirements" / f"{row.peer}.txt").is_file()
 
 
-def test_our_own_adapter_runs_on_the_data(
-    peers: dict[str, ModuleType],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_our_own_adapter_runs_on_the_data(peers, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("FOVEATE_DATA", str(tmp_path))  # nothing there: the embedded corpus
     monkeypatch.setattr("foveate.bench.training.SYNTHETIC", {"train": 800, "valid": 8, "test": 8})
     peers["data"].write(tmp_path)
@@ -66,9 +61,7 @@ def test_our_own_adapter_runs_on_the_data(
     assert [look["step"] for look in looks] == [2, 4] and all(look["bleu"] >= 0 for look in looks)
 
 
-def test_an_adapter_finds_the_threads_and_sources_it_is_meant_to(
-    peers: dict[str, ModuleType],
-) -> None:
+def test_an_adapter_finds_the_threads_and_sources_it_is_meant_to(peers) -> None:
     own, other = (peers["starting"].environment(peer, 3) for peer in ("foveate", "joeynmt"))
     assert own["OMP_NUM_THREADS"] == other["MKL_NUM_THREADS"] == "3"
     assert own["PYTHONPATH"].endswith("src") and other["PYTHONPATH"] == ""

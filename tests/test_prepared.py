@@ -56,9 +56,7 @@ def learnt(folder: Path) -> Tokenizer:
 
 @given(st.lists(st.tuples(LINE, LINE), max_size=30), st.sampled_from(WHOLE))
 @settings(max_examples=30)
-def test_mapped_is_plain_for_any_text(
-    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], config: TextData
-) -> None:
+def test_mapped_is_plain_for_any_text(tmp_path_factory, pairs, config) -> None:
     folder = tmp_path_factory.mktemp("texts")
     pairs = [*pairs, ("", ""), ("😀" * 300, "é"), ("a", "a"), *pairs[:2]]
     lines = [{"source": source, "target": target} for source, target in pairs]
@@ -101,9 +99,7 @@ def test_the_report_sees_the_same_through_processes(cache: Path, files: Path, mo
         assert (values == vars(alone)[name]).all(), name
 
 
-def test_what_is_there_is_not_made_again_and_a_changed_file_is(
-    cache: Path, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_there_is_not_made_again_and_a_changed_file_is(cache, files, monkeypatch) -> None:
     first = prepare_texts([reading(files)])
     tokenizer = learnt(files)
     prepare_ids(first.folder, {"source": tokenizer})
@@ -251,9 +247,7 @@ def test_progress_has_rate_and_time_left_on_a_terminal_only() -> None:
 
 
 @pytest.mark.parametrize("kind", [BPE, Unigram])
-def test_a_tokenizer_is_trained_once(
-    cache: Path, files: Path, kind: type[BPE | Unigram], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tokenizer_is_trained_once(cache, files, kind, capsys) -> None:
     lines = (files / "train.en").read_text("utf-8").splitlines()
     config = kind.Config(vocab_size=300)
     plain = config.build()

@@ -300,9 +300,7 @@ FR = ["Le chien est dans la maison et il est avec vous.", "Les hommes qui sont p
         ),
     ],
 )
-def test_swapped_languages_are_named(
-    tmp_path: Path, names: tuple[str, str], sides: tuple[list[str], list[str]], finding: str | None
-) -> None:
+def test_swapped_languages_are_named(tmp_path, names, sides, finding) -> None:
     numbered = [[f"{line} {i}" for i, line in enumerate(side)] for side in sides]
     files = [put(tmp_path / name, *side) for name, side in zip(names, numbered, strict=True)]
     result = set(findings(report_files(files, TextData()).splits["train"]))

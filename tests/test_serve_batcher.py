@@ -86,9 +86,7 @@ def batcher(book: Book, **bounds: Any) -> Batcher:
     st.integers(1, 30),
     st.integers(1, 3),
 )
-def test_every_item_is_answered_as_it_would_be_alone(
-    requests: list[tuple[int, str, list[str]]], tokens: int, window: int, workers: int
-) -> None:
+def test_every_item_is_answered_as_it_would_be_alone(requests, tokens, window, workers) -> None:
     queue = batcher(Book(), max_delay=0.0, tokens=tokens, window=window, workers=workers)
     result = [(m, texts, queue.submit(c, Upper(m), texts)) for c, m, texts in requests]
     for mark, texts, futures in result:

@@ -72,9 +72,7 @@ def test_html_keeps_its_tags(app: FastAPI, run: Run) -> None:
         ("a.txt", b"x" * 60_000, 413, "bytes at most"),
     ],
 )
-def test_what_cannot_be_translated_is_refused(
-    app: FastAPI, name: str, data: bytes, status: int, message: str
-) -> None:
+def test_what_cannot_be_translated_is_refused(app, name, data, status, message) -> None:
     answer, _ = send(app, name, data)
     assert answer.status_code == status and message in answer.json()["error"]
 
@@ -188,9 +186,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("name", "data", "message"), HOSTILE)
-def test_hostile_files_are_told_what_is_wrong(
-    app: FastAPI, name: str, data: bytes, message: str
-) -> None:
+def test_hostile_files_are_told_what_is_wrong(app, name, data, message) -> None:
     answer, _ = send(app, name, data)
     assert answer.status_code == 400 and message in answer.json()["error"]
 

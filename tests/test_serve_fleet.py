@@ -99,9 +99,7 @@ def test_a_training_that_goes_on_renews_the_answers(runs: dict[str, Run], tmp_pa
     assert place.loads == 2, "weights that cannot be read leave the old ones in use"
 
 
-def test_a_run_that_cannot_be_loaded_is_told_without_its_path(
-    runs: dict[str, Run], tmp_path: Path
-) -> None:
+def test_a_run_that_cannot_be_loaded_is_told_without_its_path(runs, tmp_path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(runs["transformer"].path, folder)
     shutil.rmtree(folder / "checkpoints")
@@ -129,9 +127,7 @@ def test_a_run_that_cannot_be_loaded_is_told_without_its_path(
         ),
     ],
 )  # fmt: skip
-def test_languages_are_told_by_files_tags_or_the_user(
-    task: dict[str, Any], folder: str, message: str | None, results: tuple[str, str, str | None]
-) -> None:
+def test_languages_are_told_by_files_tags_or_the_user(task, folder, message, results) -> None:
     encoder = {"kind": "transformer", "hidden_size": 16}
     model = {"kind": "encoder_decoder", "encoder": encoder, "decoder": encoder}
     config = RunConfig.parse({"task": {"kind": "translation"} | task, "model": model})

@@ -145,13 +145,7 @@ def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
         (TranslationOptions(memory=["500"]), "for a limit of MiB say --weights"),
     ],
 )
-def test_what_is_wrong_is_named(
-    runs: dict[str, Run],
-    files: Path,
-    message: TranslationOptions,
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_wrong_is_named(runs, files, message, words, monkeypatch) -> None:
     monkeypatch.chdir(files)
     Path("wrong.tsv").write_text("dog\tchien\ncat\n", "utf-8")
     Path("other.tmx").write_text(TMX.replace('"fr"', '"de"'), "utf-8")

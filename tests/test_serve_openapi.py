@@ -32,9 +32,7 @@ def test_every_route_is_in_the_document(run: Run) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route[1])
-def test_generated_requests_get_the_answers_that_are_described(
-    run: Run, route: tuple[str, str]
-) -> None:
+def test_generated_requests_get_the_answers_that_are_described(run, route) -> None:
     app = served(run.path, hosts=None)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     operation = schema[route[1]][route[0]]

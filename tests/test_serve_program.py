@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -254,9 +253,7 @@ def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
         ({"limits": {"characters": 0}}, "characters"),
     ],
 )
-def test_what_is_unsafe_or_makes_no_sense_is_refused(
-    run: Run, message: dict[str, Any], words: str
-) -> None:
+def test_what_is_unsafe_or_makes_no_sense_is_refused(run, message, words) -> None:
     loading = {name: message[name] for name in ("precision", "engine") if name in message}
     options = {"languages": ["en:fr"]} | {n: v for n, v in message.items() if n not in loading}
     with pytest.raises(ConfigError, match=re.escape(words)):

@@ -41,9 +41,7 @@ def ask(q: Any, **more: Any) -> dict[str, Any]:
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(TEXTS, min_size=1, max_size=4), min_size=1, max_size=8))
-def test_many_at_once_get_what_each_would_get_alone(
-    app: FastAPI, run: Run, requests: list[list[str]]
-) -> None:
+def test_many_at_once_get_what_each_would_get_alone(app, run, requests) -> None:
     async def together() -> list[httpx.Response]:
         async with client_of(app) as client:
             sent = (client.post("/translate", json=ask(texts)) for texts in requests)

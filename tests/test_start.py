@@ -56,9 +56,7 @@ def test_without_parts_everything_is_taken() -> None:
         (nn.ModuleDict({"encoder": nn.Linear(3, 4)}), ("encoder",), "of another model"),
     ],
 )
-def test_what_does_not_fit_is_refused_whole(
-    own: nn.Module, parts: tuple[str, ...], message: str
-) -> None:
+def test_what_does_not_fit_is_refused_whole(own, parts, message) -> None:
     before = {name: tensor.clone() for name, tensor in own.state_dict().items()}
     with pytest.raises(ConfigError, match=message):
         copy_parts(Start(run="runs/a", parts=parts), model().state_dict(), own)

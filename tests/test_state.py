@@ -18,9 +18,7 @@ HEADS, SIZE = 2, 3
         st.integers(1, 20) | st.lists(st.integers(0, 10), min_size=1, max_size=4), max_size=8
     ),
 )
-def test_growing_and_reordering_is_joining_and_picking(
-    first: int, moves: list[int | list[int]]
-) -> None:
+def test_growing_and_reordering_is_joining_and_picking(first, moves) -> None:
     """A number appends so many steps, a list picks rows."""
     state, module = State(), nn.Identity()
     expected = tuple(torch.randn(3, HEADS, first, SIZE) for _ in "kv")

@@ -128,9 +128,7 @@ def test_examples_can_be_asked(client: TestClient, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
 @pytest.mark.parametrize("search", [{"kind": "greedy"}, {"kind": "beam", "beamSize": 3}])
-def test_what_is_streamed_is_what_the_run_translates(
-    client: TestClient, runs: dict[str, Run], name: str, search: dict[str, Any]
-) -> None:
+def test_what_is_streamed_is_what_the_run_translates(client, runs, name, search) -> None:
     for sentence in SENTENCES:
         [expected] = runs[name].translate([sentence], beam_size=search.get("beamSize", 1))
         events = streamed(client, name, {"text": sentence, "search": search})
@@ -175,9 +173,7 @@ def test_probabilities_are_those_of_the_model(client: TestClient, runs: dict[str
         assert 0 <= token["entropy"] <= math.log(28) + 1e-5
 
 
-def test_a_forced_alternative_stands_and_the_rest_follows(
-    client: TestClient, runs: dict[str, Run]
-) -> None:
+def test_a_forced_alternative_stands_and_the_rest_follows(client, runs) -> None:
     ask = {"text": "the dog runs", "search": {"kind": "greedy"}}
     first = folded(client, "transformer", ask)["done"]["hypotheses"][0]["tokens"]
     other = first[1]["alternatives"][1]
@@ -401,9 +397,7 @@ def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_examples_are_judged_as_the_run_is(
-    client: TestClient, runs: dict[str, Run], name: str
-) -> None:
+def test_examples_are_judged_as_the_run_is(client, runs, name) -> None:
     result = client.get(f"{API}/runs/{name}/evaluation?split=test&most=5000")
     if name == "language":  # its test share is empty
         assert result.status_code == 422
@@ -425,9 +419,7 @@ def test_examples_are_judged_as_the_run_is(
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_model_is_drawn_as_blocks_whose_parameters_add_up(
-    client: TestClient, runs: dict[str, Run], name: str
-) -> None:
+def test_a_model_is_drawn_as_blocks_whose_parameters_add_up(client, runs, name) -> None:
     drawing = client.get(f"{API}/runs/{name}/model").json()
     total = sum(p.numel() for p in runs[name].model.parameters())
     blocks = [block for part in drawing["parts"] for block in part["blocks"]]

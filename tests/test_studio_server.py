@@ -75,9 +75,7 @@ def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, St
     handle.remove()
 
 
-def test_who_comes_when_the_queue_is_full_is_sent_away(
-    server: tuple[httpx.Client, StudioState], language: Run
-) -> None:
+def test_who_comes_when_the_queue_is_full_is_sent_away(server, language) -> None:
     client, studio = server
     gate = threading.Event()
     run = studio.runs.run("language")
@@ -106,9 +104,7 @@ def test_who_comes_when_the_queue_is_full_is_sent_away(
     assert result == [200, 200]
 
 
-def test_a_running_training_is_told_as_it_goes_on(
-    server: tuple[httpx.Client, StudioState], language: Run
-) -> None:
+def test_a_running_training_is_told_as_it_goes_on(server, language) -> None:
     client, _ = server
     log = language.path / "log.jsonl"
     step = client.get("/trainings/language").json()["step"]

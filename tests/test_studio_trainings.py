@@ -38,9 +38,7 @@ def places(tail: LogTail) -> list[str]:
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), max_size=300), st.integers(3, 40))
-def test_a_thinned_curve_has_its_ends_and_no_point_of_its_own(
-    values: list[float], most: int
-) -> None:
+def test_a_thinned_curve_has_its_ends_and_no_point_of_its_own(values, most) -> None:
     x, y = np.arange(len(values)) * 2.0, np.array(values)
     shown = thinned(x, y, most)
     assert len(shown) == min(len(values), most)

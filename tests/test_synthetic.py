@@ -135,9 +135,7 @@ def test_long_sentences_have_every_length_as_often_and_share_the_rules() -> None
         ("test", 1001, "short", "has 1,000 short pairs in test, not 1,001"),
     ],
 )
-def test_what_is_not_shipped_says_what_is(
-    split: str, count: int, corpus: str, message: str
-) -> None:
+def test_what_is_not_shipped_says_what_is(split, count, corpus, message) -> None:
     with pytest.raises(ValueError, match=message):
         synthetic.pairs(split, count, corpus)
 

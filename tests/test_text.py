@@ -64,9 +64,7 @@ def sides(corpus: Corpus) -> list[tuple[str, str]]:
 
 
 @given(rows=pairs, end=st.sampled_from(["\n", "\r\n"]), ending=st.sampled_from(["", ".gz"]))
-def test_every_format_gives_the_same_pairs(
-    rows: list[tuple[str, str]], end: str, ending: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_format_gives_the_same_pairs(rows, end, ending, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("formats")
     source = write(folder / f"a.en{ending}", [s for s, _ in rows], end)
     target = write(folder / f"a.fr{ending}", [t for _, t in rows], end)
@@ -503,9 +501,7 @@ def written(folder: Path, texts: Sequence[str], size: int) -> MappedTexts:
 
 
 @given(TEXTS, st.integers(1, 5), st.data())
-def test_texts_come_back_whatever_they_hold(
-    texts: list[str], size: int, data: st.DataObject
-) -> None:
+def test_texts_come_back_whatever_they_hold(texts, size, data) -> None:
     texts = [*texts, "", "😀 l'été\n\x00", "x" * 5000]
     with TemporaryDirectory() as folder:
         column = written(Path(folder), texts, size)

@@ -138,9 +138,7 @@ def test_what_a_change_means(before: dict[str, Any], after: dict[str, Any], mess
          "; set model.decoder.embedding_norm=none, or"),
     ],
 )  # fmt: skip
-def test_what_may_not_change_is_refused(
-    train: dict[str, Any], more: dict[str, Any], named: str
-) -> None:
+def test_what_may_not_change_is_refused(train, more, named) -> None:
     with pytest.raises(ConfigError) as refused:
         changes(Path("runs/a"), config({}), config(train, **more))
     assert named in str(refused.value) and "runs/a" in str(refused.value)

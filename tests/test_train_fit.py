@@ -144,9 +144,7 @@ def test_other_errors_of_the_rehearsal_are_not_called_memory(tmp_path: Path) -> 
         Toy(tmp_path, toy_config(), before=fail).train()
 
 
-def test_a_disk_that_fills_up_stops_training_with_the_last_checkpoint_whole(
-    small_disk: Path,
-) -> None:
+def test_a_disk_that_fills_up_stops_training_with_the_last_checkpoint_whole(small_disk) -> None:
     run = small_disk / "run"
 
     def fill(what: str, number: int) -> None:

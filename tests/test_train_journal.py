@@ -98,9 +98,7 @@ def test_the_clock() -> None:
     [(10, None, 20.0), (None, 7.0, 7.0), (10, 7.0, 7.0), (3, 7.0, 6.0), (None, None, None),
      (-1, -2.0, 0.0)],
 )  # fmt: skip
-def test_the_end_is_whichever_comes_first(
-    steps: int | None, budget: float | None, expected: float | None
-) -> None:
+def test_the_end_is_whichever_comes_first(steps, budget, expected) -> None:
     assert time_left(steps, 2.0, budget) == expected
 
 

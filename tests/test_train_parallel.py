@@ -202,9 +202,7 @@ def test_two_replicas_are_one_process_bit_for_bit(played: Path, alone: Callable[
     assert files[0] == files[1] and checkpoint.steps(runs[0]) == checkpoint.steps(runs[1])
 
 
-def test_where_batches_do_not_suffice_a_rank_adds_nothing(
-    played: Path, alone: Callable[..., Path]
-) -> None:
+def test_where_batches_do_not_suffice_a_rank_adds_nothing(played, alone) -> None:
     own = alone(accumulate=2, **RAGGED)
     last = checkpoint.steps(own)[-1]
     state = json.loads((checkpoint.path_of(own, last) / "state.json").read_text())
@@ -217,9 +215,7 @@ def test_where_batches_do_not_suffice_a_rank_adds_nothing(
             assert result[name] == state[name], name
 
 
-def test_a_run_goes_on_with_more_ranks_and_with_fewer(
-    played: Path, alone: Callable[..., Path]
-) -> None:
+def test_a_run_goes_on_with_more_ranks_and_with_fewer(played, alone) -> None:
     """1 process → 2 with shards → 1; and 2 with replicas → 1, whose config says nothing of 2."""
     Toy(played / "one-two", toy_config(**SHORT | {"accumulate": 2})).train()
     same_up_to_rounding(played / "one-two", alone(accumulate=2))
@@ -230,9 +226,7 @@ def test_a_run_goes_on_with_more_ranks_and_with_fewer(
 
 
 @pytest.mark.parametrize("run", ["idle", "idle-fsdp"])
-def test_a_rank_may_have_nothing_to_do_in_a_step(
-    played: Path, alone: Callable[..., Path], run: str
-) -> None:
+def test_a_rank_may_have_nothing_to_do_in_a_step(played, alone, run) -> None:
     assert "a step of this run has 1 batches for 2 ranks" in (played / "said").read_text()
     same_up_to_rounding(played / run, alone())
 
@@ -259,9 +253,7 @@ def test_the_log_counts_what_is_moved(played: Path) -> None:
 
 @pytest.mark.scale
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_hang_is_reported_and_a_killed_rank_costs_little(
-    tmp_path: Path, alone: Callable[..., Path], killed: bool
-) -> None:
+def test_a_hang_is_reported_and_a_killed_rank_costs_little(tmp_path, alone, killed) -> None:
     """Rank 1 hangs in step 7, then dies in step 10; each time all goes on from the last save."""
     harm = [
         {"how": "hang", "rank": 1, "attempt": 0, "number": 8},  # one more: the rehearsal

@@ -26,7 +26,7 @@ from foveate.data.tokenizer import (
 from foveate.data.words import words
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
-from foveate.decode.search import NoOutputError, Search
+from foveate.decode.search import NoOutputError
 from foveate.engine.base import SearchRequest
 from foveate.inspect.records import capture
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -253,9 +253,7 @@ def test_lines_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 @MODELS
 @pytest.mark.parametrize("budget", [1, 12, 4096])
-def test_answers_come_in_order(
-    task: Translation, config: EncoderDecoder.Config, budget: int
-) -> None:
+def test_answers_come_in_order(task, config, budget) -> None:
     model, search = model_of(task, config), Beam.Config(beam_size=3, max_extra=3).build()
     texts = ["Children play.", "", "The small dog runs.", "Yes.", "", "A woman drinks cold water."]
     sources, seen = task.source_tokenizer.encode_ids(texts), list[int]()
@@ -273,9 +271,7 @@ def test_answers_come_in_order(
 
 
 @pytest.mark.parametrize("search", [Greedy.Config(), Beam.Config(), Sample.Config()])
-def test_weights_that_are_no_numbers_give_no_answer(
-    task: Translation, search: Search.Config
-) -> None:
+def test_weights_that_are_no_numbers_give_no_answer(task, search) -> None:
     model = model_of(task, TRANSFORMER)
     with torch.no_grad():
         model.output.weight.fill_(torch.nan)
@@ -291,9 +287,7 @@ def test_weights_that_are_no_numbers_give_no_answer(
 
 
 @MODELS
-def test_outputs_are_as_long_as_their_own_source_allows(
-    task: Translation, config: EncoderDecoder.Config
-) -> None:
+def test_outputs_are_as_long_as_their_own_source_allows(task, config) -> None:
     model, search = model_of(task, config), Greedy.Config(max_ratio=1.0, max_extra=2).build()
     with torch.no_grad():
         model.output.weight[EOS] = 0  # an end is never the most probable
@@ -306,9 +300,7 @@ def test_outputs_are_as_long_as_their_own_source_allows(
 
 
 @MODELS
-def test_the_score_of_an_output_is_that_of_forcing_it(
-    task: Translation, config: EncoderDecoder.Config
-) -> None:
+def test_the_score_of_an_output_is_that_of_forcing_it(task, config) -> None:
     model, sources = model_of(task, config), task.source_tokenizer.encode_ids([s for s, _ in VALID])
     pairs, scores = [], []
     request = SearchRequest(Beam.Config(max_extra=3).build())
@@ -354,9 +346,7 @@ def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.C
     ],
     ids=lambda config: config.kind,
 )
-def test_an_explanation_speaks_in_words(
-    tmp_path: Path, config: EncoderDecoder.Config, tokenizer: Tokenizer.Config
-) -> None:
+def test_an_explanation_speaks_in_words(tmp_path, config, tokenizer) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
     task.prepare(tmp_path, seed=0)
     model, (source, target) = model_of(task, config), TRAIN[2]
@@ -419,9 +409,7 @@ def test_ids_are_explained_as_their_text(task: Translation, config: EncoderDecod
 @pytest.mark.parametrize(
     ("source", "target"), [("", "Oui."), ("Yes.", ""), ("", ""), ("Zebra 🦓 ?", "Oui.")]
 )
-def test_odd_texts_are_explained(
-    task: Translation, config: EncoderDecoder.Config, source: str, target: str
-) -> None:
+def test_odd_texts_are_explained(task, config, source, target) -> None:
     record = task.explain(model_of(task, config), source, target)
     for name, weights in record.maps.items():
         rows, columns = record.axes(name)
@@ -438,9 +426,7 @@ def test_an_unknown_word_is_one_word(task: Translation, config: EncoderDecoder.C
 
 
 @MODELS
-def test_explaining_leaves_the_model_as_it_was(
-    task: Translation, config: EncoderDecoder.Config
-) -> None:
+def test_explaining_leaves_the_model_as_it_was(task, config) -> None:
     model, batch = model_of(task, config), task.batch("train", [0, 2])
     objective = CrossEntropy.Config().build()
     before = task.loss(model, batch, objective).total.detach()
@@ -477,9 +463,7 @@ def test_examples_come_from_two_files_or_a_table(tmp_path: Path) -> None:
     ids=lambda config: config.kind,
 )
 @MODELS
-def test_answers_begin_with_the_text_that_is_given(
-    tmp_path: Path, tokenizer: Tokenizer.Config, config: EncoderDecoder.Config
-) -> None:
+def test_answers_begin_with_the_text_that_is_given(tmp_path, tokenizer, config) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
     task.prepare(tmp_path, seed=0)
     model = model_of(task, config)

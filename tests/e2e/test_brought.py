@@ -113,9 +113,7 @@ def test_snapshots_are_a_film_that_plays(open_url: Callable[..., Any]) -> None:
     play.get_by_text("play").wait_for()
 
 
-def test_the_film_grows_while_a_training_goes_on(
-    open_url: Callable[..., Any], runs: dict[str, Run]
-) -> None:
+def test_the_film_grows_while_a_training_goes_on(open_url, runs) -> None:
     folder = runs["rnn"].path.parent / GROWING
     page = open_url(f"#/train?run={GROWING}")
     label = page.get_by_test_id("learning").locator(".fv-film-label")
@@ -141,9 +139,7 @@ def test_the_health_of_modules_is_drawn(open_url: Callable[..., Any], runs: dict
 # ------------------------------------------------------------------------------ files
 
 
-def test_a_picture_that_is_brought_is_labelled_and_looked_at(
-    open_url: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
-) -> None:
+def test_a_picture_that_is_brought_is_labelled_and_looked_at(open_url, runs, tmp_path) -> None:
     file = io.BytesIO()
     Image.fromarray(bars(4)[0][3]).save(file, "PNG")
     (tmp_path / "bar.png").write_bytes(file.getvalue())
@@ -164,9 +160,7 @@ def test_a_picture_that_is_brought_is_labelled_and_looked_at(
     assert page.get_by_test_id("brought").count() == 0
 
 
-def test_a_picture_that_is_brought_has_a_caption(
-    open_url: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
-) -> None:
+def test_a_picture_that_is_brought_has_a_caption(open_url, runs, tmp_path) -> None:
     (tmp_path / "red.png").write_bytes(png("red"))
     run = runs["captioner"]
     [output] = run.caption([tmp_path / "red.png"])

@@ -156,9 +156,7 @@ def test_all_kinds_fit_the_page(open_url: Visit, address: str, width: int, schem
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_contrast(
-    open_url: Visit, contrasts: Callable[[Any], list[Any]], address: str, scheme: str
-) -> None:
+def test_every_text_has_contrast(open_url, contrasts, address, scheme) -> None:
     result = contrasts(open_url(address, scheme=scheme))
     assert len(result) > 150
     # what is written on cells and beams has its own ground, which is no background of an element

@@ -79,9 +79,7 @@ def test_notes_are_shown_on_demand_with_what_was_corrected(open_url: Callable[..
 
 @pytest.mark.parametrize(("width", "height", "ratio"), SCREENS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_map_is_whole_and_legible(
-    browser: Any, address: str, width: int, height: int, ratio: int, scheme: str
-) -> None:
+def test_a_map_is_whole_and_legible(browser, address, width, height, ratio, scheme) -> None:
     context = browser.new_context(
         viewport={"width": width, "height": height}, device_scale_factor=ratio, color_scheme=scheme
     )

@@ -195,9 +195,7 @@ def test_the_page_never_scrolls_sideways(open_url: Visit, address: str, width: i
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_contrast(
-    open_url: Visit, contrasts: Callable[[Any], list[Any]], address: str, scheme: str
-) -> None:
+def test_every_text_has_contrast(open_url, contrasts, address, scheme) -> None:
     page = open_url(address, scheme=scheme)
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     result = contrasts(page)

@@ -39,9 +39,7 @@ def open_url(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
         yield open_page
 
 
-def test_a_demo_is_chosen_changed_and_found_again_by_its_address(
-    open_url: Callable[..., Any],
-) -> None:
+def test_a_demo_is_chosen_changed_and_found_again_by_its_address(open_url) -> None:
     page = open_url("#/demos")
     page.get_by_test_id("demo-step").click()
     wait(page, "demo")
@@ -62,9 +60,7 @@ def test_a_demo_is_chosen_changed_and_found_again_by_its_address(
     assert "64:100, highest" in again.get_by_test_id("drawing-demo").inner_text()
 
 
-def test_a_comparison_is_read_by_chapters_and_leads_to_one_sentence(
-    open_url: Callable[..., Any],
-) -> None:
+def test_a_comparison_is_read_by_chapters_and_leads_to_one_sentence(open_url) -> None:
     page = open_url("#/compare")
     wait(page, "comparison")
     shown = page.get_by_test_id("drawing-comparison")

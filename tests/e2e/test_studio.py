@@ -118,9 +118,7 @@ def test_tokens_stream_and_stop(open_url: Callable[..., Any]) -> None:
         ("forecaster", "channel=season", "drawing-lines"),
     ],
 )
-def test_every_family_answers(
-    open_url: Callable[..., Any], name: str, place: str, shown: str
-) -> None:
+def test_every_family_answers(open_url, name, place, shown) -> None:
     page = open_url(f"#/ask?run={name}&{place}")
     if name == "forecaster":
         page.get_by_test_id("ask").click()
@@ -168,9 +166,7 @@ def test_what_is_chosen_lights_in_all(open_url: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
-def test_the_walk_ends_with_the_output_of_the_model(
-    open_url: Callable[..., Any], runs: dict[str, Run], name: str
-) -> None:
+def test_the_walk_ends_with_the_output_of_the_model(open_url, runs, name) -> None:
     page = open_url(f"#/inspect?run={name}&text={SENTENCE}&view=attention&block=cross_attention")
     attention = wait(page, "view-attention")
     attention.locator(".fv-cells").first.dblclick()
@@ -236,9 +232,7 @@ def test_pictures_are_saved(open_url: Callable[..., Any], tmp_path: Path, ending
         alone.context.close()
 
 
-def test_a_running_training_is_watched(
-    open_url: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
-) -> None:
+def test_a_running_training_is_watched(open_url, runs, tmp_path) -> None:
     text = (runs["rnn"].path.parent.parent / "rnn.toml").read_text("utf-8")
     (tmp_path / "live.toml").write_text(text.replace("max_steps = 60", "max_steps = 100000"))
     command = [sys.executable, "-m", "foveate", "train", str(tmp_path / "live.toml"),
@@ -272,9 +266,7 @@ def step_of(reading: str) -> int:
     return int(reading.split("·")[0].removeprefix("step").strip().replace(",", ""))
 
 
-def test_examples_are_scored_sorted_and_opened(
-    open_url: Callable[..., Any], runs: dict[str, Run]
-) -> None:
+def test_examples_are_scored_sorted_and_opened(open_url, runs) -> None:
     page = open_url("#/evaluate?run=transformer")
     page.get_by_test_id("evaluate").click()
     wait(page, "evaluation")
@@ -372,9 +364,7 @@ def test_hostile_text_is_only_text(open_url: Callable[..., Any], name: str) -> N
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_nothing_stands_in_the_way_of_anyone(
-    open_url: Callable[..., Any], name: str, scheme: str
-) -> None:
+def test_nothing_stands_in_the_way_of_anyone(open_url, name, scheme) -> None:
     if not AXE.is_file():
         pytest.skip("no axe-core here: `npm ci` in web/")
     extra = {"inspect": "&run=rnn&view=attention&view=schedule", "evaluate": "&split=test"}

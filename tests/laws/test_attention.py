@@ -94,9 +94,7 @@ def test_rotated_fused_equals_rotated_explicit(attention: Attention, fused: Road
 
 
 @each_mask
-def test_rows_sum_to_one_and_are_zero_where_masked(
-    attention: Attention, mask: Callable[[], Mask]
-) -> None:
+def test_rows_sum_to_one_and_are_zero_where_masked(attention, mask) -> None:
     weights = weights_of(attention, torch.randn(2, 5, SIZE), None, mask())
     assert weights.shape == (2, attention.num_heads, 5, 5)
     check_weights(weights, {}, mask().dense(range(5), range(5)))
@@ -238,9 +236,7 @@ def test_grouped_queries_equal_repeated_keys(attention: Attention) -> None:
 
 
 @each_mask
-def test_hypotheses_share_the_keys_of_their_source(
-    attention: Attention, mask: Callable[[], Mask], fused: Road
-) -> None:
+def test_hypotheses_share_the_keys_of_their_source(attention, mask, fused) -> None:
     memory, seen = torch.randn(2, 5, SIZE), mask()
     keys = None if seen.keys is None else seen.keys.repeat_interleave(3, 0)
     for _ in roads(attention, fused):

@@ -186,9 +186,7 @@ def pattern(size: int, near: int, first: int, length: int, causal: bool) -> Tens
 
 @pytest.mark.parametrize(("size", "near", "first"), [(2, 1, 1), (3, 0, 1), (2, 0, 0), (1, 2, 3)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_block_sparse_attention_sees_its_pattern(
-    size: int, near: int, first: int, causal: bool
-) -> None:
+def test_block_sparse_attention_sees_its_pattern(size, near, first, causal) -> None:
     config = BlockSparseAttention.Config(num_heads=4, block_size=size, near=near, first=first)
     sparse, x = built(config), torch.randn(1, 11, SIZE)
     seen = pattern(size, near, first, 11, causal)
@@ -202,9 +200,7 @@ def test_block_sparse_attention_sees_its_pattern(
 
 
 @each_sparse
-def test_sparse_attention_adds_positions_and_takes_the_fused_road(
-    config: SparseAttention.Config, fused: Any
-) -> None:
+def test_sparse_attention_adds_positions_and_takes_the_fused_road(config, fused) -> None:
     attention, x = built(config), torch.randn(2, 9, SIZE)
     position = ALiBi.Config().build(SIZE, HEADS)
     result = []

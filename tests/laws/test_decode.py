@@ -76,9 +76,7 @@ def test_a_beam_finds_the_better_path(width: int) -> None:
     alpha=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
     longest=st.integers(1, 3),
 )
-def test_a_beam_as_wide_as_the_space_is_brute_force(
-    seeds: list[int], alpha: float, longest: int
-) -> None:
+def test_a_beam_as_wide_as_the_space_is_brute_force(seeds, alpha, longest) -> None:
     config = Beam.Config(beam_size=60, length_penalty=alpha, **limit(longest))
     tables = [random_table(seed) for seed in seeds]
     for table, result in zip(tables, search(config, tables), strict=True):
@@ -139,9 +137,7 @@ def test_laws_of_searches(config: Search.Config) -> None:
     width=st.integers(1, 6),
     data=st.data(),
 )
-def test_no_source_notices_its_neighbours(
-    seeds: list[int], width: int, data: st.DataObject
-) -> None:
+def test_no_source_notices_its_neighbours(seeds, width, data) -> None:
     """Sources leave the batch at different steps; none loses a hypothesis by it."""
     tables = [random_table(seed) for seed in seeds]
     lengths = data.draw(st.lists(st.integers(0, 6), min_size=len(seeds), max_size=len(seeds)))
@@ -159,9 +155,7 @@ def test_no_source_notices_its_neighbours(
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), width=st.integers(1, 8), alpha=st.sampled_from([0.0, 0.6, 1.0]))
-def test_the_n_best_are_sorted_distinct_and_scored_right(
-    seed: int, width: int, alpha: float
-) -> None:
+def test_the_n_best_are_sorted_distinct_and_scored_right(seed, width, alpha) -> None:
     table = random_table(seed)
     (result,) = search(Beam.Config(beam_size=width, length_penalty=alpha, **limit(5)), [table])
     assert 1 <= len(result) <= width

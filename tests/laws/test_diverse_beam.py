@@ -54,9 +54,7 @@ def plain_groups(
     diversity=st.sampled_from([0.0, 0.3, 2.0]),
     longest=st.integers(1, 5),
 )
-def test_the_batched_search_is_the_plain_one(
-    seed: int, groups: int, size: int, diversity: float, longest: int
-) -> None:
+def test_the_batched_search_is_the_plain_one(seed, groups, size, diversity, longest) -> None:
     config = DiverseBeam.Config(
         beam_size=groups * size, groups=groups, diversity=diversity, length_penalty=0.0,
         **limit(longest),

@@ -102,9 +102,7 @@ def test_hypotheses_of_a_source_share_its_memory(model: EncoderDecoder) -> None:
 
 
 @torch.no_grad()
-def test_steps_follow_reordered_hypotheses_and_the_sources_that_are_left(
-    model: EncoderDecoder,
-) -> None:
+def test_steps_follow_reordered_hypotheses_and_the_sources_that_are_left(model) -> None:
     steps = DecoderSteps(model, model.encode(SOURCE, KEYS))
     first, second, third = ids(3, seed=3), ids(6, seed=4), ids(4, seed=5)
     steps.step(first)
@@ -257,9 +255,7 @@ def test_a_decoder_that_reads_no_memory_says_so() -> None:
 @pytest.mark.parametrize("query", ["previous", "current"])
 @pytest.mark.parametrize("score", defaults("score").values(), ids=defaults("score"))
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_every_score_serves_a_recurrent_decoder(
-    score: Any, query: Any, bidirectional: bool
-) -> None:
+def test_every_score_serves_a_recurrent_decoder(score, query, bidirectional) -> None:
     attention = RecurrentAttention(score=score, query=query)
     decoder = RecurrentDecoder.Config(
         embedding_size=12, hidden_size=SIZE, num_layers=2, attention=attention

@@ -22,7 +22,6 @@ from foveate.tasks.objectives import (
     OwnOutput,
     Predictions,
     Scheduled,
-    TeacherForcing,
 )
 from foveate.train.tensors import load_weights, save_weights
 from laws.conftest import changed, defaults, gradients_reach, shrink
@@ -128,9 +127,7 @@ OWN, NEVER = OwnOutput.Config(), LinearDecay.Config(start=0.0, floor=0.0, slope=
 
 @torch.no_grad()
 @pytest.mark.parametrize("forcing", [OWN, Scheduled.Config(schedule=NEVER)], ids=["own", "never"])
-def test_own_rows_in_training_are_those_of_use(
-    config: Forecaster.Config, forcing: TeacherForcing.Config
-) -> None:
+def test_own_rows_in_training_are_those_of_use(config, forcing) -> None:
     """Reading none of the truth, a model in training says what it says in use."""
     values, calendar, expected = rows()
     model, objective = build(config, 3), CrossEntropy.Config(teacher_forcing=forcing).build()
@@ -155,9 +152,7 @@ def gradients(config: Forecaster.Config, mix: Mix | None) -> list[Tensor]:
     return [p.grad for p in model.parameters() if p.grad is not None]
 
 
-def test_probability_zero_of_own_rows_is_teacher_forcing_bit_for_bit(
-    config: Forecaster.Config,
-) -> None:
+def test_probability_zero_of_own_rows_is_teacher_forcing_bit_for_bit(config) -> None:
     certain = Scheduled.Config(schedule=LinearDecay.Config(slope=0.0))
     objective = CrossEntropy.Config(teacher_forcing=certain).build()
     pairs = zip(gradients(config, None), gradients(config, own_rows(objective)), strict=True)
@@ -213,9 +208,7 @@ def test_a_constant_window_gives_numbers(config: Forecaster.Config) -> None:
 
 
 @torch.no_grad()
-def test_saved_and_loaded_weights_give_the_same_forecast(
-    config: Forecaster.Config, tmp_path: Any
-) -> None:
+def test_saved_and_loaded_weights_give_the_same_forecast(config, tmp_path) -> None:
     values, calendar, _ = rows()
     model, other = build(config), config.build(SERIES, OUTLOOKS["point"]).eval()
     save_weights(model, tmp_path / "model.safetensors")

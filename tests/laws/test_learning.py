@@ -166,9 +166,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Translation:
         pytest.param(recurrent(attention=None), id="no attention", marks=pytest.mark.scale),
     ],
 )
-def test_translation_overfits_eight_sentences(
-    task: Translation, config: EncoderDecoder.Config
-) -> None:
+def test_translation_overfits_eight_sentences(task, config) -> None:
     model = task.build(config)
     assert isinstance(model, EncoderDecoder)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)

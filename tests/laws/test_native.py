@@ -278,9 +278,7 @@ def double(model: EncoderDecoder) -> EncoderDecoder:
 
 @pytest.mark.parametrize("change", [rotary, hooked, tapped, training, double])
 @torch.no_grad()
-def test_what_the_kernels_do_not_know_is_left_to_pytorch(
-    change: Callable[[EncoderDecoder], EncoderDecoder],
-) -> None:
+def test_what_the_kernels_do_not_know_is_left_to_pytorch(change) -> None:
     model = change(made())
     assert native_steps(model, model.encode(SOURCE, KEYS)) is None
 
@@ -312,9 +310,7 @@ def own_layer(model: EncoderDecoder) -> EncoderDecoder:
     "change", [rotary, hooked_encoder, tapped_encoder, training, double, own_layer]
 )
 @torch.no_grad()
-def test_encoders_that_the_kernels_do_not_know_are_left_to_pytorch(
-    change: Callable[[EncoderDecoder], EncoderDecoder],
-) -> None:
+def test_encoders_that_the_kernels_do_not_know_are_left_to_pytorch(change) -> None:
     assert native_memory(change(made()).encoder, SOURCE, KEYS) is None
 
 

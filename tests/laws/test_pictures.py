@@ -217,9 +217,7 @@ def labelling(tmp_path_factory: pytest.TempPathFactory) -> ImageClassification:
 
 
 @each_classifier
-def test_classification_overfits_eight_pictures(
-    labelling: ImageClassification, config: Any
-) -> None:
+def test_classification_overfits_eight_pictures(labelling, config) -> None:
     torch.manual_seed(0)
     model = labelling.build(config)
     learn(labelling, model, Reinforce.Config().build(), steps=60)

@@ -29,9 +29,7 @@ def whole(hypothesis: Hypothesis) -> tuple[int, ...]:
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 @settings(max_examples=12)
 @given(seed=st.integers(0, 10**6), prefixes=st.lists(BEGINNINGS, min_size=1, max_size=4))
-def test_outputs_begin_as_asked_and_score_as_a_whole(
-    config: Search.Config, seed: int, prefixes: list[list[int]]
-) -> None:
+def test_outputs_begin_as_asked_and_score_as_a_whole(config, seed, prefixes) -> None:
     tables = [random_table(seed + n) for n in range(len(prefixes))]
     short = config.model_copy(update=limit(3))
     for table, prefix, result in zip(

@@ -78,9 +78,7 @@ def test_a_crash_at_any_batch(tmp_path: Path, loss: int) -> None:
     + [(signal.SIGINT, "loss", number) for number in (1, 2, 7, 17)]
     + [(signal.SIGINT, "measure", number) for number in (1, 2, 3)],
 )
-def test_a_signal_at_any_moment(
-    tmp_path: Path, signalled: signal.Signals, what: str, number: int
-) -> None:
+def test_a_signal_at_any_moment(tmp_path, signalled, what, number) -> None:
     """The step is finished and saved; a validation that was broken off is made up for."""
 
     def send(what_now: str, number_now: int) -> None:
@@ -115,9 +113,7 @@ def test_stopping_after_every_single_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "half-written", "no manifest"])
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
-    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, damage, capsys) -> None:
     Toy(tmp_path, config().model_copy(update={"max_steps": 6})).train()
     folder = checkpoint.path_of(tmp_path, 6)
     file = folder / (checkpoint.OPTIMIZER if damage == "flip" else WEIGHTS)

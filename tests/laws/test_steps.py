@@ -54,9 +54,7 @@ def check(before: Tensor, after: Tensor, stages: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(("score", "normalizer", "position"), EVERY)
-def test_stages_of_every_score_normalizer_and_position(
-    score: str, normalizer: str, position: str
-) -> None:
+def test_stages_of_every_score_normalizer_and_position(score, normalizer, position) -> None:
     config = {"num_heads": HEADS, "score": SCORES[score], "normalizer": NORMALIZERS[normalizer]}
     attention = Attention.Config.parse(config).build(SIZE)
     encoding = POSITIONS[position].build(SIZE, HEADS)

@@ -53,9 +53,7 @@ def encoder(folder: Path) -> Any:
 
 
 @torch.no_grad()
-def test_sentence_vectors_are_theirs(
-    folder: Path, encoder: Any, batch: tuple[Tensor, Tensor]
-) -> None:
+def test_sentence_vectors_are_theirs(folder, encoder, batch) -> None:
     transformers = pytest.importorskip("transformers", reason="needs transformers (extra: dev)")
     logging.getLogger("transformers").setLevel(logging.ERROR)
     other = transformers.BertModel.from_pretrained(folder).eval()

@@ -47,9 +47,7 @@ def copy_into(theirs: nn.RNNBase, ours: RecurrentStack) -> None:
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CELLS)
-def test_recurrent_stacks(
-    config: Cell.Config, module: Callable[..., nn.RNNBase], layers: int, directions: int
-) -> None:
+def test_recurrent_stacks(config, module, layers, directions) -> None:
     ours = RecurrentStack(config, INPUT, HIDDEN, layers, directions)
     theirs = module(INPUT, HIDDEN, layers, batch_first=True, bidirectional=directions == 2)
     copy_into(theirs, ours)
@@ -88,9 +86,7 @@ def _states(last: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CELLS)
-def test_a_decoder_handed_all_states(
-    config: Cell.Config, module: type[nn.RNNBase], layers: int, directions: int
-) -> None:
+def test_a_decoder_handed_all_states(config, module, layers, directions) -> None:
     sizes = {"cell": config, "num_layers": layers, "embedding_size": INPUT, "dropout": 0.0}
     own, both = HIDDEN // directions, directions == 2
     encoder = RecurrentEncoder.Config(**sizes, hidden_size=own, bidirectional=both)

@@ -70,9 +70,7 @@ def loops(
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize(("config", "formula"), SCORES.values(), ids=SCORES)
-def test_attention_is_its_definition(
-    config: Score.Config, formula: Formula, heads: int, masked: bool
-) -> None:
+def test_attention_is_its_definition(config, formula, heads, masked) -> None:
     size = 4
     attention = Attention.Config(score=config, num_heads=heads).build(heads * size).double()
     x = torch.randn(2, 5, heads * size, dtype=torch.float64)

@@ -189,7 +189,7 @@ def test_a_forced_alternative_stands_and_the_rest_follows(client, runs) -> None:
     [expected] = runs["transformer"].translate(["the dog runs"], beam_size=1, prefix="un chat")
     assert begun["text"] == expected.hypotheses[0] and begun["text"].startswith("un chat")
     wrong = client.post(f"{API}/runs/rnn/answer", json=ask | {"prefix": [99999]})
-    assert wrong.status_code == 422 and "ids end at 27" in wrong.json()["error"]["message"]
+    assert wrong.status_code == 422 and "ids end at 27" in wrong.json()["error"]
 
 
 def test_a_silenced_head_changes_what_is_said(client: TestClient) -> None:
@@ -211,7 +211,7 @@ def test_a_silenced_head_changes_what_is_said(client: TestClient) -> None:
             f"{API}/runs/transformer/answer",
             json=ask | {"silenced": [{"block": "cross_attention", "layer": layer, "head": head}]},
         ).json()["error"]
-        assert wrong["code"] == "no_head" and told in wrong["message"] + wrong["hint"]
+        assert told in wrong
 
 
 def test_a_text_goes_on_as_the_run_generates(client: TestClient, runs: dict[str, Run]) -> None:
@@ -256,7 +256,7 @@ def test_labels_and_pictures_and_forecasts(client: TestClient, runs: dict[str, R
     assert len(own) == 2 and own[0]["labels"][-4:] == ["2021-01", "2021-02", "2021-03", "2021-04"]
     wrong = client.post(f"{API}/runs/forecaster/answer", json={"csv": csv.replace("other", "b")})
     assert wrong.status_code == 422
-    assert wrong.json()["error"]["message"].startswith("the table:1: no column 'other'; there are:")
+    assert wrong.json()["error"].startswith("the table:1: no column 'other'; there are:")
 
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \u202eevil\u2069 a\u200bb \U0001f642 \\u0000"
@@ -277,8 +277,7 @@ def test_hostile_text_is_only_text(client: TestClient) -> None:
         assert all(HOSTILE[t["start"] : t["end"]] == t["text"] for t in source)
     events = streamed(client, "classifier", {"text": "a\nevent: done\ndata: {}\n\n"})
     assert [event["event"] for event in events] == ["start", "done"], "no event is smuggled in"
-    error = client.get(f"{API}/runs/%3Cscript%3E").json()["error"]
-    assert error["code"] == "not_found"
+    assert client.get(f"{API}/runs/%3Cscript%3E").status_code == 404
     surrogate = client.post(
         f"{API}/runs/rnn/answer",
         content=b'{"text": "\\ud800"}',
@@ -303,7 +302,7 @@ def test_every_view_that_fits_is_drawn(client: TestClient, name: str) -> None:
         if view["fits"]:
             assert drawn.json()["drawings"]
         else:
-            assert view["reason"] in drawn.json()["error"]["message"]
+            assert view["reason"] in drawn.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -332,29 +331,23 @@ def test_a_view_of_two_runs_and_one_with_a_silenced_head(client: TestClient) -> 
 
 
 def test_views_refuse_what_is_not_there(client: TestClient, tmp_path: Path) -> None:
-    def error(path: str, ask: dict[str, Any]) -> dict[str, Any]:
+    def error(path: str, ask: dict[str, Any]) -> str:
         answer = client.post(f"{API}{path}", json=ask)
         assert answer.status_code in (404, 422), answer.text
-        result: dict[str, Any] = answer.json()["error"]
-        return result
+        return str(answer.json()["error"])
 
-    assert "there are: attention" in error("/runs/rnn/views/atention", {})["hint"]
-    assert "there are:" in error("/runs/none/views/attention", {})["hint"]
-    assert (
-        "middle" in error("/runs/rnn/views/attention", {"text": "a", "block": "middle"})["message"]
-    )
-    assert "extra" in error("/runs/rnn/views/attention", {"texts": "a"})["message"].lower()
+    assert "there are: attention" in error("/runs/rnn/views/atention", {})
+    assert "there are:" in error("/runs/none/views/attention", {})
+    assert "middle" in error("/runs/rnn/views/attention", {"text": "a", "block": "middle"})
+    assert "extra" in error("/runs/rnn/views/attention", {"texts": "a"}).lower()
     secret = tmp_path / "secret.png"
     secret.write_bytes(b"x")
-    assert error("/runs/vit/views/attention", {"image": str(secret)})["code"] == "no_picture"
-    assert error("/runs/vit/answer", {"picture": str(secret)})["code"] == "no_picture"
+    assert "no picture" in error("/runs/vit/views/attention", {"image": str(secret)})
+    assert "no picture" in error("/runs/vit/answer", {"picture": str(secret)})
     for field, value in {"gold": str(secret), "hypotheses": [str(secret)]}.items():
-        result = error("/runs/rnn/views/lengths", {field: value})
-        assert result["code"] in ("no_files", "bad_request") and field in result["message"]
-    assert error("/runs/vit/answer", {"picture": "data:image/png;base64,!"})["code"] == "no_picture"
-    assert (
-        "kinds" not in error("/runs/rnn/answer", {"text": "a", "search": {"kind": "bean"}})["code"]
-    )
+        assert error("/runs/rnn/views/lengths", {field: value}).startswith(field)
+    assert "is damaged" in error("/runs/vit/answer", {"picture": "data:image/png;base64,!"})
+    assert "beam" in error("/runs/rnn/answer", {"text": "a", "search": {"kind": "bean"}})
 
 
 def test_a_view_over_the_checkpoints_of_a_training(client: TestClient) -> None:
@@ -390,7 +383,7 @@ def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
     assert len(gzip.compress(answer.content)) < values.nbytes
     for wrong in (sent.values.url[:-1], f"{API}/tensors/", f"{API}/tensors/..%2F..%2Fetc"):
         missing = client.get(wrong)
-        assert missing.status_code == 404 and missing.json()["error"]["code"] == "not_found"
+        assert missing.status_code == 404 and "no " in missing.json()["error"]
 
 
 # ------------------------------------------------------------------------------ evaluation, model
@@ -438,21 +431,21 @@ def test_a_bug_is_no_mistake_of_the_user(client: TestClient, monkeypatch, caplog
 
     monkeypatch.setattr("foveate.server.studio_api.examples", broken)
     answer = client.get(f"{API}/runs/rnn/examples")
-    assert answer.status_code == 500 and answer.json()["error"]["code"] == "internal"
+    assert answer.status_code == 500 and answer.json()["error"].endswith(": ValueError")
     assert "please report it" in caplog.text and "zip()" in caplog.text
 
 
 def test_errors_have_one_form(client: TestClient) -> None:
     long = client.post(f"{API}/runs/rnn/answer", json={"text": "a" * 10_001})
-    assert long.status_code == 413 and long.json()["error"]["code"] == "too_long"
+    assert long.status_code == 413 and "at most 10,000" in long.json()["error"]
     wrong = client.post(f"{API}/runs/rnn/answer", json={"text": "a", "beam": 3})
-    assert wrong.status_code == 422 and wrong.json()["error"]["message"].startswith("beam")
-    assert client.get(f"{API}/nothing").json()["error"]["code"] == "not_found"
+    assert wrong.status_code == 422 and wrong.json()["error"].startswith("beam")
+    assert client.get(f"{API}/nothing").json() == {"error": "there is no such page"}
     assert client.delete(f"{API}/runs").status_code == 405
     key = client.post(f"{API}/runs/rnn/answer", json={"text": "a", "search": {"temperature": 1.0}})
-    assert key.status_code == 422 and "temperature" in key.json()["error"]["message"]
+    assert key.status_code == 422 and "temperature" in key.json()["error"]
     events = streamed(client, "rnn", {"text": "a", "search": {"temperature": 1.0}})
-    assert events[-1]["event"] == "error" and "temperature" in events[-1]["message"]
+    assert events[-1]["event"] == "error" and "temperature" in events[-1]["error"]
 
 
 def test_a_run_made_later_is_there_without_a_restart(runs: dict[str, Run], tmp_path: Path) -> None:

@@ -46,14 +46,14 @@ def test_this_machine_may_be_called_by_its_names(host: str) -> None:
 def test_other_names_are_refused(host: str) -> None:
     answer = client().get("/", headers={"host": host})
     assert answer.status_code == 403
-    assert answer.json()["error"]["code"] == "wrong_host"
+    assert "not called so" in answer.json()["error"]
 
 
 def test_pages_of_other_sites_are_refused() -> None:
     own = client()
     for origin in ("http://evil.example", "null", "http://127.0.0.1:9", "https://localhost:8377"):
         answer = own.post("/", headers={"origin": origin})
-        assert answer.status_code == 403 and answer.json()["error"]["code"] == "wrong_origin"
+        assert answer.status_code == 403 and "other sites" in answer.json()["error"]
     assert own.post("/", headers={"origin": "http://127.0.0.1:8377"}).status_code == 200
     assert own.post("/").status_code == 200, "programs send no origin"
     assert own.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 403
@@ -94,7 +94,7 @@ def test_another_host_demands_a_token() -> None:
 def test_no_body_is_too_long_whatever_it_says_of_itself() -> None:
     most = 20 * 1024 * 1024
     answer = client().post("/", content=b"x" * (most + 1))
-    assert answer.status_code == 413 and answer.json()["error"]["code"] == "too_long"
+    assert answer.status_code == 413 and "at most" in answer.json()["error"]
 
     small = client().post("/", content=b"x" * 1000)
     assert small.json() == {"length": 1000}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import re
 import socket
 import sys
 import time
+import traceback
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncIterator,
@@ -18,18 +22,22 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from fastapi import FastAPI
-from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, TypeAdapter
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaMode
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.config import ConfigError
-from foveate.errors import UserError
+from foveate.errors import UserError, is_for_the_user, message_of
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 EVENT_STREAM = "text/event-stream"
@@ -37,6 +45,8 @@ EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 SCHEMA_REF = "#/components/schemas/{model}"
 CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it
 BACKLOG = 2048  # connections that wait to be accepted
+CLIENT_LEFT = 499  # status in logs: the client did not wait for the answer
+REQUEST_ID = re.compile(r"[\w.-]{1,64}")
 LOG_FIELDS = [
     "run", "why", "id", "method", "route", "status", "ms", "client",
     "texts", "characters", "sentences", "cut", "bytes",
@@ -45,27 +55,77 @@ JsonValue: TypeAlias = "str | float | bool | Sequence[JsonValue] | Mapping[str, 
 JsonObject = dict[str, JsonValue]
 OpenApi = dict[str, Any]  # an OpenAPI document, or a part of one, as FastAPI takes them
 Responses = dict[int | str, OpenApi]  # of a route, by status
+log = logging.getLogger("foveate.server")
 
 
 class RequestError(UserError):
-    """A request that is not carried out: an HTTP status and one sentence.
+    """A request that is not carried out: an HTTP status and one sentence, with the remedy.
 
-    ``code`` (for programs) and ``hint`` (what to do) are fields of the studio's errors;
     ``retry_after`` are the seconds until the request may be sent again.
     """
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        code: str = "",
-        hint: str = "",
-        retry_after: float | None = None,
-    ) -> None:
+    def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.status, self.message, self.code, self.hint = status, message, code, hint
-        self.retry_after = retry_after
+        self.status, self.message, self.retry_after = status, message, retry_after
+
+
+def not_found(what: str, name: object, names: Iterable[str]) -> RequestError:
+    """The error (404) for a name that does not exist, with those that do."""
+    return RequestError(
+        404, f"there is no {what} {name!r}; there are: {', '.join(names) or 'none'}"
+    )
+
+
+class Error(BaseModel):
+    """The form of every error."""
+
+    error: str
+
+
+def refusal(error: Exception, public: bool, id: str = "") -> RequestError:
+    """An error as clients see it; of a bug, which is logged, only the type.
+
+    With ``public`` clients are strangers: they see no names of files, and logs none of their texts.
+    """
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, ClientDisconnect):
+        return RequestError(CLIENT_LEFT, "the client has left")
+    if isinstance(error, TimeoutError):
+        return RequestError(504, "it took longer than this server allows; send less at once")
+    if public and isinstance(error, ConfigError):
+        return RequestError(400, "this model cannot do that")
+    if is_for_the_user(error) and not (public and isinstance(error, OSError)):
+        return RequestError(400 if public else 422, message_of(error))
+    if public:
+        log.error("failed", extra={"id": id, "why": _traceback(error)})
+    else:
+        log.error("a bug in foveate, please report it", exc_info=error)
+    return RequestError(500, f"a fault of the server: {type(error).__name__}")
+
+
+def _traceback(error: Exception) -> str:
+    """The type of an error and where it was raised; its message might hold a client's text."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    return f"{type(error).__name__} at " + " < ".join(
+        f"{frame.filename}:{frame.lineno}" for frame in reversed(frames)
+    )
+
+
+def error_response(error: RequestError) -> Response:
+    """The response to a request that is refused."""
+    retry = error.retry_after
+    headers = {} if retry is None else {"Retry-After": str(max(1, math.ceil(retry)))}
+    return JSONResponse({"error": error.message}, error.status, headers)
+
+
+def invalid_field(error: ValidationError | RequestValidationError, whole: int = 0) -> str:
+    """The innermost field that is wrong, and why; the first ``whole`` places name no field."""
+    first = max(error.errors(), key=lambda entry: len(entry["loc"]))
+    name = ".".join(str(p) for p in first["loc"][whole:] if p not in ("str", "list[str]"))
+    if first["type"] == "missing":
+        return f"{name} is missing"
+    return f"{name}: {first['msg']}" if name else str(first["msg"])
 
 
 # ------------------------------------------------------------------------------ the guard
@@ -97,13 +157,34 @@ class BytesInFlight:
             self.bytes -= own
 
 
+@dataclass
+class RequestRecord:
+    """What logs and metrics say of a request; it holds no text."""
+
+    id: str
+    began: float = field(default_factory=time.perf_counter)
+    status: int = 0
+    client: str = ""  # anonymous
+    numbers: dict[str, int] = field(default_factory=dict)  # characters, sentences, …
+
+    def add(self, **numbers: int) -> None:
+        """Count something of the request."""
+        for name, number in numbers.items():
+            self.numbers[name] = self.numbers.get(name, 0) + number
+
+
 class Guard(ABC):
     """The outermost layer of an application: it checks the name of the host, the origin, the size.
 
     A browser sends requests for pages of any site. A foreign ``Origin`` is therefore refused, and
     so is a ``Host`` that is not in ``hosts`` (DNS rebinding; None: any name). ``origins`` are the
-    sites whose pages may use the application.
+    sites whose pages may use the application. No error leaves it: each becomes a response.
     """
+
+    public: ClassVar[bool]  # whether clients are strangers (`refusal`)
+    wrong_host: ClassVar[str]
+    wrong_origin: ClassVar[str]
+    headers: ClassVar[Mapping[str, str]] = {"X-Content-Type-Options": "nosniff"}  # of responses
 
     def __init__(
         self, app: ASGIApp, hosts: Iterable[str] | None = LOOPBACK, origins: Iterable[str] = ()
@@ -113,49 +194,79 @@ class Guard(ABC):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request, or refuse it."""
-        if scope["type"] == "http":
-            await self.answer(scope, receive, send)
-        else:
+        if scope["type"] != "http":
             await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        id = headers.get("x-request-id", "")
+        record = RequestRecord(id if REQUEST_ID.fullmatch(id) else uuid.uuid4().hex)
+        scope.setdefault("state", {})["record"] = record
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+                own = MutableHeaders(scope=message)
+                for name, value in {"X-Request-ID": record.id, **self.headers_of(scope)}.items():
+                    own[name] = value
+            await send(message)
+
+        try:
+            self.check_sender(headers)
+            most, in_flight = self.check(scope, headers)
+            with in_flight.request() as count:
+                limited = self.limited(headers, receive, most, count)
+                await self.app(scope, limited, send_with_headers)
+        except Exception as raised:
+            error = refusal(raised, self.public, record.id)
+            if not record.status:
+                await error_response(error)(scope, receive, send_with_headers)
+        finally:
+            self.log(scope, record)
 
     @abstractmethod
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of HTTP, or refuse it in the form of the API's errors."""
+    def check(self, scope: Scope, headers: Headers) -> tuple[int, BytesInFlight]:
+        """How many bytes the body may have, and the account of bodies that it is counted in.
 
-    def check_sender(
-        self, headers: Headers, wrong_host: RequestError, wrong_origin: RequestError
-    ) -> None:
-        """Raise an error for a host without this name, or for an origin that is not allowed."""
+        Raises `RequestError` where the request is refused.
+        """
+
+    def headers_of(self, scope: Scope) -> Mapping[str, str]:
+        """The headers of each response to a request."""
+        return self.headers
+
+    @abstractmethod
+    def log(self, scope: Scope, record: RequestRecord) -> None:
+        """Note that a request is over."""
+
+    def check_sender(self, headers: Headers) -> None:
+        """Raise `RequestError` for a host without this name, or an origin that is not allowed."""
         host, origin = headers.get("host", ""), headers.get("origin")
         name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
         if self.hosts is not None and name.lower() not in self.hosts:
-            raise wrong_host
+            raise RequestError(403, self.wrong_host)
         if origin is not None and origin.partition("://")[2] != host and origin not in self.origins:
-            raise wrong_origin
+            raise RequestError(403, self.wrong_origin)
 
     @staticmethod
     def limited(
-        headers: Headers,
-        receive: Receive,
-        limit: int,
-        too_long: RequestError,
-        count: Callable[[int], None] = lambda size: None,
+        headers: Headers, receive: Receive, most: int, count: Callable[[int], None]
     ) -> Receive:
-        """``receive`` for a body of ``limit`` bytes at most; else ``too_long`` is raised.
+        """``receive`` for a body of ``most`` bytes; ``count`` gets the size of each part.
 
-        ``count`` gets the size of each part.
+        Raises `RequestError` (413) for a longer one.
         """
+        too_long = f"a body may have {most:,} bytes at most"
         length = headers.get("content-length") or "0"
-        if not length.isdecimal() or int(length) > limit:
-            raise too_long
+        if not length.isdecimal() or int(length) > most:
+            raise RequestError(413, too_long)
         received = 0
 
         async def receive_limited() -> Message:
             nonlocal received
             message = await receive()
             received += (size := len(message.get("body", b"")))
-            if received > limit:
-                raise too_long
+            if received > most:
+                raise RequestError(413, too_long)
             count(size)
             return message
 
@@ -193,6 +304,17 @@ def new_application(
         generate_unique_id_function=lambda route: route.name,
     )
     app.openapi = lambda: schema(app)  # type: ignore[method-assign]
+
+    @app.exception_handler(HTTPException)
+    async def not_routed(request: Request, error: HTTPException) -> Response:
+        messages = {404: "there is no such page", 405: "not with this method"}
+        message = messages.get(error.status_code, str(error.detail))
+        return JSONResponse({"error": message}, error.status_code, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return error_response(RequestError(422, invalid_field(error, whole=1)))
+
     return app
 
 
@@ -274,6 +396,5 @@ def log_to_stderr(level: str = "info") -> None:
     """Write the server's log to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    log = logging.getLogger("foveate.server")
     log.handlers, log.propagate = [handler], False
     log.setLevel(level.upper())

@@ -9,7 +9,7 @@ from pathlib import Path
 from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
 from foveate.draw.kinds import groups_of
-from foveate.server.common import RequestError, unused_name
+from foveate.server.common import not_found, unused_name
 from foveate.server.studio_schemas import ComparisonInfo, ComparisonList
 
 BEGIN = b'{\n "what": "comparison"'  # of the JSON that stands beside each page
@@ -49,8 +49,7 @@ def chapter(paths: Sequence[Path], name: str, number: int) -> list[Drawing]:
     """
     named = pages(paths)
     if name not in named:
-        hint = f"there are: {', '.join(named) or 'none'}"
-        raise RequestError(404, f"no comparison {name!r}", code="not_found", hint=hint)
+        raise not_found("comparison", name, named)
     try:
         groups = groups_of(named[name].read_text("utf-8"))
     except ValueError:
@@ -58,6 +57,5 @@ def chapter(paths: Sequence[Path], name: str, number: int) -> list[Drawing]:
             f"{named[name].name} was written by another version: run foveate compare again"
         ) from None
     if not 0 < number <= len(groups):
-        hint = f"there are 1–{len(groups)}"
-        raise RequestError(404, f"{name} has no chapter {number}", code="not_found", hint=hint)
+        raise not_found(f"chapter of {name}", number, map(str, range(1, len(groups) + 1)))
     return list(groups[number - 1].drawings)

@@ -159,8 +159,7 @@ def examples_of(task: AnyTask, split: str) -> SplitExamples | None:
     """
     if isinstance(task, PictureTask):
         if split != "test":
-            message = "pictures are asked for by their numbers in the test data"
-            raise RequestError(422, message, code="no_split")
+            raise RequestError(422, "pictures are asked for by their numbers in the test data")
         album = task.album(split)
         return SplitExamples(album.names, album.texts, pictures=True)
     if isinstance(task, TextTask) and task.gives != "words":
@@ -268,8 +267,8 @@ def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluate
     """
     by = scoring(run, split)
     if by is None:
-        message, hint = f"a run of the task {run.config.task.kind}", f"foveate evaluate {name}"
-        raise RequestError(422, message, code="no_evaluation", hint=hint)
+        message = f"a run of the task {run.config.task.kind}: use foveate evaluate {name}"
+        raise RequestError(422, message)
     places, rows = spread(by.total, most), list[EvaluatedExample]()
     for first in range(0, len(places), EVERY):
         send(Progress(done=first, total=len(places)))

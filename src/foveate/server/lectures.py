@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import ConfigDict, Field, computed_field
 
 from foveate.draw.parts import DrawingPart
-from foveate.server.common import RequestError
+from foveate.server.common import RequestError, not_found
 from foveate.server.studio_schemas import StudioResponse
 from foveate.views import find
 from foveate.views.options import Question
@@ -104,11 +104,10 @@ def step_of(name: str, number: int) -> LectureStep:
         if lecture.name == name and 0 < number <= len(lecture.steps):
             if lecture.steps[number - 1].drawn:
                 return lecture.steps[number - 1]
-            hint = f"run: {lecture.steps[number - 1].command}"
-            raise RequestError(404, "this step draws nothing", code="not_found", hint=hint)
-    names = ", ".join(f"{each.name} 1–{len(each.steps)}" for each in lectures().lectures)
-    message = f"there is no step {number} of a lecture {name!r}"
-    raise RequestError(404, message, code="not_found", hint=f"there are: {names}")
+            command = lecture.steps[number - 1].command
+            raise RequestError(404, f"this step draws nothing; run: {command}")
+    steps = (f"{each.name} 1–{len(each.steps)}" for each in lectures().lectures)
+    raise not_found(f"step {number} of a lecture", name, steps)
 
 
 def look_line(line: str) -> LookLine:

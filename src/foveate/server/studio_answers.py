@@ -58,7 +58,6 @@ DATA_URI = re.compile(r"data:image/(png|jpeg);base64,(.*)", re.DOTALL)
 MOST_LINES = 200_000  # of training data in which words of a text are looked up
 WORD = re.compile(r"[^\W\d_]+")
 _WORDS: WeakKeyDictionary[AnyTask, set[str]] = WeakKeyDictionary()  # of the sources of a task
-PICTURE_HINT = "send a data URI of a PNG or JPEG, or the number of a test picture"
 
 
 # ------------------------------------------------------------------------------ pictures
@@ -76,15 +75,14 @@ def opened(picture: str | None) -> Iterator[int | Path]:
         return
     uri = DATA_URI.fullmatch(picture)
     if uri is None:
-        raise RequestError(422, "this is no picture", code="no_picture", hint=PICTURE_HINT)
+        send = "send a data URI of a PNG or JPEG, or the number of a test picture"
+        raise RequestError(422, f"this is no picture: {send}")
     try:
         content = base64.b64decode(uri[2], validate=True)
     except binascii.Error as error:
-        message = f"the data URI is damaged: {error}"
-        raise RequestError(422, message, code="no_picture", hint=PICTURE_HINT) from None
+        raise RequestError(422, f"the data URI is damaged: {error}") from None
     if len(content) > MOST_BYTES:
-        message, hint = f"a picture of {len(content):,} bytes", f"at most {MOST_BYTES:,}"
-        raise RequestError(413, message, code="too_long", hint=hint)
+        raise RequestError(413, f"a picture of {len(content):,} bytes; at most {MOST_BYTES:,}")
     with tempfile.TemporaryDirectory(prefix="foveate-studio-") as folder:
         path = Path(folder) / f"picture.{uri[1]}"
         path.write_bytes(content)

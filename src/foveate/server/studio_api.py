@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import hmac
 import json
-import logging
 import secrets
 import threading
 import time
 import webbrowser
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from http.cookies import SimpleCookie
 from os import PathLike
@@ -21,13 +20,12 @@ from urllib.parse import parse_qs
 
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
+from starlette.datastructures import Headers
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Scope
 
 import foveate.views.inside as views
 from foveate import __version__
@@ -35,22 +33,26 @@ from foveate.config import Config, ConfigError
 from foveate.draw.film import FilmDrawing
 from foveate.draw.model import ModelDrawing
 from foveate.draw.parts import DrawingPart
-from foveate.errors import is_for_the_user, message_of
 from foveate.server import comparisons, descriptions, lectures
 from foveate.server import trainings as logs
 from foveate.server.common import (
     EVENT_STREAM,
     LOOPBACK,
     SCHEMA_REF,
+    BytesInFlight,
+    Error,
     Guard,
     RequestError,
+    RequestRecord,
     Responses,
     address,
     event_response,
     event_text,
     listen,
     new_application,
+    not_found,
     openapi_document,
+    refusal,
 )
 from foveate.server.evaluation import examples
 from foveate.server.studio_schemas import (
@@ -62,7 +64,6 @@ from foveate.server.studio_schemas import (
     DemoList,
     Drawings,
     DrawnDone,
-    ErrorBody,
     Evaluated,
     ExampleList,
     Failed,
@@ -70,7 +71,6 @@ from foveate.server.studio_schemas import (
     FilmRequest,
     LabelDone,
     Ping,
-    Problem,
     Progress,
     RunDetail,
     RunList,
@@ -84,7 +84,7 @@ from foveate.server.studio_schemas import (
     TrainingList,
     ViewRequest,
 )
-from foveate.server.studio_state import StudioState, not_found
+from foveate.server.studio_state import StudioState
 from foveate.train.journal import LOG
 from foveate.views import VIEWS
 from foveate.views.demos import DEMOS
@@ -100,7 +100,8 @@ body{font:16px/1.6 system-ui;max-width:40rem;margin:15vh auto;padding:0 1rem}</s
 but the page itself is missing: this is a checkout, not an installed wheel. Build it with
 <code>make web</code> (Node 20 or newer), then load this page again.</p></html>
 """
-MOST_BYTES = 20 * 1024 * 1024  # of a request's body
+MOST_BYTES = 20 * 2**20  # of a request's body
+IN_FLIGHT = 256 * 2**20  # bytes of all bodies that are read or answered
 MOST_CHARACTERS = 10_000  # of a text
 COOKIE = "foveate-token"
 POLICY = (
@@ -125,52 +126,11 @@ EVENTS: dict[str, Sequence[type[StudioResponse]]] = {  # of each stream
     "EvaluationEvent": (Progress, Evaluated, Failed, Ping),
     "TrainingEvents": (TrainingEvent,),
 }  # fmt: skip
-log = logging.getLogger("foveate.server")
-RUN_ERRORS: Responses = {status: {"model": ErrorBody} for status in (404, 413, 422, 429, 500)}
-TRAINING_ERRORS: Responses = {status: {"model": ErrorBody} for status in (404, 422, 429, 500)}
+RUN_ERRORS: Responses = {status: {"model": Error} for status in (404, 413, 422, 429, 500)}
+TRAINING_ERRORS: Responses = {status: {"model": Error} for status in (404, 422, 429, 500)}
 
 
-# ------------------------------------------------------------------------------ errors, events
-
-
-def problem_of(error: Exception) -> tuple[int, Problem]:
-    """The status and the message of an error; of a bug only the type, and it is logged."""
-    if isinstance(error, RequestError):
-        return error.status, Problem(code=error.code, message=error.message, hint=error.hint)
-    if is_for_the_user(error):
-        return 422, Problem(code="refused", message=message_of(error))
-    log.error("a bug in foveate, please report it", exc_info=error)
-    message = f"a fault of the studio: {type(error).__name__}"
-    return 500, Problem(code="internal", message=message, hint="see what it printed")
-
-
-def _error_response(error: Exception, headers: dict[str, str] | None = None) -> Response:
-    status, problem = problem_of(error)
-    retry = {"Retry-After": "1"} if status == 429 else {}
-    body = ErrorBody(error=problem).model_dump(by_alias=True)
-    return JSONResponse(body, status, (headers or {}) | retry)
-
-
-def _handle_errors(app: FastAPI) -> None:
-    """Every error in the same form."""
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"][1:])
-        message = f"{field}: {first['msg']}" if field else first["msg"]
-        return _error_response(RequestError(422, message, code="bad_request"))
-
-    @app.exception_handler(HTTPException)
-    async def not_routed(request: Request, error: HTTPException) -> Response:
-        code = {404: "not_found", 405: "not_allowed"}.get(error.status_code, "refused")
-        return _error_response(RequestError(error.status_code, str(error.detail), code=code))
-
-    async def other(request: Request, error: Exception) -> Response:
-        return _error_response(error)
-
-    for kind in (RequestError, ValueError, OSError, Exception):
-        app.exception_handler(kind)(other)
+# ------------------------------------------------------------------------------ events
 
 
 def sent(event: DrawingPart, position: str = "") -> str:
@@ -185,7 +145,7 @@ async def _stream(events: AsyncIterator[DrawingPart]) -> AsyncIterator[str]:
         async for event in events:
             yield sent(event)
     except Exception as error:
-        yield sent(Failed(**dict(problem_of(error)[1])))
+        yield sent(Failed(error=refusal(error, public=False).message))
 
 
 def _streamed(schema: str, description: str) -> Responses:
@@ -207,58 +167,40 @@ class StudioGuard(Guard):
     What the studio sends may load nothing from other sites.
     """
 
+    public = False
+    wrong_host = "the studio is not called so: open it under 127.0.0.1"
+    wrong_origin = "pages of other sites may not use the studio"
+    headers = SECURITY_HEADERS
+
     def __init__(
         self, app: ASGIApp, token: str | None = None, hosts: Iterable[str] | None = LOOPBACK
     ) -> None:
         super().__init__(app, hosts)
-        self.token = token
+        self.token, self.in_flight = token, BytesInFlight(IN_FLIGHT)
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
-        headers = Headers(scope=scope)
-        try:
-            receive = self._checked(scope, headers, receive)
-            await self.app(scope, receive, self._with_headers(scope, send))
-        except RequestError as error:
-            await _error_response(error, SECURITY_HEADERS)(scope, receive, send)
-
-    def _checked(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
-        """``receive`` for a bounded body. Raises `RequestError` where the request is refused."""
-        host, origin = headers.get("host", ""), headers.get("origin")
-        local = "open the studio under 127.0.0.1"
-        ask = "open the address that `foveate studio` printed"
-        wrong_origin = partial(RequestError, 403, code="wrong_origin")
-        self.check_sender(
-            headers,
-            RequestError(403, f"this is not {host!r}", code="wrong_host", hint=local),
-            wrong_origin(f"pages of {origin} may not use the studio"),
-        )
-        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    def check(self, scope: Scope, headers: Headers) -> tuple[int, BytesInFlight]:
+        """A link may open the page, but not start a computation."""
         page = headers.get("sec-fetch-mode") == "navigate" and scope["path"] == "/"
-        if foreign and not page:  # a link may open the page, but not start a computation
-            raise wrong_origin("pages of other sites may not use the studio")
-        message = f"the studio reads at most {MOST_BYTES:,} bytes"
-        too_long = RequestError(413, message, code="too_long")
-        limited = self.limited(headers, receive, MOST_BYTES, too_long)
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not page:
+            raise RequestError(403, self.wrong_origin)
         if self.token is not None:
             cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
             tokens = [headers.get("authorization", "").removeprefix("Bearer ")]
             tokens += [_query_token(scope), "" if cookie is None else cookie.value]
             if not any(hmac.compare_digest(t.encode(), self.token.encode()) for t in tokens):
-                raise RequestError(401, "this studio asks for a token", code="no_token", hint=ask)
-        return limited
+                ask = "open the address that `foveate studio` printed"
+                raise RequestError(401, f"this studio asks for a token: {ask}")
+        return MOST_BYTES, self.in_flight
 
-    def _with_headers(self, scope: Scope, send: Send) -> Send:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(SECURITY_HEADERS)
-                if self.token is not None and _query_token(scope) == self.token:
-                    cookie = f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"
-                    headers.append("set-cookie", cookie)
-            await send(message)
+    def headers_of(self, scope: Scope) -> Mapping[str, str]:
+        """With the cookie that holds the token, where the address holds it."""
+        if self.token is None or _query_token(scope) != self.token:
+            return self.headers
+        cookie = f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+        return {**self.headers, "Set-Cookie": cookie}
 
-        return send_with_headers
+    def log(self, scope: Scope, record: RequestRecord) -> None:
+        """One user's requests are not counted."""
 
 
 def _query_token(scope: Scope) -> str:
@@ -281,9 +223,8 @@ def _check_length(*texts: str | None) -> None:
     """Raise `RequestError` for a text that is too long for a model and a page."""
     for text in texts:
         if text is not None and len(text) > MOST_CHARACTERS:
-            message = f"a text of {len(text):,} characters"
-            hint = f"the studio reads at most {MOST_CHARACTERS:,}; use the command line"
-            raise RequestError(413, message, code="too_long", hint=hint)
+            most = f"the studio reads at most {MOST_CHARACTERS:,}; use the command line"
+            raise RequestError(413, f"a text of {len(text):,} characters: {most}")
 
 
 def _check_view(view: str, question: Question) -> None:
@@ -291,14 +232,13 @@ def _check_view(view: str, question: Question) -> None:
     _check_length(question.text, question.target)
     _check_files(Question, question.model_fields_set)
     if view not in VIEWS:
-        raise not_found("view", view, f"there are: {', '.join(VIEWS)}")
+        raise not_found("view", view, VIEWS)
 
 
 def _check_files(form: type[Config], names: Iterable[str]) -> None:
     """Raise `RequestError` where a field of a form is set that names a file."""
     if named := sorted(descriptions.file_fields(form).intersection(names)):
-        message = f"{named[0]}: a page names no files"
-        raise RequestError(422, message, code="no_files", hint="use the command line")
+        raise RequestError(422, f"{named[0]}: a page names no files; use the command line")
 
 
 @router.get("/runs")
@@ -345,7 +285,7 @@ async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -
         elif not isinstance(event, Token | Ping):
             done = event
         if await request.is_disconnected():
-            raise RequestError(499, "the client has disconnected", code="left")
+            raise ClientDisconnect
     return CompleteAnswer(start=start, beam=beam, done=done)
 
 
@@ -406,7 +346,7 @@ def tensor(tensor: str, state: State) -> Response:
     """The bytes of an array, gzipped."""
     packed = state.arrays.get(tensor)
     if packed is None:
-        raise not_found("tensor", tensor, "draw the view again")
+        raise RequestError(404, f"there is no tensor {tensor!r}: draw the view again")
     headers = {"Content-Encoding": "gzip", "Cache-Control": "private, max-age=3600, immutable"}
     return Response(packed, media_type="application/octet-stream", headers=headers)
 
@@ -529,7 +469,7 @@ def demo_list() -> DemoList:
 async def demo(name: str, options: dict[str, object], state: State) -> Drawings:
     """A demo with some options, those of ``foveate demo``."""
     if name not in DEMOS:
-        raise not_found("demo", name, f"there are: {', '.join(DEMOS)}")
+        raise not_found("demo", name, DEMOS)
     _check_files(DEMOS[name].options, options)
     _check_length(*map(str, options.values()))
     return await state.jobs.run(lambda: state.demo(name, options))
@@ -604,7 +544,6 @@ def application(
     app.include_router(training_router)
     app.include_router(lecture_router)
     app.include_router(screen_router)
-    _handle_errors(app)
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:

@@ -100,23 +100,6 @@ class FilmRequest(DrawingPart):
     most: int = Field(6, ge=1, le=24)
 
 
-# ------------------------------------------------------------------------------ errors
-
-
-class Problem(DrawingPart):
-    """What went wrong, and what to do about it where that is known."""
-
-    code: str
-    message: str
-    hint: str = ""
-
-
-class ErrorBody(DrawingPart):
-    """The body of every response that is an error."""
-
-    error: Problem
-
-
 # ------------------------------------------------------------------------------ runs
 
 
@@ -326,9 +309,7 @@ class Failed(StudioResponse):
     """The answer ends in an error."""
 
     event: Literal["error"] = "error"
-    code: str
-    message: str
-    hint: str = ""
+    error: str
 
 
 class Ping(StudioResponse):

@@ -24,7 +24,7 @@ from foveate.inspect.edits import edit, silenced
 from foveate.inspect.records import block_of, hook_points, suffixes
 from foveate.run import Run, RunConfig, load, read_run
 from foveate.server import studio_answers as answers
-from foveate.server.common import RequestError, chosen_at, unused_name
+from foveate.server.common import RequestError, chosen_at, not_found, unused_name
 from foveate.server.comparisons import chapter
 from foveate.server.evaluation import evaluate
 from foveate.server.studio_answers import Send, opened
@@ -46,11 +46,6 @@ from foveate.views.options import Question
 T = TypeVar("T")
 CONFIG = "config.toml"
 INLINE = 64 * 1024  # bytes of an array that stands in the JSON itself
-
-
-def not_found(what: str, name: str, hint: str = "") -> RequestError:
-    """The error (404) for a name that does not exist."""
-    return RequestError(404, f"there is no {what} {name!r}", code="not_found", hint=hint)
 
 
 # ------------------------------------------------------------------------------ runs
@@ -81,7 +76,7 @@ class RunStore:
     def folder(self, name: str) -> Path:
         """The folder of a run. Raises `RequestError` (404) naming the runs that there are."""
         if name not in self._folders and name not in (names := self.names()):
-            raise not_found("run", name, f"there are: {', '.join(names)}")
+            raise not_found("run", name, names)
         return self._folders[name]
 
     def config(self, name: str) -> RunConfig:
@@ -129,21 +124,15 @@ def silenced_places(run: Run, heads: Sequence[SilencedHead]) -> Iterator[str]:
         names = [n for block in blocks if head.block in suffixes(block) for n in blocks[block]]
         if not -len(names) <= head.layer < len(names):
             known = ", ".join(f"{block} ({len(names)})" for block, names in blocks.items())
-            message = f"no layer {head.layer} of {head.block!r}"
-            hint = f"blocks and their layers: {known or 'none'}"
-            raise RequestError(422, message, code="no_head", hint=hint)
+            there = f"blocks and their layers: {known or 'none'}"
+            raise RequestError(422, f"no layer {head.layer} of {head.block!r}; {there}")
         yield names[head.layer] + ("" if head.head is None else f":{head.head}")
 
 
 @contextmanager
 def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> Iterator[None]:
-    """The run with some heads silenced. Raises `RequestError` (422) where one does not exist."""
-    with ExitStack() as stack:
-        try:
-            places = list(silenced_places(run, heads))
-            stack.enter_context(edit(run.model, silenced(places)))
-        except ConfigError as error:
-            raise RequestError(422, str(error), code="no_head") from None
+    """The run with some heads silenced. Raises ``ConfigError`` where one does not exist."""
+    with edit(run.model, silenced(list(silenced_places(run, heads)))):
         yield
 
 
@@ -220,8 +209,8 @@ class JobQueue:
         """Put a computation into the queue. Raises `RequestError` (429) where it is full."""
         with self._lock:
             if self.count > self.waiting:
-                message = f"{self.count} computations wait already"
-                raise RequestError(429, message, code="busy", hint="try again in a moment")
+                message = f"{self.count} computations wait already: try again in a moment"
+                raise RequestError(429, message, retry_after=1)
             self.count += 1
         computation = Computation(work, self._thread)
         computation.future.add_done_callback(self._leave)

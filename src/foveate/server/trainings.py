@@ -186,8 +186,7 @@ def _position(text: str) -> Position:
     if not text:
         return START
     if not (step.isdecimal() and (number.isdecimal() or not dot)):
-        message = f"{text!r} is no place in a log; write a step, or step.n"
-        raise RequestError(422, message, code="bad_request")
+        raise RequestError(422, f"{text!r} is no place in a log; write a step, or step.n")
     return int(step), int(number) if dot else LARGE
 
 

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import PurePath
@@ -30,7 +30,13 @@ from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
 from foveate.errors import UserError
 from foveate.server.batching import AlignPairs, Links, Pair, TranslateLines
-from foveate.server.common import JsonObject, JsonValue, RequestError
+from foveate.server.common import (
+    CLIENT_LEFT,
+    JsonObject,
+    JsonValue,
+    RequestError,
+    RequestRecord,
+)
 from foveate.server.document_processes import DocumentProcesses
 from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.server.languages import Detected, Detector, Direction
@@ -42,7 +48,6 @@ AUTO = "auto"
 SHORT = 2_000  # characters that are cut and joined in the event loop itself
 THREADS = 16  # for what would hold up the event loop: cutting, joining, detecting languages
 LEFT = "left"  # in a request's state: a future that is done once the client has left
-CLIENT_LEFT = 499  # status in logs: the client did not wait for the answer
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -102,22 +107,6 @@ class Metrics:
             self._loads.labels(name).set(run.loads)
             self._set_counts(name, [assistance.done for assistance in run.assistance.values()])
         return generate_latest(self.registry)
-
-
-@dataclass
-class RequestRecord:
-    """What logs and metrics say of a request; it holds no text."""
-
-    id: str
-    began: float = field(default_factory=time.perf_counter)
-    status: int = 0
-    client: str = ""  # anonymous
-    numbers: dict[str, int] = field(default_factory=dict)  # characters, sentences, …
-
-    def add(self, **numbers: int) -> None:
-        """Count something of the request."""
-        for name, number in numbers.items():
-            self.numbers[name] = self.numbers.get(name, 0) + number
 
 
 class FileCache:

@@ -7,13 +7,9 @@ import hashlib
 import ipaddress
 import json
 import logging
-import math
 import mimetypes
-import re
 import secrets
 import time
-import traceback
-import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from html import escape
@@ -25,42 +21,42 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import ValidationError
-from starlette.datastructures import Headers, MutableHeaders, UploadFile
+from starlette.datastructures import Headers, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Mount
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from foveate.answers import PairScore
 from foveate.config import ConfigError
 from foveate.documents.formats import ENDINGS
-from foveate.documents.spans import DocumentError
-from foveate.errors import is_for_the_user, message_of
 from foveate.server.batching import AlignPairs, Links, ScorePairs
 from foveate.server.common import (
+    CLIENT_LEFT,
     EVENT_STREAM,
     LOOPBACK,
     SCHEMA_REF,
     BytesInFlight,
+    Error,
     Guard,
     JsonObject,
     OpenApi,
     RequestError,
+    RequestRecord,
     Responses,
     event_response,
     event_text,
+    invalid_field,
     new_application,
     openapi_document,
+    refusal,
 )
 from foveate.server.languages import name_of
 from foveate.server.translation import (
     AUTO,
-    CLIENT_LEFT,
     Client,
     PendingTranslation,
-    RequestRecord,
     Service,
     cancel,
     check_size,
@@ -78,7 +74,6 @@ from foveate.server.translation_schemas import (
     Body,
     DetectBody,
     DetectedLanguage,
-    Error,
     FileBody,
     PairsBody,
     Scored,
@@ -95,10 +90,7 @@ Fields = dict[str, object]  # of a body: JSON
 FILE_PATHS = ("/translate_file",)  # whose bodies bring a file
 HOME = ("/api/", "/assets/", "/icon.svg")  # paths of the studio, beside its page
 METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))  # counted by name; clients invent others
-REQUEST_ID = re.compile(r"[\w.-]{1,64}")
 NETWORK_BITS = 64  # of an IPv6 address, by which rates are counted
-WRONG_HOST = "this server is not called so; see --allow-host"
-WRONG_ORIGIN = "pages of other sites may not use this server; see --cors"
 SALT = secrets.token_bytes(16)  # of this process, for the names of clients in logs
 MOST_FIELDS = 20_000  # of a form
 FILE_SAMPLE = 4096  # characters by which the language of a file is detected
@@ -125,28 +117,12 @@ log = logging.getLogger("foveate.server")
 # ------------------------------------------------------------------------------ the guard
 
 
-def request_error(error: Exception) -> RequestError:
-    """An error as clients see it; of a fault of the program they see only the type."""
-    if isinstance(error, RequestError):
-        return error
-    if isinstance(error, ClientDisconnect):
-        return RequestError(CLIENT_LEFT, "the client has left")
-    if isinstance(error, TimeoutError):
-        return RequestError(504, "it took longer than this server allows; send less at once")
-    if isinstance(error, DocumentError):
-        return RequestError(400, str(error))
-    if isinstance(error, ConfigError):  # its message may name files of this machine
-        return RequestError(400, "this model cannot do that")
-    if is_for_the_user(error) and not isinstance(error, OSError):
-        return RequestError(400, message_of(error))
-    return RequestError(500, f"a fault of the server: {type(error).__name__}")
-
-
 class TranslationGuard(Guard):
-    """The guard of the translation API: it also logs and counts every request under an id.
+    """The guard of the translation API: it logs and counts every request."""
 
-    ``origins`` are the sites whose pages may use the API.
-    """
+    public = True
+    wrong_host = "this server is not called so; see --allow-host"
+    wrong_origin = "pages of other sites may not use this server; see --cors"
 
     def __init__(
         self, app: ASGIApp, service: Service, hosts: Iterable[str] | None, origins: Iterable[str]
@@ -156,44 +132,14 @@ class TranslationGuard(Guard):
         self.known = BytesInFlight(self.limits.in_flight)
         self.unknown = BytesInFlight(self.limits.unknown)
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse; no error is raised from here."""
-        headers = Headers(scope=scope)
-        id = headers.get("x-request-id", "")
-        record = RequestRecord(id if REQUEST_ID.fullmatch(id) else uuid.uuid4().hex)
-        scope.setdefault("state", {})["record"] = record
+    def check(self, scope: Scope, headers: Headers) -> tuple[int, BytesInFlight]:
+        """Bodies of clients whose head holds no key are few."""
+        known = self.keys is None or bool(key_in_head(Request(scope)))
+        most = self.limits.file if scope["path"] in FILE_PATHS else self.limits.body
+        return most, self.known if known else self.unknown
 
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                record.status = message["status"]
-                sent = MutableHeaders(scope=message)
-                sent["X-Request-ID"] = record.id
-                sent.setdefault("X-Content-Type-Options", "nosniff")
-            await send(message)
-
-        try:
-            self.check_sender(
-                headers, RequestError(403, WRONG_HOST), RequestError(403, WRONG_ORIGIN)
-            )
-            most = self.limits.file if scope["path"] in FILE_PATHS else self.limits.body
-            too_long = RequestError(413, f"a body may have {most:,} bytes at most")
-            known = self.keys is None or bool(key_in_head(Request(scope)))
-            with (self.known if known else self.unknown).request() as count:
-                limited = self.limited(headers, receive, most, too_long, count)
-                await self.app(scope, limited, send_with_id)
-        except Exception as raised:
-            error = request_error(raised)
-            if error.status == 500:
-                log.error("failed", extra={"id": record.id, "why": _traceback(raised)})
-            if not record.status:
-                retry = error.retry_after
-                extra = {} if retry is None else {"Retry-After": str(max(1, math.ceil(retry)))}
-                response = JSONResponse({"error": error.message}, error.status, extra)
-                await response(scope, receive, send_with_id)
-        finally:
-            self._log(scope, record)
-
-    def _log(self, scope: Scope, record: RequestRecord) -> None:
+    def log(self, scope: Scope, record: RequestRecord) -> None:
+        """Count the request, and write a line of the log."""
         seconds = time.perf_counter() - record.began
         route = scope["route"].path if "route" in scope else "other"
         status = record.status or CLIENT_LEFT
@@ -203,14 +149,6 @@ class TranslationGuard(Guard):
         fields = {"id": record.id, "method": method, "route": route, "status": status}
         fields |= {"ms": round(1000 * seconds, 1), "client": record.client, **record.numbers}
         log.info("request", extra=fields)
-
-
-def _traceback(error: Exception) -> str:
-    """The type of an error and where it was raised; its message might hold a client's text."""
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    return f"{type(error).__name__} at " + " < ".join(
-        f"{frame.filename}:{frame.lineno}" for frame in reversed(frames)
-    )
 
 
 # ------------------------------------------------------------------------------ bodies, keys, rates
@@ -228,13 +166,7 @@ def validated(body: type[B], fields: Fields) -> B:
     try:
         return body.model_validate(fields)
     except ValidationError as error:
-        errors = error.errors(include_input=False, include_url=False)
-        innermost = max(errors, key=lambda entry: len(entry["loc"]))
-        parts = [str(part) for part in innermost["loc"] if part not in ("str", "list[str]")]
-        name = ".".join(parts)
-        missing = innermost["type"] == "missing"
-        message = f"{name} is missing" if missing else f"{name}: {innermost['msg']}"
-        raise RequestError(400, f"invalid request: {message}") from None
+        raise RequestError(400, f"invalid request: {invalid_field(error)}") from None
 
 
 async def read_fields(request: Request) -> Fields:
@@ -324,7 +256,7 @@ def key_in_head(request: Request) -> str:
 def client_of(request: Request, service: Service, secret: str) -> Client:
     """The client by its key, or else by its address; takes a token of its bucket."""
     name = f"address:{network(request.client.host if request.client else '')}"
-    rate, refusal = service.limits.rate, None
+    rate, wrong = service.limits.rate, None
     if service.keys is not None:
         try:
             key = service.keys.find(secret) if secret else None
@@ -333,15 +265,15 @@ def client_of(request: Request, service: Service, secret: str) -> Client:
             raise RequestError(503, "the keys cannot be read", retry_after=10) from None
         if key is None:
             message = "this key is not valid" if secret else "this server asks for an api_key"
-            refusal = RequestError(403, message)
+            wrong = RequestError(403, message)
         else:
             name, rate = f"key:{key.name}", rate if key.rate is None else key.rate
     record: RequestRecord = request.state.record
     record.client = anonymous(name)
     if rate and (wait := service.buckets.take(name, rate)):
         raise RequestError(429, f"slow down: {rate:g} requests a minute", retry_after=wait)
-    if refusal is not None:
-        raise refusal
+    if wrong is not None:
+        raise wrong
     return Client(name, record)
 
 
@@ -622,10 +554,7 @@ async def _events(
         response |= {"detectedLanguage": detected.json()} if detected else {}
         yield _event("done", response)
     except Exception as error:
-        refusal = request_error(error)
-        if refusal.status == 500:
-            log.error("failed", extra={"why": _traceback(error)})
-        yield _event("error", {"error": refusal.message})
+        yield _event("error", {"error": refusal(error, public=True).message})
     finally:
         cancel(pending.answers)
 
@@ -734,12 +663,6 @@ def application(
     async def docs() -> HTMLResponse:
         policy = "default-src 'none'; style-src 'unsafe-inline'"
         return HTMLResponse(page(app), headers={"Content-Security-Policy": policy})
-
-    @app.exception_handler(HTTPException)
-    async def not_routed(request: Request, error: HTTPException) -> Response:
-        messages = {404: "there is no such page", 405: "not with this method"}
-        message = messages.get(error.status_code, str(error.detail))
-        return JSONResponse({"error": message}, error.status_code, error.headers)
 
     if home is not None:
         app.router.routes.append(HomeMount("/", home, name="home"))

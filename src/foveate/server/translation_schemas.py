@@ -134,9 +134,3 @@ class ServerStatus(BaseModel):
     """Whether the server runs, or accepts requests."""
 
     status: str
-
-
-class Error(BaseModel):
-    """The form of every error."""
-
-    error: str

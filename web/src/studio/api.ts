@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 0b96aaab7c173e08.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 9cfce869ce5710e8.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -21,7 +21,7 @@ export interface Everything {
   DemoList: DemoList;
   Drawings: Drawings;
   DrawnDone: DrawnDone;
-  ErrorBody: ErrorBody;
+  Error: Error;
   Evaluated: Evaluated;
   EvaluatedExample: EvaluatedExample;
   EvaluationEvent: EvaluationEvent;
@@ -38,7 +38,6 @@ export interface Everything {
   LectureStep: LectureStep;
   Ping: Ping;
   Probability: Probability;
-  Problem: Problem;
   Progress: Progress;
   Question: Question;
   RunDetail: RunDetail;
@@ -170,9 +169,7 @@ export interface DrawnDone {
  */
 export interface Failed {
   event: "error";
-  code: string;
-  message: string;
-  hint: string;
+  error: string;
 }
 /**
  * Nothing new; it keeps the connection open.
@@ -296,18 +293,10 @@ export interface Drawings {
   milliseconds: number;
 }
 /**
- * The body of every response that is an error.
+ * The form of every error.
  */
-export interface ErrorBody {
-  error: Problem;
-}
-/**
- * What went wrong, and what to do about it where that is known.
- */
-export interface Problem {
-  code: string;
-  message: string;
-  hint: string;
+export interface Error {
+  error: string;
 }
 /**
  * The figures of some examples of a split, and these examples.

@@ -1,19 +1,19 @@
 // The API as functions: JSON by fetch, events as they come. Errors say what to do.
-import type { Failed, Problem } from "./api";
+import type { Error as Refused, Failed } from "./api";
 
 const BASE = "api/v1/";
 
 /** What the server refused, in its words. */
 export class Refusal extends Error {
-  constructor(readonly status: number, readonly problem: Problem) {
-    super(problem.hint ? `${problem.message} (${problem.hint})` : problem.message);
+  constructor(readonly status: number, message: string) {
+    super(message);
   }
 }
 
 async function checked(answer: Response): Promise<Response> {
   if (answer.ok) return answer;
-  const said = (await answer.json().catch(() => undefined)) as { error?: Problem } | undefined;
-  throw new Refusal(answer.status, said?.error ?? { code: "http", message: `${answer.status} ${answer.statusText}`, hint: "" });
+  const said = (await answer.json().catch(() => undefined)) as Partial<Refused> | undefined;
+  throw new Refusal(answer.status, said?.error ?? `${answer.status} ${answer.statusText}`);
 }
 
 /** An address of the API; empty fields are left out. */
@@ -67,7 +67,7 @@ async function* events<E>(answer: Response): AsyncGenerator<Told<E>> {
 /** Ask, and be told the events of the answer; abort the signal to stop it. */
 export async function* streamed<E extends { event?: string }>(path: string, body: unknown, signal: AbortSignal): AsyncGenerator<E> {
   for await (const { event } of events<E | Failed>(await sent(path, body, "text/event-stream", signal))) {
-    if (event.event === "error") throw new Refusal(200, event as Failed);
+    if (event.event === "error") throw new Refusal(200, (event as Failed).error);
     if (event.event !== "ping") yield event as E;
   }
 }
@@ -75,7 +75,7 @@ export async function* streamed<E extends { event?: string }>(path: string, body
 /** Have something worked out, and be told how far it is. */
 export async function* streamedFrom<E extends { event: string }>(path: string, fields: Record<string, string | number>, signal: AbortSignal): AsyncGenerator<E> {
   for await (const { event } of events<E | Failed>(await fetch(address(path, fields), { headers: { Accept: "text/event-stream" }, signal }))) {
-    if (event.event === "error") throw new Refusal(200, event as Failed);
+    if (event.event === "error") throw new Refusal(200, (event as Failed).error);
     if (event.event !== "ping") yield event as E;
   }
 }

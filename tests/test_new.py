@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import shlex
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from foveate.cli import app
+from foveate.cli.new import write_config
 from foveate.train.checkpoint import steps
 from foveate.training import train
 
@@ -129,6 +132,38 @@ def test_columns_and_formats_are_told_apart(name, content, expected, tmp_path) -
     for part in expected:
         assert part.replace("{out}", str(tmp_path)).replace("{{", "{").replace("}}", "}") in text
     train(out, [*TINY[:2], "train.save.every=1", "train.validation.every=1"], tmp_path / "run")
+
+
+ASKED = {
+    "a.csv": (table("a,b,c", "{i},{text},y {i}"), "c\nb\nTranslation\ntranslation\n"),
+    "b.tsv": (table("", "{label}\t{text}").replace('"', ""), "\n\n"),
+    "c.jsonl": ('{"a": "x y", "b": "z w v"}\n' * 40, "a\n\n"),
+    "d.tmx": (TMX, "fr\n\n\n"),
+}
+CHOSEN = {
+    "a.csv": ['columns = ["b", "c"]', 'kind = "translation"'],
+    "b.tsv": ["columns = [2, 1]", 'kind = "classification"'],
+    "c.jsonl": ['keys = ["b", "a"]', 'kind = "classification"'],
+    "d.tmx": ['kind = "translation"'],
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_files_do_not_show_is_asked_on_a_terminal(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, typed = ASKED[name]
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    terminal, process = pty.openpty()
+    os.write(terminal, typed.encode())
+    with os.fdopen(process) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        write_config("auto", [tmp_path / name], tmp_path / "c.toml", 1.0, force=False)
+    os.close(terminal)
+    text = (tmp_path / "c.toml").read_text(encoding="utf-8")
+    assert [part for part in CHOSEN[name] if part not in text] == []
+    if name == "d.tmx":
+        assert (tmp_path / "c.tsv").read_text(encoding="utf-8").startswith("la maison 0\thouse")
 
 
 def test_masked_text_trains(tmp_path: Path, data_folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -285,11 +284,6 @@ def by_run(
     return [head.links(m) for m in maps()], messages
 
 
-def beyond_last(links: Links, gold: Links) -> bool:
-    """Whether a source or target word is linked that comes after the last one of the gold links."""
-    return any(max(map(itemgetter(i), links)) > max(map(itemgetter(i), gold)) for i in (0, 1))
-
-
 def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list[str]:
     """A warning where many links are beyond the last gold link, as if words were split otherwise.
 
@@ -298,7 +292,9 @@ def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list
     beyond = [
         number
         for number, (links, true) in enumerate(zip(each, gold, strict=True), 1)
-        if links and true.possible and beyond_last(links, true.possible)
+        if links
+        and true.possible
+        and any(max(x[i] for x in links) > max(x[i] for x in true.possible) for i in (0, 1))
     ]
     if len(beyond) <= 0.05 * len(gold):
         return []

@@ -21,7 +21,6 @@ from foveate.cli.options import (
     load,
     one_line,
     say,
-    set_threads,
     to_json,
 )
 from foveate.errors import ConfigError, UserError
@@ -53,7 +52,7 @@ def answer(
     """Answer lines, pictures or series by any run."""
     from foveate.tasks.base import CUT
 
-    loaded, tally, number = load(run, checkpoint, threads), Tally(), 0
+    loaded, tally, number = load(run, checkpoint), Tally(), 0
     reads = loaded.task.reads
     if reads == "text" and inputs:
         raise ConfigError(f"{run} reads text: write it on stdin, a line each, not as arguments")
@@ -96,7 +95,7 @@ def classify(
     if scores and as_json:
         raise ConfigError("--scores and --json are two forms of the output: choose one")
     write = label_json if as_json else partial(label_line, all_labels=scores)
-    loaded = load(run, checkpoint, threads)
+    loaded = load(run, checkpoint)
     if images:
         classify_pictures(loaded, images, sys.stdout, write, batch_tokens)
         return
@@ -211,7 +210,7 @@ def generate(
         name = next(iter(sampling)).replace("_", "-")
         raise ConfigError(f"--beam-size searches, --{name} samples: leave one of them out")
     stdin = None if prompt is not None or sys.stdin.isatty() else sys.stdin.buffer
-    loaded = load(run, checkpoint, threads)
+    loaded = load(run, checkpoint)
     tally = Tally()
     texts = prompts(prompt, stdin, tally)
     continue_text = partial(
@@ -311,8 +310,6 @@ def score(
     threads: options.Threads = None,
 ) -> None:
     """Log-probabilities of given pairs (TSV, stdin)."""
-    if threads is not None:
-        set_threads(threads)
     from foveate.cli.workers import RunSpec
     from foveate.tasks.base import Scores
 
@@ -395,8 +392,6 @@ def evaluate(
     as_json: options.Json = False,
 ) -> None:
     """All figures of the task on held-out data."""
-    if threads is not None:
-        set_threads(threads)
     from foveate.cli.workers import RunSpec
 
     others = tuple(map(str, ensemble or ())), tuple(overrides or ())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from foveate.cli.options import Json, Overrides, Threads, VerbGroup, say, set_threads, to_json
+from foveate.cli.options import Json, Overrides, Threads, VerbGroup, say, to_json
 
 if TYPE_CHECKING:
     from foveate.draw.charts import PanelGrid
@@ -37,8 +37,6 @@ def bench_train(
     as_json: Json = False,
 ) -> None:
     """Real target tokens a second in training."""
-    if threads is not None:
-        set_threads(threads)
     from foveate.bench import training
     from foveate.bench.training import workload
 
@@ -60,8 +58,6 @@ def bench_decode(
     as_json: Json = False,
 ) -> None:
     """Sentences a second, outputs of equal length."""
-    if threads is not None:
-        set_threads(threads)
     from foveate.bench import decoding
     from foveate.bench.training import workload
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foveate.cli.options import Threads, say, set_threads
+from foveate.cli.options import Threads, say
 from foveate.errors import ConfigError
 
 LINEAGE = "lineage"
@@ -35,8 +35,6 @@ def compare(
     """Train models with an equal budget and compare them."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the comparison is a page; end its name in .html")
-    if threads is not None:
-        set_threads(threads)
     from foveate.bench.budget import Budget, planned
     from foveate.bench.comparison import compare
     from foveate.bench.lineage import lineage

@@ -105,5 +105,4 @@ def new(
     """Write a config for your own data."""
     from foveate.cli.new import write_config
 
-    for line in write_config(task, files, out, minutes, force):
-        typer.echo(line)
+    typer.echo("\n".join(write_config(task, files, out, minutes, force)))

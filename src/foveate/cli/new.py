@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,8 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import typer
+
 from foveate.cli.options import DataKind, TaskName
-from foveate.config import parse_tree
+from foveate.config import assigned, parse_tree
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
 from foveate.data.report import DataReport, are_labels, report_files
@@ -81,19 +84,31 @@ class ConfigPlan:
         """Set ``table.key=value`` in place of what stands there."""
         name, _, value = override.partition("=")
         table, _, key = name.strip().partition(".")
-        try:
-            tomllib.loads(f"x = {value}")
-        except tomllib.TOMLDecodeError:
-            value = toml_value(value)
+        if isinstance(word := assigned(f"x={value}")["x"], str):
+            value = toml_value(word)
         lines = self.tables.setdefault(table, [])
         lines[:] = [line for line in lines if line.partition("=")[0].strip() != key]
         lines.append(f"{key} = {value}")
 
     def text(self) -> str:
         """The document."""
-        tables = (f"[{name}]\n" + "\n".join(lines) for name, lines in self.tables.items())
+        tables = (f"[{name}]\n" + "\n".join(lines) for name, lines in self.tables.items() if lines)
         head = f"# {self.task}: {self.facts}.\n# Written by foveate new; foveate kinds FIELD"
         return f"{head} explains each field.\nseed = 1\n\n" + "\n\n".join(tables) + "\n"
+
+
+def ask(question: str, guess: str, answers: Sequence[str]) -> str:
+    """What somebody at the terminal chooses of the answers; the guess where nobody sits there."""
+
+    def known(answer: str) -> str:
+        if answer not in answers:
+            raise typer.BadParameter(f"one of {', '.join(answers)}")
+        return answer
+
+    if len(answers) < 2 or not sys.stdin.isatty():
+        return guess
+    text = f"{question} ({', '.join(answers)})"
+    return str(typer.prompt(text, guess, value_proc=known, err=True))
 
 
 def write_config(
@@ -136,7 +151,8 @@ def planned(task: TaskName, files: Sequence[Path], minutes: float) -> ConfigPlan
             f"give one file, or two (both sides), not {len(files)}: of train, valid and test "
             "name train; the others are read from beside it"
         )
-    pictures = _is_pictures(files)
+    archive = files[0].is_dir() or files[0].suffix in (".tar", ".zip")
+    pictures = len(files) == 2 and (archive or all("ubyte" in file.name for file in files))
     if task in ("captioning", "vision") or (task == "auto" and pictures):
         if not pictures:
             raise DataError(
@@ -174,7 +190,9 @@ def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
         lengths = train.lengths["words"]
         short = max(side.median for side in lengths) <= 1 or "format" in layout
         pairs = "transduction" if short else "translation"
-        task = {"labelled": "classification", "text": "language"}.get(train.kind, pairs)  # type: ignore[assignment]
+        guess = {"labelled": "classification", "text": "language"}.get(train.kind, pairs)
+        known = labelled or guess == "language"  # a label has its name, or has been asked for
+        task = guess if known else ask("the task", guess, tuple(TASKS)[:3])  # type: ignore[assignment]
     words = sum(side.total for side in train.lengths["words"])
     plan = ConfigPlan(task, f"{train.pairs:,} lines, {words:,} words")
     chosen = [*(config.columns if "columns" in layout else config.keys if "keys" in layout else ())]
@@ -231,7 +249,9 @@ def _keys(lines: Sequence[str]) -> tuple[dict[str, object], bool]:
         return {}, False
     label = next((key for key in keys if re.fullmatch(LABELS, key, re.IGNORECASE)), None)
     last = label or next((k for k in keys if re.search("label|class|target", k)), keys[1])
-    return {"keys": [next(k for k in keys if k != last), last]}, label is not None
+    last = last if label else ask("the key of the label, or of the target", last, keys)
+    texts = [key for key in keys if key != last]
+    return {"keys": [ask("the key of the text", texts[0], texts), last]}, label is not None
 
 
 def _columns(file: Path, lines: Sequence[str], task: TaskName) -> tuple[dict[str, object], bool]:
@@ -253,37 +273,53 @@ def _columns(file: Path, lines: Sequence[str], task: TaskName) -> tuple[dict[str
             (i for i in range(width) if named and re.fullmatch(names, header[i], re.I)), None
         )
 
-    sizes = [sum(map(len, column)) for column in columns]
-    label, source, target = of(LABELS), of(PAIRS[0]), of(PAIRS[1])
-    if label is None and (source is None or target is None) and task in ("auto", "classification"):
-        short = [i for i in range(width) if are_labels(columns[i])]
-        label = min(short, key=lambda i: (len(set(columns[i])), i), default=None)
-    if label is not None and task in ("auto", "classification"):
-        first, second = max((i for i in range(width) if i != label), key=sizes.__getitem__), label
-    elif source is not None and target is not None:
-        first, second = source, target
-    elif width > 2 and not tabs:
-        raise DataError(
-            f"{file} has the columns {', '.join(header)}; none is known as a label, and of a date "
-            "with numbers there is none: name a task, and the columns by data.columns=[1,2]"
-        )
-    else:
-        return ({} if named or tabs else {"header": False}), False
-    if (first, second) == (0, 1) and (named or tabs):
-        return {}, second == label
-    pair: list[object] = [header[i] if named else i + 1 for i in (first, second)]
-    return {"columns": pair} | ({} if named or tabs else {"header": False}), second == label
+    names = header if named else [str(i + 1) for i in range(width)]
+    labels = task in ("auto", "classification")
+    first, second, label = of(PAIRS[0]), of(PAIRS[1]), of(LABELS) if labels else None
+    if label is not None or first is None or second is None:
+        short = [i for i in range(width) if labels and are_labels(columns[i])]
+        few = min(short, key=lambda i: (len(set(columns[i])), i), default=None)
+        second = label if label is not None else 1 if few is None else few
+        if label is None and few is None and width > 2 and not tabs and not sys.stdin.isatty():
+            raise DataError(
+                f"{file} has the columns {', '.join(header)}; none is known as a label, and of a "
+                "date with numbers there is none: name a task, and the columns by "
+                "data.columns=[1,2]"
+            )
+        if label is None:
+            answer = ask("the column of the label, or of the target", names[second], names)
+            label, second = few, names.index(answer)
+        rest = [i for i in range(width) if i != second]
+        longest = max(rest, key=lambda i: sum(map(len, columns[i])))
+        guess = names[longest if second == label else rest[0]]
+        first = names.index(ask("the column of the text", guess, [names[i] for i in rest]))
+    layout: dict[str, object] = {} if named or tabs else {"header": False}
+    if (first, second) != (0, 1):
+        layout["columns"] = [header[i] if named else i + 1 for i in (first, second)]
+    return layout, second == label
 
 
 def _pairs_of_tmx(file: Path, out: Path) -> Path:
     """The pairs of a TMX as a TSV beside the config."""
+    from foveate.documents.formats import LANG, parse_xml
     from foveate.documents.memory import pairs_of_tmx
 
     table, data = out.with_suffix(".tsv"), find(file).read_bytes()
     if table.exists():
         raise DataError(f"{table}, where the pairs of {file} go, exists; name another with --out")
+    root = parse_xml(data, str(file))
+    own = [header.get("srclang") for header in root.iter("header")]
+    tags = [unit.get(LANG) or unit.get("lang") for unit in root.iter("tuv")]
+    known, first = [
+        [*dict.fromkeys((tag or "").lower().split("-")[0] for tag in x)] for x in (tags, own)
+    ]
+    source = to = None
+    if len(known) > 1:
+        source = ask("the source language", next((t for t in first if t in known), known[0]), known)
+        known.remove(source)
+        to = ask("the target language", known[0], known)
     pairs = [
-        [" ".join(side.split()) for side in p] for p in pairs_of_tmx(data, str(file), None, None)
+        [" ".join(side.split()) for side in p] for p in pairs_of_tmx(data, str(file), to, source)
     ]
     replace_file(table, "".join(f"{source}\t{target}\n" for source, target in pairs))
     return table
@@ -312,7 +348,7 @@ def _patterns(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
 def _data(
     plan: ConfigPlan, layout: dict[str, object], splits: dict[str, str], count: int, skips: bool
 ) -> None:
-    plan.tables["data"] = [f"{key} = {toml_value(value)}" for key, value in layout.items()]
+    plan.put("data", *(f"{key} = {toml_value(value)}" for key, value in layout.items()))
     if "valid" not in splits:
         share = round(min(0.1, max(0.002, 1000 / count)), 4)
         why = f"holdout {share}: that share validates" + ("" if splits else ", and as much tests")
@@ -322,8 +358,6 @@ def _data(
     _name_splits(plan, splits)
     if skips:
         plan.put("data", 'on_bad_line = "skip"', why="lines that cannot be read are skipped")
-    if not plan.tables["data"]:
-        del plan.tables["data"]
 
 
 def _name_splits(plan: ConfigPlan, splits: dict[str, str]) -> None:
@@ -422,12 +456,6 @@ def _forecasting(report: DataReport, file: Path) -> ConfigPlan:
     return plan
 
 
-def _is_pictures(files: Sequence[Path]) -> bool:
-    idx = all("ubyte" in file.name for file in files)
-    archive = files[0].is_dir() or files[0].suffix in (".tar", ".zip")
-    return len(files) == 2 and (idx or archive)
-
-
 def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
     if "ubyte" in files[0].name:
         patterns = [f.as_posix().removesuffix(".gz").replace("train", "{split}") for f in files]
@@ -449,20 +477,16 @@ def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
         )
         size = 28 if plan.task == "vision" else 64
         pictures = f'kind = "files", {table}, size = {size}'
-        names = _split_names({row[0] for row in rows}, files[1])
+        columns = {row[0] for row in rows}
+        names = {s: n for s, known in SPLITS.items() for n in known if n in columns}
+        if "train" not in columns or "valid" not in names:
+            raise DataError(f"{files[1]}: the first column names train, valid and test; add them")
     kind = "image_classification" if plan.task == "vision" else "captioning"
     plan.put("task", f'kind = "{kind}"', f"pictures = {{ {pictures} }}")
     _name_splits(plan, names)
     model = "vit-tiny" if plan.task == "vision" else "show-attend-tell"
     plan.put("model", f'kind = "{model}"', why=f"{model}: small enough for a processor")
     return plan
-
-
-def _split_names(names: set[str], table: Path) -> dict[str, str]:
-    splits = {s: n for s, known in SPLITS.items() for n in known if n in names}
-    if "train" not in names or "valid" not in splits:
-        raise DataError(f"{table}: the first column names train, valid and test; add them")
-    return splits
 
 
 def _train(plan: ConfigPlan, minutes: float) -> None:
@@ -472,7 +496,7 @@ def _train(plan: ConfigPlan, minutes: float) -> None:
         plan.put("objective", "label_smoothing = 0.1")
     if task != "forecasting":
         plan.put("train", f"batch_tokens = {training.batch_tokens}")
-    best, every = training.best, training.every
+    every = training.every
     steps = [f"max_steps = {training.steps}"] if training.steps else []
     plan.put(
         "train",
@@ -480,13 +504,13 @@ def _train(plan: ConfigPlan, minutes: float) -> None:
         f"max_minutes = {minutes:g}  # training ends, and the rate has come down, at the latest",
         f'optimizer = {{ kind = "adamw", lr = {training.rate} }}',
         f'schedule = {{ kind = "cosine", warmup_steps = {training.warmup} }}',
-        f'save = {{ every = {every}, keep = 2, best = "{best}" }}',
+        f'save = {{ every = {every}, keep = 2, best = "{training.best}" }}',
         f"validation = {{ every = {every}, samples = 2, patience = 20 }}",
     )
     limit = f"{training.steps:,} steps, at most " if training.steps else ""
     plan.reasons += [
         f"{limit}{minutes:g} minute{'s' * (minutes != 1)}; the rate falls as a cosine to that end",
-        f"the best checkpoint by {best}, every {every} steps",
+        f"the best checkpoint by {training.best}, every {every} steps",
     ]
     if task in ("translation", "transduction"):
         plan.put("decode", 'kind = "beam"', "beam_size = 5", "length_penalty = 0.6")

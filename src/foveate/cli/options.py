@@ -22,9 +22,20 @@ if TYPE_CHECKING:
     from foveate.run import Run
 
 Item = TypeVar("Item")
+
+
+def set_threads(threads: int | None) -> int | None:
+    """Set the number of processor threads of each operation, where one is named."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    return threads
+
+
+Threads = Annotated[int | None, typer.Option(min=1, callback=set_threads, help="processor threads")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
-Threads = Annotated[int | None, typer.Option(min=1, help="processor threads")]
 BeamSize = Annotated[int | None, typer.Option(min=1, help="default: the run's own")]
 LengthPenalty = Annotated[float | None, typer.Option(help="exponent of the length in scores")]
 BatchTokens = Annotated[int | None, typer.Option(min=1, help="source tokens of a batch")]
@@ -117,20 +128,11 @@ class DefaultGroup(VerbGroup):
 # ------------------------------------------------------------------------------ runs
 
 
-def load(run: Path, checkpoint: str = "best", threads: int | None = None) -> Run:
-    """The run of a folder, computed with that many processor threads."""
-    if threads is not None:
-        set_threads(threads)
+def load(run: Path, checkpoint: str = "best") -> Run:
+    """The run of a folder."""
     from foveate.run import load
 
     return load(run, checkpoint)
-
-
-def set_threads(threads: int) -> None:
-    """The number of processor threads of each operation."""
-    import torch
-
-    torch.set_num_threads(threads)
 
 
 def check_inputs(run: Run, text: object = None, image: object = None) -> None:

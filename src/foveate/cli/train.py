@@ -79,7 +79,7 @@ def distill(
     threads: options.Threads = None,
 ) -> None:
     """Write a teacher's outputs as data for a student."""
-    teacher = load(run, checkpoint, threads)
+    teacher = load(run, checkpoint)
     search: TranslateOptions = {"beam_size": beam_size, "batch_tokens": batch_tokens}
     for line in write_distilled(
         teacher, out, search, lambda done, of: say([f"{done:,} of {of:,} lines"])

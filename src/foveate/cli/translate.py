@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
 import typer
 
 import foveate.cli.options as options
-from foveate.cli.options import CHUNK, Tally, hint, one_line, say, set_threads
+from foveate.cli.options import CHUNK, Tally, hint, one_line, say
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,8 +81,6 @@ def translate(
     threads: options.Threads = None,
 ) -> None:
     """Translate lines of stdin, a document, or a folder of them."""
-    if threads is not None:
-        set_threads(threads)
     from foveate.answers import TranslateOptions
     from foveate.cli.workers import RunSpec
 

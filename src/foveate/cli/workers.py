@@ -62,7 +62,12 @@ class RunSpec(NamedTuple):
         if self.engine == "ctranslate2":
             sample = None if self.sample is None else Path(self.sample)
             return _through_ctranslate2(run, self.precision, sample)
-        return run if self.precision == "fp32" else at_precision(run, self.precision)
+        _check("precision", self.precision, PRECISIONS)
+        if self.precision == "int8":
+            from foveate.nn.linear import quantized
+
+            run.model = quantized(run.model)
+        return run
 
 
 def with_search(run: Run, overrides: Sequence[str]) -> Run:
@@ -78,19 +83,6 @@ def with_search(run: Run, overrides: Sequence[str]) -> Run:
     search = tree.get("decode", {})
     fields = {"kind": search} if isinstance(search, str) else search
     return run.decoding(**fields) if fields else run
-
-
-def at_precision(run: Run, precision: str) -> Run:
-    """The run with its weights in "fp32", as they are, or in "int8" (`foveate.nn.linear`).
-
-    Raises ``ConfigError`` for another name.
-    """
-    _check("precision", precision, PRECISIONS)
-    if precision == "int8":
-        from foveate.nn.linear import quantized
-
-        run.model = quantized(run.model)
-    return run
 
 
 def _check(name: str, value: str, known: Sequence[str]) -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from foveate.config import read, with_overrides
 from foveate.data.text import TextData
+from foveate.export.base import ExchangeError
 from foveate.export.ctranslate2 import first_misfit
 from foveate.export.huggingface import fitting
-from foveate.export.huggingface_rules import ExchangeError
 from foveate.inspect.records import capture
 from foveate.inspect.stages import capture_stages
 from foveate.models.classifier import Classifier

@@ -17,10 +17,9 @@ from foveate.cli.workers import RunSpec
 from foveate.config import kinds
 from foveate.data.catalogue import DataError
 from foveate.engine.base import EngineError, SearchRequest
-from foveate.export.base import POINTER, Different, export, sample_of, targets
+from foveate.export.base import POINTER, Different, ExchangeError, export, sample_of, targets
 from foveate.export.ctranslate2 import CTranslate2, first_misfit
 from foveate.export.ctranslate2_engine import CTranslate2Engine
-from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
 from small_runs import made
 from tolerances import MODEL, near

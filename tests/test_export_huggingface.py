@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import transformers
 
-from foveate.export.base import CheckSample, export, sample_of
-from foveate.export.huggingface_rules import ExchangeError
+from foveate.export.base import CheckSample, ExchangeError, export, sample_of
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from small_runs import made

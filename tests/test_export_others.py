@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 import foveate
 from foveate.cli import app
 from foveate.export.argos import MODEL, answers, unpacked
-from foveate.export.base import POINTER, Different, export, sample_of, targets
-from foveate.export.huggingface_rules import ExchangeError
+from foveate.export.base import POINTER, Different, ExchangeError, export, sample_of, targets
 from foveate.run import Run
 from small_runs import CONFIGS, made
 from variants import at_scale, transformer, translator

@@ -28,8 +28,8 @@ from foveate.config import read
 from foveate.data.tokenizer import BPE, Tokenizer
 from foveate.documents.formats import DocumentOptions, read_document
 from foveate.errors import is_for_the_user, message_of
+from foveate.export.base import ExchangeError
 from foveate.export.huggingface import from_huggingface
-from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import RunConfig, load
 from foveate.tasks.shortlist import Shortlist
 from foveate.train import checkpoint

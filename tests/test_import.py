@@ -9,9 +9,8 @@ import pytest
 
 import foveate
 from foveate.data.tokenizer import Tokenizer
-from foveate.export.base import CheckSample, export, sample_of
+from foveate.export.base import CheckSample, ExchangeError, export, sample_of
 from foveate.export.huggingface import import_from
-from foveate.export.huggingface_rules import ExchangeError
 from variants import transformer, translator
 
 

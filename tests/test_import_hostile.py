@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from foveate.errors import is_for_the_user
+from foveate.export.base import ExchangeError
 from foveate.export.huggingface import from_huggingface, read_tokenizer, to_huggingface
-from foveate.export.huggingface_rules import ExchangeError
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.spec import Tokens

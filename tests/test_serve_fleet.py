@@ -11,7 +11,7 @@ import pytest
 
 from foveate.cli.workers import run_loader
 from foveate.config import ConfigError
-from foveate.export.huggingface_rules import ExchangeError
+from foveate.export.base import ExchangeError
 from foveate.run import Run, RunConfig, load
 from foveate.server.batching import TranslateLines
 from foveate.server.common import RequestError

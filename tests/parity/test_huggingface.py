@@ -15,8 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from foveate.decode.beam import Greedy
+from foveate.export.base import ExchangeError
 from foveate.export.huggingface import FAMILIES, from_huggingface, to_huggingface
-from foveate.export.huggingface_rules import ExchangeError, Family
+from foveate.export.huggingface_rules import Family
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.presets import RobertaBase

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from foveate.export.base import ExchangeError
 from foveate.export.huggingface import from_huggingface, to_huggingface
-from foveate.export.huggingface_rules import ExchangeError
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.presets import ViTTiny, vit
 from foveate.spec import Labels, Pixels

@@ -25,13 +25,13 @@ from foveate.export.base import (
     Checked,
     CheckSample,
     Different,
+    ExchangeError,
     Export,
     Pieces,
     held_by_chrf,
     translator,
 )
 from foveate.export.ctranslate2 import CTranslate2, specification
-from foveate.export.huggingface_rules import ExchangeError
 from foveate.export.tokenizers import differing, named, refuse, sentencepiece_model
 
 MODEL, METADATA = "sentencepiece.model", "metadata.json"

@@ -26,8 +26,7 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.engine.base import SearchRequest, best
 from foveate.engine.ensemble import Ensemble
-from foveate.errors import install
-from foveate.export.huggingface_rules import ExchangeError
+from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
 from foveate.run import Run
 from foveate.tasks.translation import Translation
@@ -36,6 +35,10 @@ from foveate.train.tensors import WEIGHTS
 Ids = list[int]
 CHRF = 0.3  # what rounded weights may cost, in points of chrF
 TIE = 1e-3  # two outputs whose log p differ by less are a tie, which rounding decides
+
+
+class ExchangeError(UserError):
+    """Files and a model do not fit: names the file, the key or tensor, and the remedy."""
 
 
 class Different(ExchangeError):

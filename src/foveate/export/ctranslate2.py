@@ -17,12 +17,12 @@ from foveate.engine.base import SearchRequest, best
 from foveate.export.base import (
     Checked,
     CheckSample,
+    ExchangeError,
     Export,
     Pieces,
     compare,
     searches,
 )
-from foveate.export.huggingface_rules import ExchangeError
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import (
     DecoderLayer,

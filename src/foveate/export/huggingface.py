@@ -32,6 +32,7 @@ from foveate.export.base import (
     Checked,
     CheckSample,
     Different,
+    ExchangeError,
     Export,
     Ids,
     appearing,
@@ -40,22 +41,8 @@ from foveate.export.base import (
     searches,
     translator,
 )
-from foveate.export.huggingface_families import (
-    BART,
-    BERT,
-    BERT_MASKED,
-    GPT2,
-    LLAMA,
-    MARIAN,
-    PEGASUS,
-    ROBERTA,
-    ROBERTA_MASKED,
-    T5,
-    VIT,
-    VIT_LABELS,
-)
+from foveate.export.huggingface_families import FAMILIES
 from foveate.export.huggingface_rules import (
-    ExchangeError,
     Family,
     Settings,
     Tensors,
@@ -76,20 +63,6 @@ from foveate.train.rebuild import Within, refuse_larger
 from foveate.train.sealed import NEW, DamagedError, is_beside, sealed_folder
 from foveate.train.tensors import WEIGHTS, Size, opened, save_weights, write_tensors
 
-FAMILIES = (  # of one model_type those with a head come first
-    GPT2,
-    LLAMA,
-    BERT_MASKED,
-    BERT,
-    ROBERTA_MASKED,
-    ROBERTA,
-    T5,
-    BART,
-    MARIAN,
-    PEGASUS,
-    VIT_LABELS,
-    VIT,
-)
 CONFIG, HUB_WEIGHTS = "config.json", "model.safetensors"
 STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
 AGAIN = "write it again with save_pretrained of transformers"

@@ -6,25 +6,24 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from foveate.export.base import ExchangeError
 from foveate.export.huggingface_rules import (
-    AfterTwo,
-    ExchangeError,
+    AFTER_TWO,
+    TRANSPOSED,
     Family,
     Form,
     Key,
     Pictures,
-    Row,
     Rule,
     Settings,
     Tensors,
-    Third,
-    Transposed,
     Words,
     headed,
-    layers,
+    inside,
+    rules,
     sides,
+    third,
 )
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -81,25 +80,22 @@ GPT2 = Family(
         "add_cross_attention": False,
     },
     prefix="transformer.",
-    rules=(
-        Rule("decoder.stem.embedding", "transformer.wte"),
-        Rule("decoder.position.table", "transformer.wpe"),
-        Rule("decoder.norm.norm", "transformer.ln_f"),
-        Rule("output", "lm_head"),
-        *layers(
-            "decoder.layers.*",
-            "transformer.h.*",
-            {
-                "self_attention.query": ("attn.c_attn", Third(0)),
-                "self_attention.key": ("attn.c_attn", Third(1)),
-                "self_attention.value": ("attn.c_attn", Third(2)),
-                "self_attention.output": ("attn.c_proj", Transposed()),
-                "feed_forward.inner": ("mlp.c_fc", Transposed()),
-                "feed_forward.outer": ("mlp.c_proj", Transposed()),
-                "blocks.0.norm.norm": "ln_1",
-                "blocks.1.norm.norm": "ln_2",
-            },
-        ),
+    rules=rules(
+        {
+            "decoder.stem.embedding": "transformer.wte",
+            "decoder.position.table": "transformer.wpe",
+            "decoder.norm.norm": "transformer.ln_f",
+            "output": "lm_head",
+            "decoder.layers.*.self_attention.query": ("transformer.h.*.attn.c_attn", third(0)),
+            "decoder.layers.*.self_attention.key": ("transformer.h.*.attn.c_attn", third(1)),
+            "decoder.layers.*.self_attention.value": ("transformer.h.*.attn.c_attn", third(2)),
+            "decoder.layers.*.self_attention.output": ("transformer.h.*.attn.c_proj", TRANSPOSED),
+            "decoder.layers.*.feed_forward.{inner,outer}": (
+                "transformer.h.*.mlp.{c_fc,c_proj}",
+                TRANSPOSED,
+            ),
+            "decoder.layers.*.blocks.{0,1}.norm.norm": "transformer.h.*.{ln_1,ln_2}",
+        }
     ),
     copies={"lm_head.weight": "transformer.wte.weight"},
     computed=(".attn.bias", ".attn.masked_bias"),  # the causal mask
@@ -153,23 +149,16 @@ LLAMA = Family(
     only={"hidden_act": "silu"},
     prefix="model.",
     rules=(
-        Rule("decoder.stem.embedding", "model.embed_tokens"),
-        Rule("decoder.norm.norm", "model.norm"),
         Rule("output", "lm_head"),
-        *layers(
-            "decoder.layers.*",
-            "model.layers.*",
+        *rules({"stem.embedding": "embed_tokens", "norm.norm": "norm"}, "decoder.", "model."),
+        *rules(
             {
-                "self_attention.query": "self_attn.q_proj",
-                "self_attention.key": "self_attn.k_proj",
-                "self_attention.value": "self_attn.v_proj",
-                "self_attention.output": "self_attn.o_proj",
-                "feed_forward.inner": "mlp.gate_proj",
-                "feed_forward.gate": "mlp.up_proj",
-                "feed_forward.outer": "mlp.down_proj",
-                "blocks.0.norm.norm": "input_layernorm",
-                "blocks.1.norm.norm": "post_attention_layernorm",
+                "self_attention.{query,key,value,output}": "self_attn.{q,k,v,o}_proj",
+                "feed_forward.{inner,gate,outer}": "mlp.{gate,up,down}_proj",
+                "blocks.{0,1}.norm.norm": "{input,post_attention}_layernorm",
             },
+            "decoder.layers.*.",
+            "model.layers.*.",
         ),
     ),
     copies={"lm_head.weight": "model.embed_tokens.weight"},
@@ -187,35 +176,33 @@ LLAMA = Family(
 #
 # Other heads are left out.
 
-KEYS = (
-    Key("vocab_size", 30522, ()),
+SIZES = (
     Key("hidden_size", 768, ("hidden_size",)),
     Key("num_hidden_layers", 12, ("num_layers",)),
     Key("num_attention_heads", 12, ("num_heads",)),
     Key("intermediate_size", 3072, ("ffn_size",)),
+    Key("hidden_act", "gelu", ("feed_forward.kind",), ACTIVATIONS),
+)
+KEYS = (
+    *SIZES,
+    Key("vocab_size", 30522, ()),
     Key("type_vocab_size", 2, ("stem.num_segments",)),
     Key("layer_norm_eps", 1e-12, ("norm.eps", "embedding_norm.eps")),
-    Key("hidden_act", "gelu", ("feed_forward.kind",), ACTIVATIONS),
     Key("hidden_dropout_prob", 0.1, ("dropout",)),
     Key("attention_probs_dropout_prob", 0.1, ("attention.dropout",)),
 )
 RULES = (
-    Rule("stem.embedding", "embeddings.word_embeddings"),
-    Rule("stem.segment", "embeddings.token_type_embeddings"),
+    *rules({"stem.{embedding,segment}": "embeddings.{word,token_type}_embeddings"}),
     Rule("embedding_norm.norm", "embeddings.LayerNorm"),
-    *layers(
-        "layers.*",
-        "encoder.layer.*",
+    *rules(
         {
-            "self_attention.query": "attention.self.query",
-            "self_attention.key": "attention.self.key",
-            "self_attention.value": "attention.self.value",
+            "self_attention.{query,key,value}": "attention.self.{query,key,value}",
             "self_attention.output": "attention.output.dense",
-            "feed_forward.inner": "intermediate.dense",
-            "feed_forward.outer": "output.dense",
-            "blocks.0.norm.norm": "attention.output.LayerNorm",
-            "blocks.1.norm.norm": "output.LayerNorm",
+            "feed_forward.{inner,outer}": "{intermediate,output}.dense",
+            "blocks.{0,1}.norm.norm": "{attention.output,output}.LayerNorm",
         },
+        "layers.*.",
+        "encoder.layer.*.",
     ),
 )
 TABLE = "position.table", "embeddings.position_embeddings"
@@ -255,7 +242,7 @@ ROBERTA = replace(
     ),
     only={**BERT.only, "pad_token_id": 1},
     prefix="roberta.",
-    rules=(*RULES, Rule(*TABLE, AfterTwo())),
+    rules=(*RULES, Rule(*TABLE, AFTER_TWO)),
     heads=("roberta.pooler.", "pooler.", "lm_head.", "classifier.", "qa_outputs."),
 )
 
@@ -266,10 +253,9 @@ TIED_SOURCE = Key("tie_word_embeddings", True, ("tie",), {True: "source"})
 BERT_MASKED = headed(
     BERT,
     keys=(TIED_SOURCE,),
-    rules=(
-        Rule("transform", "cls.predictions.transform.dense"),
-        Rule("norm.norm", "cls.predictions.transform.LayerNorm"),
-        Rule("output.bias", "cls.predictions.bias"),
+    rules=rules(
+        {"{transform,norm.norm}": "transform.{dense,LayerNorm}", "output.bias": "bias"},
+        theirs="cls.predictions.",
     ),
     also={"layer_norm_eps": ("norm.eps",), "hidden_act": ("activation",)},
     architecture="BertForMaskedLM",
@@ -286,11 +272,7 @@ BERT_MASKED = headed(
 ROBERTA_MASKED = headed(
     ROBERTA,
     keys=(TIED_SOURCE,),
-    rules=(
-        Rule("transform", "lm_head.dense"),
-        Rule("norm.norm", "lm_head.layer_norm"),
-        Rule("output.bias", "lm_head.bias"),
-    ),
+    rules=rules({"{transform,norm.norm,output.bias}": "lm_head.{dense,layer_norm,bias}"}),
     also={"layer_norm_eps": ("norm.eps",)},
     architecture="RobertaForMaskedLM",
     config=MaskedLanguageModel.Config(encoder=ROBERTA_ENCODER),
@@ -315,14 +297,15 @@ def both(field: str) -> tuple[str, ...]:
 # ------------------------------------------------------------------------------ T5
 
 
-class Scaled(Form):
-    """The last norm of a T5 whose logits are W (h / √D): γ / √D says the same without a factor."""
+def _scale(settings: Settings) -> float:
+    return float(settings["d_model"] ** -0.5) if settings["scale_decoder_outputs"] else 1.0
 
-    def read(self, theirs: Tensor, settings: Settings) -> Tensor:
-        return theirs * settings["d_model"] ** -0.5 if settings["scale_decoder_outputs"] else theirs
 
-    def write(self, ours: Tensor, there: Tensor | None, settings: Settings) -> Tensor:
-        return ours / settings["d_model"] ** -0.5 if settings["scale_decoder_outputs"] else ours
+# The last norm of a T5 whose logits are W (h / √D): γ / √D says the same without a factor.
+SCALED = Form(
+    lambda theirs, settings: theirs * _scale(settings),
+    lambda ours, there, settings: ours / _scale(settings),
+)
 
 
 def _t5_complete(settings: Settings, tensors: Tensors) -> Settings:
@@ -345,22 +328,13 @@ T5_PARTS: dict[str, Any] = {
 }
 
 
-def _t5_attention(ours: str, theirs: str) -> dict[str, str]:
-    names = {"query": "q", "key": "k", "value": "v", "output": "o"}
-    return {f"{ours}.{own}": f"{theirs}.{other}" for own, other in names.items()}
-
-
 def _t5_feed_forward(settings: Settings) -> tuple[Rule, ...]:
     """A gate takes the name wi_1, and what it gates then wi_0."""
     inner = "wi_0" if str(settings["feed_forward_proj"]).startswith("gated") else "wi"
-    names = {"inner": inner, "gate": "wi_1", "outer": "wo"}
-    return tuple(
-        Rule(f"{side}.layers.*.feed_forward.{own}", f"{side}.block.*.{number}.{theirs}")
-        for side, number in (
-            ("encoder", "layer.1.DenseReluDense"),
-            ("decoder", "layer.2.DenseReluDense"),
-        )
-        for own, theirs in names.items()
+    names: dict[str, str | tuple[str, Form]] = {"{inner,gate,outer}": f"{{{inner},wi_1,wo}}"}
+    return (
+        *rules(names, "encoder.layers.*.feed_forward.", "encoder.block.*.layer.1.DenseReluDense."),
+        *rules(names, "decoder.layers.*.feed_forward.", "decoder.block.*.layer.2.DenseReluDense."),
     )
 
 
@@ -399,31 +373,31 @@ T5 = Family(
         Key("tie_word_embeddings", True, ("tie",), {True: "all", False: "inputs"}),
     ),
     rules=(
-        Rule("encoder.stem.embedding", "shared"),
-        Rule("encoder.position.table", f"encoder.{_BIAS}"),
-        Rule("decoder.position.table", f"decoder.{_BIAS}"),
-        Rule("encoder.norm.norm", "encoder.final_layer_norm"),
-        Rule("decoder.norm.norm", "decoder.final_layer_norm", Scaled()),
-        Rule("output.weight", "lm_head.weight"),
-        *layers(
-            "encoder.layers.*",
-            "encoder.block.*",
+        *rules(
             {
-                **_t5_attention("self_attention", "layer.0.SelfAttention"),
-                "blocks.0.norm.norm": "layer.0.layer_norm",
-                "blocks.1.norm.norm": "layer.1.layer_norm",
-            },
+                "encoder.stem.embedding": "shared",
+                "output.weight": "lm_head.weight",
+                "{encoder,decoder}.position.table": f"{{encoder,decoder}}.{_BIAS}",
+                "encoder.norm.norm": "encoder.final_layer_norm",
+                "decoder.norm.norm": ("decoder.final_layer_norm", SCALED),
+            }
         ),
-        *layers(
-            "decoder.layers.*",
-            "decoder.block.*",
+        *rules(
             {
-                **_t5_attention("self_attention", "layer.0.SelfAttention"),
-                **_t5_attention("cross_attention", "layer.1.EncDecAttention"),
-                "blocks.0.norm.norm": "layer.0.layer_norm",
-                "blocks.1.norm.norm": "layer.1.layer_norm",
-                "blocks.2.norm.norm": "layer.2.layer_norm",
+                "self_attention.{query,key,value,output}": "0.SelfAttention.{q,k,v,o}",
+                "blocks.{0,1}.norm.norm": "{0,1}.layer_norm",
             },
+            "encoder.layers.*.",
+            "encoder.block.*.layer.",
+        ),
+        *rules(
+            {
+                "self_attention.{query,key,value,output}": "0.SelfAttention.{q,k,v,o}",
+                "cross_attention.{query,key,value,output}": "1.EncDecAttention.{q,k,v,o}",
+                "blocks.{0,1,2}.norm.norm": "{0,1,2}.layer_norm",
+            },
+            "decoder.layers.*.",
+            "decoder.block.*.layer.",
         ),
     ),
     rules_of=_t5_feed_forward,
@@ -440,25 +414,20 @@ T5 = Family(
 # ------------------------------------------------------------------------------ BART, Marian
 
 
-def _side(side: str, norms: tuple[str, ...]) -> tuple[Rule, ...]:
-    """The layers of the encoder or of the decoder."""
-    attentions = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
-    parts = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-    names: dict[str, str | tuple[str, Form]] = {
-        f"{ours}.{part}": f"{theirs}.{name}"
-        for ours, theirs in attentions.items()
-        for part, name in parts.items()
-    }
-    names |= {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
-    names |= {f"blocks.{number}.norm.norm": name for number, name in enumerate(norms)}
-    return layers(f"{side}.layers.*", f"model.{side}.layers.*", names)
-
-
+_LAYER = {
+    "self_attention.{query,key,value,output}": "self_attn.{q,k,v,out}_proj",
+    "cross_attention.{query,key,value,output}": "encoder_attn.{q,k,v,out}_proj",
+    "feed_forward.{inner,outer}": "{fc1,fc2}",
+}
+_NORMS = {
+    "encoder": {"blocks.{0,1}.norm.norm": "{self_attn,final}_layer_norm"},
+    "decoder": {"blocks.{0,1,2}.norm.norm": "{self_attn,encoder_attn,final}_layer_norm"},
+}
 _SIDES = (
     Rule("encoder.stem.embedding", "model.shared"),
-    Rule("output.bias", "final_logits_bias", Row()),
-    *_side("encoder", ("self_attn_layer_norm", "final_layer_norm")),
-    *_side("decoder", ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")),
+    Rule("output.bias", "final_logits_bias", inside(1)),
+    *rules(_LAYER | _NORMS["encoder"], "encoder.layers.*.", "model.encoder.layers.*."),
+    *rules(_LAYER | _NORMS["decoder"], "decoder.layers.*.", "model.decoder.layers.*."),
 )
 _KEYS = (
     Key("d_model", 1024, both("hidden_size")),
@@ -507,10 +476,17 @@ BART = Family(
     prefix="model.",
     rules=(
         *_SIDES,
-        Rule("encoder.position.table", "model.encoder.embed_positions", AfterTwo()),
-        Rule("decoder.position.table", "model.decoder.embed_positions", AfterTwo()),
-        Rule("encoder.embedding_norm.norm", "model.encoder.layernorm_embedding"),
-        Rule("decoder.embedding_norm.norm", "model.decoder.layernorm_embedding"),
+        *rules(
+            {
+                "{encoder,decoder}.position.table": (
+                    "model.{encoder,decoder}.embed_positions",
+                    AFTER_TWO,
+                ),
+                "{encoder,decoder}.embedding_norm.norm": (
+                    "model.{encoder,decoder}.layernorm_embedding"
+                ),
+            }
+        ),
     ),
     copies=_COPIES,
     optional=("final_logits_bias",),
@@ -553,8 +529,7 @@ PEGASUS = replace(
     only={},
     rules=(
         *_SIDES,
-        Rule("encoder.norm.norm", "model.encoder.layer_norm"),
-        Rule("decoder.norm.norm", "model.decoder.layer_norm"),
+        *rules({"{encoder,decoder}.norm.norm": "model.{encoder,decoder}.layer_norm"}),
     ),
     finish=dict,
 )
@@ -562,16 +537,6 @@ PEGASUS = replace(
 
 # ---------------------------------------------------------------------------- huggingface pictures
 # Families of pictures: the Vision Transformer, alone or with the head that says labels.
-
-
-class Only(Form):
-    """A vector stored as the only row of the only matrix."""
-
-    def read(self, theirs: Tensor, settings: Settings) -> Tensor:
-        return theirs.flatten()
-
-    def write(self, ours: Tensor, there: Tensor | None, settings: Settings) -> Tensor:
-        return ours.view(1, 1, -1)
 
 
 def _places(settings: Settings) -> int:
@@ -616,35 +581,27 @@ VIT = Family(
         Key("num_channels", 3, ()),
         Key("patch_size", 16, ("stem.patch_size",)),
         Key("places", None, ("position.max_length",)),
-        Key("hidden_size", 768, ("hidden_size",)),
-        Key("num_hidden_layers", 12, ("num_layers",)),
-        Key("num_attention_heads", 12, ("num_heads",)),
-        Key("intermediate_size", 3072, ("ffn_size",)),
+        *SIZES,
         Key("layer_norm_eps", 1e-12, ("norm.eps",)),
-        Key("hidden_act", "gelu", ("feed_forward.kind",), ACTIVATIONS),
         Key("hidden_dropout_prob", 0.0, ("dropout",)),
         Key("attention_probs_dropout_prob", 0.0, ("attention.dropout",)),
     ),
     only={"qkv_bias": True},
     prefix="vit.",
     rules=(
-        Rule("stem.class_token", "embeddings.cls_token", Only()),
+        Rule("stem.class_token", "embeddings.cls_token", inside(2)),
         Rule("stem.patches", "embeddings.patch_embeddings.projection"),
-        Rule("position.table.weight", "embeddings.position_embeddings", Row()),
+        Rule("position.table.weight", "embeddings.position_embeddings", inside(1)),
         Rule("norm.norm", "layernorm"),
-        *layers(
-            "layers.*",
-            "encoder.layer.*",
+        *rules(
             {
-                "self_attention.query": "attention.attention.query",
-                "self_attention.key": "attention.attention.key",
-                "self_attention.value": "attention.attention.value",
+                "self_attention.{query,key,value}": "attention.attention.{query,key,value}",
                 "self_attention.output": "attention.output.dense",
-                "feed_forward.inner": "intermediate.dense",
-                "feed_forward.outer": "output.dense",
-                "blocks.0.norm.norm": "layernorm_before",
-                "blocks.1.norm.norm": "layernorm_after",
+                "feed_forward.{inner,outer}": "{intermediate,output}.dense",
+                "blocks.{0,1}.norm.norm": "layernorm_{before,after}",
             },
+            "layers.*.",
+            "encoder.layer.*.",
         ),
     ),
     heads=("pooler.", "vit.pooler.", "vit.embeddings.mask_token", "decoder."),
@@ -662,4 +619,9 @@ VIT_LABELS = headed(
     config=Classifier.Config(encoder=ENCODER, pooling=First.Config(), dropout=0.0),
     head="classifier.weight",
     heads=("vit.pooler.",),
+)
+
+FAMILIES = (  # of one model_type those with a head come first
+    *(GPT2, LLAMA, BERT_MASKED, BERT, ROBERTA_MASKED, ROBERTA),
+    *(T5, BART, MARIAN, PEGASUS, VIT_LABELS, VIT),
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from foveate.config import Config, Tree
 from foveate.data.tokenizer import BOS, EOS, PAD
-from foveate.errors import UserError
+from foveate.export.base import ExchangeError
 from foveate.models.classifier import Classifier
 from foveate.nn.embedding import Stem
 from foveate.nn.positions import Sinusoidal, SinusoidalHalves
@@ -91,67 +91,53 @@ Tensors = Mapping[str, Tensor]
 FREE = ("dropout", "output_bias")  # acts in training alone; is zero where there is none
 
 
-class ExchangeError(UserError):
-    """Files and a model do not fit: names the file, the key or tensor, and the remedy."""
-
-
 # ------------------------------------------------------------------------------ tensors
 
 
-class Form:
-    """How a tensor of theirs is stored; this one as ours is."""
+class Form(NamedTuple):
+    """How a tensor is stored: ``read`` gives ours of theirs, ``write`` theirs of ours.
 
-    def read(self, theirs: Tensor, settings: Settings) -> Tensor:
-        """Our tensor."""
-        return theirs
+    Both know config.json; ``write`` also what other tensors of ours have already put there.
+    """
 
-    def write(self, ours: Tensor, there: Tensor | None, settings: Settings) -> Tensor:
-        """Their tensor; ``there`` is what other tensors of ours have already put there."""
-        return ours
+    read: Callable[[Tensor, Settings], Tensor]
+    write: Callable[[Tensor, Tensor | None, Settings], Tensor]
 
 
-class Transposed(Form):
-    """A matrix (inputs, outputs), not (outputs, inputs): GPT-2's "Conv1D"."""
-
-    def read(self, theirs: Tensor, settings: Settings) -> Tensor:
-        return theirs.T if theirs.ndim == 2 else theirs
-
-    def write(self, ours: Tensor, there: Tensor | None, settings: Settings) -> Tensor:
-        return ours.T if ours.ndim == 2 else ours
+SAME = Form(lambda theirs, settings: theirs, lambda ours, there, settings: ours)
 
 
-@dataclass(frozen=True)
-class Third(Form):
+def _turned(matrix: Tensor) -> Tensor:
+    return matrix.T if matrix.ndim == 2 else matrix
+
+
+# A matrix (inputs, outputs), not (outputs, inputs): GPT-2's "Conv1D".
+TRANSPOSED = Form(
+    lambda theirs, settings: _turned(theirs), lambda ours, there, settings: _turned(ours)
+)
+# A table of places that begins with two rows that no real token reads (BART, RoBERTa).
+AFTER_TWO = Form(
+    lambda theirs, settings: theirs[2:],
+    lambda ours, there, settings: torch.cat((ours.new_zeros(2, ours.shape[1]), ours)),
+)
+
+
+def third(number: int) -> Form:
     """One of queries, keys and values, which stand side by side in a transposed matrix."""
-
-    number: int
-
-    def read(self, theirs: Tensor, settings: Settings) -> Tensor:
-        return theirs.T.chunk(3)[self.number] if theirs.ndim == 2 else theirs.chunk(3)[self.number]
-
-    def write(self, ours: Tensor, there: Tensor | None, settings: Settings) -> Tensor:
-        own = ours.T if ours.ndim == 2 else ours
-        return own if there is None else torch.cat((there, own), dim=-1)
+    return Form(
+        lambda theirs, settings: _turned(theirs).chunk(3)[number],
+        lambda ours, there, settings: (
+            _turned(ours) if there is None else torch.cat((there, _turned(ours)), dim=-1)
+        ),
+    )
 
 
-class AfterTwo(Form):
-    """A table of places that begins with two rows that no real token reads (BART, RoBERTa)."""
-
-    def read(self, theirs: Tensor, settings: Settings) -> Tensor:
-        return theirs[2:]
-
-    def write(self, ours: Tensor, there: Tensor | None, settings: Settings) -> Tensor:
-        return torch.cat((ours.new_zeros(2, ours.shape[1]), ours))
-
-
-class Row(Form):
-    """A vector stored as a matrix of one row."""
-
-    def read(self, theirs: Tensor, settings: Settings) -> Tensor:
-        return theirs.squeeze(0)
-
-    def write(self, ours: Tensor, there: Tensor | None, settings: Settings) -> Tensor:
-        return ours.unsqueeze(0)
+def inside(axes: int) -> Form:
+    """What stands alone in so many outer axes: a vector as a matrix of one row."""
+    return Form(
+        lambda theirs, settings: theirs.reshape(theirs.shape[axes:]),
+        lambda ours, there, settings: ours[(None,) * axes],
+    )
 
 
 @dataclass(frozen=True)
@@ -160,7 +146,7 @@ class Rule:
 
     ours: str
     theirs: str
-    form: Form = field(default_factory=Form)
+    form: Form = SAME
 
     def match(self, name: str) -> str | None:
         """Their name of a tensor of ours, or None where the rule is of another."""
@@ -172,13 +158,25 @@ class Rule:
         return self.theirs.replace("*", "".join(layer)) + (rest or "")
 
 
-def layers(ours: str, theirs: str, parts: Mapping[str, str | tuple[str, Form]]) -> tuple[Rule, ...]:
-    """The rules of the parts of a layer, each name behind that of the layer."""
-    rules = []
-    for own, other in parts.items():
+def rules(
+    names: Mapping[str, str | tuple[str, Form]], ours: str = "", theirs: str = ""
+) -> tuple[Rule, ...]:
+    """The rules of names, each behind that of a part of the model.
+
+    Braces hold what stands for each other: ``a.{x,y}`` and ``b.{v,w}`` are two rules.
+    """
+    made = []
+    for own, other in names.items():
         name, *form = (other,) if isinstance(other, str) else other
-        rules.append(Rule(f"{ours}.{own}", f"{theirs}.{name}", *form))
-    return tuple(rules)
+        for one, two in zip(_each(ours + own), _each(theirs + name), strict=True):
+            made.append(Rule(one, two, *form))
+    return tuple(made)
+
+
+def _each(name: str) -> list[str]:
+    before, _, rest = name.partition("{")
+    parts, _, behind = rest.partition("}")
+    return [f"{before}{part}{behind}" for part in parts.split(",")]
 
 
 # ------------------------------------------------------------------------------ configs

@@ -28,6 +28,7 @@ from foveate.decode.search import Search
 from foveate.export.base import (
     Checked,
     CheckSample,
+    ExchangeError,
     Export,
     Ids,
     by_length,
@@ -35,7 +36,6 @@ from foveate.export.base import (
     searches,
     translator,
 )
-from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import torch
 
-from foveate.export.base import Checked, CheckSample, Different, Export
-from foveate.export.huggingface_rules import ExchangeError
+from foveate.export.base import Checked, CheckSample, Different, ExchangeError, Export
 from foveate.files import replace_file
 from foveate.run import load
 from foveate.tasks.translation import Translation

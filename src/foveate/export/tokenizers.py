@@ -25,7 +25,7 @@ from foveate.data.tokenizer import (
     Unigram,
     byte_letters,
 )
-from foveate.export.huggingface_rules import ExchangeError
+from foveate.export.base import ExchangeError
 from foveate.files import replace_file
 
 Json = dict[str, Any]

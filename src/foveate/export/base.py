@@ -241,20 +241,6 @@ class Export(ABC):
     def write(self, place: Path, pointer: dict[str, object]) -> None:
         """Make the folder or file; ``pointer`` says what it was made of."""
 
-    def write_example(self, place: Path, pointer: dict[str, object], example: str) -> None:
-        """Write the tokenizers in the standard form and a program, or into the pointer why not.
-
-        The tokenizers are tried on texts of the run's validation data, where these can be read.
-        """
-        from foveate.export.tokenizers import write_example
-
-        task, lines = translator(self.run), list[str]()
-        with contextlib.suppress(DataError, OSError):
-            lines = list(self.run.pairs("valid")[0][:100])
-        sides = task.source_tokenizer, task.target_tokenizer
-        if reason := write_example(place, sides, lines, example):
-            pointer["tokenizer"] = reason
-
     @abstractmethod
     def check(self, place: Path, sample: CheckSample) -> Checked:
         """Let the target's own program answer the sample; raise `Different` where it differs."""

@@ -23,6 +23,7 @@ from foveate.export.base import (
     compare,
     searches,
 )
+from foveate.export.tokenizers import write_example
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import (
     DecoderLayer,
@@ -152,7 +153,7 @@ class CTranslate2(Export):
         spec.validate()
         spec.optimize(None if self.quantization == "float32" else self.quantization)
         spec.save(str(place))
-        self.write_example(place, pointer, EXAMPLE)
+        write_example(self.run, place, pointer, EXAMPLE)
 
     def check(self, place: Path, sample: CheckSample) -> Checked:
         from foveate.export.ctranslate2_engine import CTranslate2Engine

@@ -36,6 +36,7 @@ from foveate.export.base import (
     searches,
     translator,
 )
+from foveate.export.tokenizers import write_example
 from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
@@ -107,7 +108,7 @@ class Onnx(Export):
         names = _write_graphs(model, place)
         for side, tokenizer in translator(self.run).tokenizers_by_name().items():
             tokenizer.save(place / f"{side}.tokenizer.json")
-        self.write_example(place, pointer, EXAMPLE)
+        write_example(self.run, place, pointer, EXAMPLE)
         replace_file(place / GRAPHS, json.dumps(names, indent=2) + "\n")
 
     def check(self, place: Path, sample: CheckSample) -> Checked:

@@ -7,10 +7,12 @@ import json
 import tempfile
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from foveate.data.catalogue import DataError
 from foveate.data.tokenizer import (
     BOS,
     BPE,
@@ -25,8 +27,9 @@ from foveate.data.tokenizer import (
     Unigram,
     byte_letters,
 )
-from foveate.export.base import ExchangeError
+from foveate.export.base import ExchangeError, translator
 from foveate.files import replace_file
+from foveate.run import Run
 
 Json = dict[str, Any]
 
@@ -62,30 +65,33 @@ def tokenizer_json(tokenizer: Tokenizer, start: bool = False) -> Json:
     return written | {"added_tokens": [_added(i) for i in range(4)], "post_processor": post}
 
 
-def write_example(
-    place: Path, sides: tuple[Tokenizer, Tokenizer], lines: Sequence[str], example: str
-) -> str:
-    """Write the tokenizers of source and target into an export, and ``example.py`` that uses them.
+def write_example(run: Run, place: Path, pointer: dict[str, object], example: str) -> None:
+    """Write a translator's tokenizers in the standard form, and ``example.py`` that uses them.
 
-    They are one tokenizer.json where they are one. Gives the reason why there are none, else "":
-    a kind that the format cannot say, or a line that it cuts otherwise.
+    They are one tokenizer.json where they are one, and are tried on texts of the run's validation
+    data, where these can be read. Where there are none, the pointer has the reason: a kind that the
+    format cannot say, or a line that it cuts otherwise.
     """
     from tokenizers import Tokenizer as Standard
 
-    joint = sides[0] is sides[1]
-    names = ["tokenizer.json"] * 2 if joint else ["source.json", "target.json"]
+    task, lines = translator(run), list[str]()
+    sides = task.source_tokenizer, task.target_tokenizer
+    with suppress(DataError, OSError):
+        lines = list(run.pairs("valid")[0][:100])
+    names = ["tokenizer.json"] * 2 if sides[0] is sides[1] else ["source.json", "target.json"]
     try:
         texts = [json.dumps(tokenizer_json(side), ensure_ascii=False) for side in sides]
     except ExchangeError as error:
-        return str(error)
-    cut = [each.ids[:-1] for each in Standard.from_str(texts[0]).encode_batch(list(lines))]
+        pointer["tokenizer"] = str(error)
+        return
+    cut = [each.ids[:-1] for each in Standard.from_str(texts[0]).encode_batch(lines)]
     for line, ours, theirs in zip(lines, sides[0].encode_ids(lines), cut, strict=True):
         if ours != theirs:
-            return f"tokenizer.json cuts otherwise: {line!r}"
+            pointer["tokenizer"] = f"tokenizer.json cuts otherwise: {line!r}"
+            return
     for name, text in zip(names, texts, strict=True):
         replace_file(place / name, text)
     replace_file(place / "example.py", example.format(source=names[0], target=names[1]))
-    return ""
 
 
 def _added(i: int) -> Json:

@@ -287,7 +287,7 @@ def test_the_baseline_of_a_series_is_a_linear_map(trained: dict[str, Run], tmp_p
     own = series(tmp_path / "own.csv", days=LOOK_BACK + HORIZON + 2)
     gone = moved.task.config.series.model_copy(update={"path": str(tmp_path / "gone.csv")})
     moved.task.config = moved.task.config.model_copy(update={"series": gone})
-    beside = moved.evaluate_files(own, baseline=True).baseline
+    beside = moved.evaluate(files=[own], baseline=True).baseline
     assert beside is not None and not beside.figures and "gone.csv" in beside.about
 
 
@@ -301,10 +301,10 @@ def test_figures_of_quantiles(trained: dict[str, Run]) -> None:
 
 def test_evaluate_on_a_file(trained: dict[str, Run], tmp_path: Path) -> None:
     own = series(tmp_path / "own.csv", days=LOOK_BACK + HORIZON + 2)
-    assert len(trained["rnn"].evaluate_files(own).outputs) == 3
+    assert len(trained["rnn"].evaluate(files=[own]).outputs) == 3
     short = series(tmp_path / "short.csv", days=9)
     with pytest.raises(DataError, match="has 9 rows; a window takes 21"):
-        trained["rnn"].evaluate_files(short)
+        trained["rnn"].evaluate(files=[short])
 
 
 def test_forecast_after_the_end(trained: dict[str, Run], tmp_path: Path) -> None:

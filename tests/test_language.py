@@ -261,11 +261,11 @@ def test_a_run_that_stops_goes_on_to_the_same_weights(tmp_path: Path) -> None:
 def test_a_text_of_ones_own_is_evaluated(tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("the cat sat on the mat .\n")
     run = trained("lstm")
-    result = run.evaluate_files(tmp_path / "own.txt")
+    result = run.evaluate(files=[tmp_path / "own.txt"])
     assert result.figures["tokens"] == 8
     assert run.evaluate("the cat sat on the mat .\n").figures == result.figures
     with pytest.raises(DataError, match="one text, no pairs"):
-        run.evaluate_files(tmp_path / "own.txt", tmp_path / "own.txt")
+        run.evaluate(files=[tmp_path / "own.txt"] * 2)
 
 
 def test_a_language_model_does_not_translate() -> None:

@@ -235,7 +235,7 @@ def test_labels_and_pictures_and_forecasts(client: TestClient, runs: dict[str, R
         expected.probabilities
     )
     result = folded(client, "vit", {"picture": "3"})["done"]
-    [expected] = runs["vit"].classify_images([3])
+    [expected] = runs["vit"].classify([3])
     assert result["labels"][0]["label"] == expected.label
     uri = result["drawings"][0]["image"]
     again = folded(client, "vit", {"picture": uri})["done"]

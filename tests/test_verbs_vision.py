@@ -104,7 +104,7 @@ def test_caption_and_look(captioner: Run, tmp_path: Path) -> None:
 def test_a_run_of_labels(labeller: Run) -> None:
     again = load(labeller.path)
     assert 0 <= again.evaluate(split="test").figures["accuracy"] <= 100
-    (answer,) = again.classify_images([3])
+    (answer,) = again.classify([3])
     assert answer.label in ("0", "1")
     with pytest.raises(ValueError, match="has no attention over patches"):
         answer.record()

@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack, cast
+from typing import Any, TypeVar, cast
 
 import pydantic
 import torch
 
 from foveate.align.aer import Head, Links
 from foveate.answers import (
-    Answer,
     CaptionAnswer,
     Continuation,
     LabelAnswer,
@@ -92,16 +91,6 @@ class RunConfig(Config):
         return fields | {"objective": Objective.Config.parse(task.default_objective)}
 
 
-class EvaluateOptions(TypedDict, total=False):
-    """The keyword arguments of `Run.evaluate` and `Run.evaluate_files`."""
-
-    beam_size: int | None
-    length_penalty: float | None
-    batch_tokens: int | None
-    bleu_tokenizer: BleuTokenizer | None
-    baseline: bool
-
-
 class Run:
     """A trained model with everything that it needs to answer."""
 
@@ -164,29 +153,24 @@ class Run:
         lines = task.addressed(_several(lines, "translate"), to)
         return list(self.task.answer(self.engine, lines, request, progress))
 
-    def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
-        """The label of each line with p of every label; an empty line has none."""
-        self._only("text", "label", "classify")
-        return self._labels(_several(lines, "classify"), batch_tokens)
-
-    def classify_images(
-        self, pictures: Sequence[Picture], batch_size: int | None = None
+    def classify(
+        self, inputs: Sequence[Picture], batch_tokens: int | None = None
     ) -> list[LabelAnswer]:
-        """The label of each picture with p of every label: files, or numbers of the test data."""
-        self._only("picture", "label", "classify pictures")
-        return self._labels(pictures, batch_size)
+        """The label of each input with p of every label; an empty line has none.
 
-    def _labels(self, inputs: Sequence[Picture], batch_tokens: int | None) -> list[LabelAnswer]:
-        request = SearchRequest(self.search(), batch_tokens=batch_tokens or BATCH_TOKENS)
-        return list(self.task.answer(self.engine, inputs, request))
+        Inputs are lines of text, or pictures: files, or numbers of the test data, of which
+        ``batch_tokens`` are judged together.
+        """
+        reads = self.task.reads
+        self._only(reads, "label", "classify" + " pictures" * (reads == "picture"))
+        return self.answer(inputs, batch_tokens)
 
     def caption(
         self, pictures: Sequence[Picture], beam_size: int | None = None
     ) -> list[CaptionAnswer]:
         """A caption for each picture: a file, or the number of one of the test data."""
         self._only("picture", "text", "caption")
-        request = SearchRequest(self.search(beam_size, None))
-        return list(self.task.answer(self.engine, pictures, request))
+        return self.answer(pictures, beam_size=beam_size)
 
     def forecast(self, source: str | Path | None = None) -> Any:
         """The rows after the end of a CSV, or of the run's own series."""
@@ -219,9 +203,11 @@ class Run:
             config = Beam.Config(beam_size=beam_size, length_penalty=0.0, **limits)
         return task.generate(self.engine, prompts, config, num, whole_lines, listen)
 
-    def answer(self, inputs: Sequence[Any], batch_tokens: int | None = None) -> list[Answer]:
+    def answer(
+        self, inputs: Sequence[Any], batch_tokens: int | None = None, beam_size: int | None = None
+    ) -> list[Any]:
         """An answer for each input, whatever the task reads (`foveate.tasks.base.Task.answer`)."""
-        request = SearchRequest(self.search(), batch_tokens=batch_tokens or BATCH_TOKENS)
+        request = SearchRequest(self.search(beam_size), batch_tokens=batch_tokens or BATCH_TOKENS)
         return list(self.task.answer(self.engine, _several(inputs, "answer"), request))
 
     def need(self, ability: type[T], verb: str) -> T:
@@ -277,33 +263,24 @@ class Run:
         self,
         *columns: str | Sequence[str],
         split: str = "test",
-        **options: Unpack[EvaluateOptions],
-    ) -> Evaluation:
-        """All figures that the task knows, on a split of the run's own data or on your examples.
-
-        A translation takes ``evaluate(sources, references)``. ``options`` are ``beam_size``,
-        ``length_penalty``, ``batch_tokens`` and ``bleu_tokenizer``, another than that of the task's
-        config (`foveate.tasks.metrics.bleu`), and ``baseline``, for the figures of one beside.
-        """
-        examples = self.task.as_examples(*columns) if columns else self.task.examples(split)
-        return self._evaluate(examples, **options)
-
-    def evaluate_files(
-        self, source: Path, reference: Path | None = None, **options: Unpack[EvaluateOptions]
-    ) -> Evaluation:
-        """The same on files of the user's: inputs and references, or one file with both."""
-        return self._evaluate(self.task.read(source, reference), **options)
-
-    def _evaluate(
-        self,
-        examples: object,
+        files: Sequence[Path] = (),
         beam_size: int | None = None,
         length_penalty: float | None = None,
         batch_tokens: int | None = None,
         bleu_tokenizer: BleuTokenizer | None = None,
         baseline: bool = False,
     ) -> Evaluation:
+        """All figures that the task knows, on a split of the run's own data or on your examples.
+
+        A translation takes ``evaluate(sources, references)``. ``files`` are of inputs and of
+        references, or one of both. ``bleu_tokenizer`` is another than that of the task's config
+        (`foveate.tasks.metrics.bleu`), ``baseline`` asks for the figures of one beside.
+        """
         task, search = copy.copy(self.task), self.search(beam_size, length_penalty)
+        if files:
+            examples = task.read(*files)
+        else:
+            examples = task.as_examples(*columns) if columns else task.examples(split)
         if bleu_tokenizer is not None:
             tree = task.config.tree() | {"bleu_tokenizer": bleu_tokenizer}
             task.config = type(task.config).parse(tree, ("task",))

@@ -16,11 +16,9 @@ from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
 from foveate.decode.beam import Greedy
 from foveate.files import replace_file
-from foveate.models.forecaster import Forecaster
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
 from foveate.tasks.base import AnyTask
-from foveate.tasks.forecasting import Forecasting, ForecastObjective
 from foveate.train import checkpoint
 from foveate.train.config import ConfigChange, changes
 from foveate.train.distributed import Ranks, ranks_of
@@ -112,19 +110,12 @@ def job_of(
 def _check_objective(config: RunConfig) -> None:
     """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
     config.task.check_objective(config.objective)
-    numeric = issubclass(config.objective.owner or object, ForecastObjective)
-    if numeric and not isinstance(config.task, Forecasting.Config):
-        raise ConfigError(
-            f"{config.objective.kind!r} compares numbers, which {config.task.kind} does not give; "
-            f'write "{config.task.default_objective}", or leave out [objective]',
-            ("objective", "kind"),
-        )
-    forcing, model = config.objective.teacher_forcing.kind, config.model.owner or object
+    forcing = config.objective.teacher_forcing.kind
     if forcing == "always":
         return
     if not task_of(config).own_outputs:
         why = f"the task {config.task.kind} writes nothing that its model would read"
-    elif issubclass(model, Forecaster) and not model.feeds_back:
+    elif not getattr(config.model.owner, "feeds_back", True):
         why = f"the model {config.model.kind} forecasts all steps at once and reads none of them"
     else:
         return

@@ -143,7 +143,7 @@ def test_a_picture_that_is_brought_is_labelled_and_looked_at(open_url, runs, tmp
     file = io.BytesIO()
     Image.fromarray(bars(4)[0][3]).save(file, "PNG")
     (tmp_path / "bar.png").write_bytes(file.getvalue())
-    [output] = runs["vit"].classify_images([tmp_path / "bar.png"])
+    [output] = runs["vit"].classify([tmp_path / "bar.png"])
     page = open_url("#/ask?run=vit")
     bring(page, "upload", "bar.gif", "image/gif", b"GIF89a")
     assert "no PNG or JPEG" in page.get_by_role("alert").inner_text()

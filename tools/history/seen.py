@@ -14,7 +14,7 @@ PICTURE = 3  # of the test pictures: a triangle
 def patches(folder: Path) -> Drawing:
     """What the class token reads in each layer of a Vision Transformer."""
     run = trained("patches", folder)
-    (answer,) = run.classify_images([PICTURE])
+    (answer,) = run.classify([PICTURE])
     title = f"What the class token looks at before it says: {SHAPES[int(answer.label)]}"
     return narrow(run.view(PICTURE), 2.7, title)
 

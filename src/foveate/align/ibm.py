@@ -308,11 +308,6 @@ class Independent(WordAligner):
     p(a_j = i | f, e) = q(i | j, S, T) t(f_j | e_i) / Σ_i' q(i' | j, S, T) t(f_j | e_i')
     """
 
-    class Config(WordAligner.Config):
-        """What the kinds share."""
-
-    config: Config
-
     @abstractmethod
     def prior(self, lengths: Lengths) -> Floats:
         """q(i | j, S, T): (T, S + 1), NULL first; rows sum to 1."""
@@ -331,7 +326,7 @@ class Independent(WordAligner):
 class Model1(Independent):
     """IBM Model 1: every source word and NULL equally, q = 1 / (S + 1) (Brown et al., 1993)."""
 
-    class Config(Independent.Config, kind="ibm1"):
+    class Config(WordAligner.Config, kind="ibm1"):
         """Nothing more to choose."""
 
     config: Config
@@ -347,7 +342,7 @@ class Model1(Independent):
 class Model2(Independent):
     """IBM Model 2: q(i | j, S, T) is a table for each pair of lengths (Brown et al., 1993)."""
 
-    class Config(Independent.Config, kind="ibm2"):
+    class Config(WordAligner.Config, kind="ibm2"):
         """``smoothing`` counts of each row are spread evenly (a Dirichlet prior); 0 is the paper.
 
         Without it a pair of lengths that training shows once learns its own alignment by heart.
@@ -378,7 +373,7 @@ class Model2(Independent):
 class DiagonalModel2(Independent):
     """Model 2 with one parameter: q ∝ exp(−λ |i/S − j/T|), NULL p₀ (Dyer et al., 2013)."""
 
-    class Config(Independent.Config, kind="diagonal"):
+    class Config(WordAligner.Config, kind="diagonal"):
         """``null_probability`` is p₀; λ starts at ``tension`` and is learned."""
 
         concentration: float = Field(0.01, ge=0)

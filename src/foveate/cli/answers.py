@@ -27,7 +27,7 @@ from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from foveate.answers import Continuation, LabelAnswer
-    from foveate.run import EvaluateOptions, Run
+    from foveate.run import Run
     from foveate.tasks.base import Evaluation
     from foveate.tasks.metrics import BleuTokenizer
     from foveate.views.examples import Picture
@@ -145,7 +145,7 @@ def classify_pictures(
 
     lines = f"lines of text go on stdin: foveate classify {run.path} < {names[0]}"
     run.need(PictureTask, f"classify pictures; {lines}")
-    answers = run.classify_images(pictures_of(names), batch_size)
+    answers = run.classify(pictures_of(names), batch_size)
     for name, answer in zip(names, answers, strict=True):
         target.write(write(answer, name) + "\n")
     target.flush()
@@ -398,17 +398,16 @@ def evaluate(
     loaded = RunSpec(str(run), checkpoint, *others, precision).load()
     if source is None and reference is not None:
         raise ConfigError(f"--reference {reference} needs --data SOURCE beside it")
-    choices: EvaluateOptions = {
-        "beam_size": beam_size,
-        "length_penalty": length_penalty,
-        "batch_tokens": batch_tokens,
-        "bleu_tokenizer": cast("BleuTokenizer | None", bleu_tokenizer),
-        "baseline": baseline,
-    }
-    if source is None:
-        evaluation = evaluate_split(loaded, split, choices)
-    else:
-        evaluation = loaded.evaluate_files(source, reference, **choices)
+    measure = partial(
+        loaded.evaluate,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        batch_tokens=batch_tokens,
+        bleu_tokenizer=cast("BleuTokenizer | None", bleu_tokenizer),
+        baseline=baseline,
+    )
+    files = [file for file in (source, reference) if file is not None]
+    evaluation = measure(files=files) if files else evaluate_split(loaded, split, measure)
     if output is not None:
         from foveate.files import replace_file
 
@@ -420,12 +419,12 @@ def evaluate(
     say(tally.report())
 
 
-def evaluate_split(run: Run, split: str, choices: EvaluateOptions) -> Evaluation:
+def evaluate_split(run: Run, split: str, measure: Callable[..., Evaluation]) -> Evaluation:
     """Figures on a split of the run's own data. Raises ``DataError`` where it is missing."""
     from foveate.data.catalogue import DataError, MissingData
 
     try:
-        return run.evaluate(split=split, **choices)
+        return measure(split=split)
     except MissingData as error:
         other = "" if split == "valid" else ", or measure on --split valid"
         reason = error.reason.rstrip(" .:;")

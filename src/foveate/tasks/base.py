@@ -179,6 +179,12 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
 
         def check_objective(self, objective: BaseConfig) -> None:
             """Raise ``ConfigError`` with the remedy where the task cannot learn by an objective."""
+            if getattr(objective.owner, "numeric", False):
+                raise ConfigError(
+                    f"{objective.kind!r} compares numbers, which {self.kind} does not give; "
+                    f'write "{self.default_objective}", or leave out [objective]',
+                    ("objective", "kind"),
+                )
 
     config: Config
     data: TextData

@@ -29,7 +29,7 @@ def terms(text: str) -> list[str]:
 
 def inverse_frequencies(documents: Sequence[Sequence[str]]) -> dict[str, float]:
     """ln((1 + N) / (1 + documents with the term)) + 1 of each term (Spärck Jones, 1972)."""
-    frequency = Counter(term for document in documents for term in set(document))
+    frequency = Counter(term for document in documents for term in dict.fromkeys(document))
     total = 1 + len(documents)
     return {term: math.log(total / (1 + count)) + 1 for term, count in frequency.items()}
 

@@ -268,6 +268,7 @@ class ForecastObjective(Objective):
     Raises `UserError` where the levels do not fit the objective.
     """
 
+    numeric = True
     many_levels = False  # whether it is about quantiles
 
     def __call__(

@@ -31,11 +31,8 @@ from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.nn.attention import Attention
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy, attentions, watched
-from foveate.tasks.text import (
-    TextBatch,
-)
-from foveate.tasks.translation import Translation
-from foveate.tasks.word_maps import pieces_of
+from foveate.tasks.text import TextBatch
+from foveate.tasks.translation import Translation, pieces_of
 
 FILE = "guide.align"  # the links of the training pairs, in the run
 

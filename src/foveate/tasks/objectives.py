@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -265,6 +265,8 @@ class Objective(Configurable):
 
         teacher_forcing: TeacherForcing.Config = Always.Config()
         """How often the model reads the truth instead of its own output."""
+
+    numeric: ClassVar[bool] = False  # whether it compares numbers, not tokens
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -29,14 +29,7 @@ from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.spec import Tokens
 from foveate.tasks.base import DecoderBatch, Loss, TensorBatch
 from foveate.tasks.objectives import CrossEntropy, token_loss
-from foveate.tasks.text import (
-    END,
-    START,
-    Ids,
-    TokenizedText,
-    joined_record,
-    namer,
-)
+from foveate.tasks.text import END, START, Ids, TokenizedText, joined_record, namer
 from foveate.tasks.text_to_text import TextToText
 
 

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Head, Rows
 from foveate.data.batches import sorted_batches, source_batch
+from foveate.data.tokenizer import Encoded, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
 from foveate.engine.ensemble import steps_of
 from foveate.engine.pytorch import DecodingBatch
-from foveate.inspect.records import ForcedPass
+from foveate.inspect.records import ForcedPass, capture
+from foveate.inspect.words import group_pieces, to_words
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.native import NativeSteps, decoder_steps, native_memory
 from foveate.native.kernels import library
@@ -35,7 +37,8 @@ from foveate.tasks.text import (
     namer,
 )
 from foveate.tasks.text_to_text import TextToText
-from foveate.tasks.word_maps import word_maps
+
+AT_ONCE = 32  # pairs in one forced pass of `Translation.word_maps`
 
 
 class Translation(TextToText[TextBatch], Aligns):
@@ -119,8 +122,29 @@ class Translation(TextToText[TextBatch], Aligns):
         rows: Rows = "produced",
         cut: Cut = split_words,
     ) -> Iterator[WordMaps]:
-        """Cross-attention between the words of pairs; see `foveate.tasks.word_maps`."""
-        return word_maps(model, self._both(), pairs, rows, cut)
+        """For each pair the maps (H, T, S + 1) by layer: T target words, S source words, the end.
+
+        One forced pass over (source, target). Step t reads y_{t−1} and produces y_t: a word's row
+        is the mean of its pieces' steps, or of the steps that follow them (``rows = "read"``).
+        ``cut`` says where the words of a text stand; a target may be given as ids.
+        """
+        later, (reads, writes) = rows == "read", self._both()
+        for start in range(0, len(pairs), AT_ONCE):
+            chosen = pairs[start : start + AT_ONCE]
+            sources = reads.encode_batch([source for source, _ in chosen])
+            targets = [_encoded(writes, target) for _, target in chosen]
+            batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
+            batch = batch.to(model.output.weight.device)
+            with (
+                torch.inference_mode(),
+                capture(model, lambda name: name.endswith("cross_attention")) as weights,
+            ):
+                model.decode(batch.read, model.encode(batch.source, batch.keys))
+            maps = {name: w.cpu().numpy() for name, w in weights.items()}
+            for row, (read, (target, encoded)) in enumerate(zip(sources, targets, strict=True)):
+                columns = [*pieces_of(read, cut(chosen[row][0])), [len(read.ids)]]
+                steps = [[t + later for t in word] for word in pieces_of(encoded, cut(target))]
+                yield {name: to_words(w[row], steps, columns) for name, w in maps.items()}
 
     def forced_pass(self, model: EncoderDecoder, source: str, target: Ids | str) -> ForcedPass:
         """A target being produced; without one, the search's best output."""
@@ -153,3 +177,16 @@ def _begun(
         return DecoderSteps(model, model.encode(source, keys), tokens)
     memory = native_memory(model.encoder, source, keys) or model.encode(source, keys)
     return decoder_steps(model, memory, tokens)
+
+
+def pieces_of(text: Encoded, words: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The pieces of each word of a text; a first piece without characters goes to the first."""
+    if not words:
+        return []
+    return group_pieces([(a, b) if b else (0, 1) for a, b in text.offsets], words).pieces
+
+
+def _encoded(tokenizer: Tokenizer, target: str | Ids) -> tuple[str, Encoded]:
+    if isinstance(target, str):
+        return target, tokenizer.encode(target)
+    return tokenizer.decode(target), Encoded(list(target), tokenizer.spans(target))

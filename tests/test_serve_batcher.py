@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.server.batching import Batcher, Batching
+from foveate.server.batching import Batcher, Batching, Operation, Plan
 from foveate.server.common import RequestError
 
 
@@ -36,24 +37,19 @@ class Panic(BaseException):
 
 
 @dataclass(frozen=True)
-class Upper:
+class Upper(Operation[Any]):
     """Capitals of a text; of "bad" there are none, and "panic" is no `Exception`."""
 
     mark: str = ""
     exclusive: bool = False
 
-    def lengths(self, run: Any, items: Sequence[str]) -> list[int]:
+    def plan(self, run: Any, items: Sequence[str], tokens: int) -> Plan:
         if "panicking lengths" in items:
             raise Panic
-        return [len(item) for item in items]
+        alone = self.exclusive and not run.engine.processes
+        return Plan(list(map(len, items)), partial(self.answers, run), tokens, 300, alone)
 
-    def longest(self) -> float:
-        return 300
-
-    def budget(self, run: Any, tokens: int) -> int:
-        return tokens
-
-    def answers(self, run: Any, items: Sequence[str], tokens: int) -> list[str]:
+    def answers(self, run: Any, items: Sequence[str]) -> list[str]:
         with run.lock:
             run.at_work += 1
             run.most = max(run.most, run.at_work)
@@ -70,8 +66,8 @@ class Upper:
         return [item.upper() + self.mark for item in items]
 
 
-def batcher(book: Book, **bounds: Any) -> Batcher:
-    return Batcher(lambda: book, Batching(**bounds))  # type: ignore[arg-type, return-value]
+def batcher(book: Book, **bounds: Any) -> Batcher[Book]:
+    return Batcher(lambda: book, Batching(**bounds))
 
 
 @settings(max_examples=25)

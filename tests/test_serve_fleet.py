@@ -41,7 +41,7 @@ def test_each_direction_has_its_run_and_is_loaded_when_asked_for(runs: dict[str,
 
 def test_all_at_once_says_what_is_wrong_with_one(runs: dict[str, Run]) -> None:
     fleet = RunPool([run.path for run in runs.values()], NAMED)
-    fleet.load()
+    assert list(map(fleet.load, fleet.runs.values()))
     assert [place.loads for place in fleet.runs.values()] == [1, 1]
     assert all(fleet.run(place) is place.run for place in fleet.runs.values())
     assert [place.loads for place in fleet.runs.values()] == [1, 1]

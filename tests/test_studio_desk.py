@@ -10,13 +10,13 @@ import pytest
 
 from foveate.server.common import RequestError
 from foveate.server.studio_answers import Send
-from foveate.server.studio_state import JobQueue, Stopped
+from foveate.server.studio_state import Stopped, StudioState
 from own_loop import run
 
 
 def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:
     async def main() -> list[Any]:
-        jobs = JobQueue()
+        jobs = StudioState([])
         gate = threading.Event()
 
         def work(send: Send) -> str:
@@ -30,7 +30,7 @@ def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:
             result.append(event)
             if event == "ping":
                 gate.set()
-        jobs.close()
+        jobs.queue.close(0)
         return result
 
     result = run(main())
@@ -52,16 +52,16 @@ def test_it_stops_where_the_reader_leaves() -> None:
             raise
 
     async def main() -> int:
-        jobs = JobQueue()
+        jobs = StudioState([])
         events = jobs.start(endless).events(1, None)
         async for event in events:
             if event == 3:
                 break
         await events.aclose()  # type: ignore[attr-defined]
         assert await asyncio.to_thread(over.wait, 10)
-        assert await jobs.run(lambda: 5) == 5, "the next has its turn"
-        held = jobs.count
-        jobs.close()
+        assert await jobs.compute(lambda: 5) == 5, "the next has its turn"
+        held = jobs.queue.characters
+        jobs.queue.close(0)
         return held
 
     assert run(main()) == 0
@@ -80,16 +80,16 @@ def test_one_at_a_time_and_no_more_than_may_wait() -> None:
         together.pop()
 
     async def main() -> None:
-        jobs = JobQueue(waiting=2)
-        waiting = [asyncio.ensure_future(jobs.run(work)) for _ in range(3)]
+        jobs = StudioState([], waiting=2)
+        waiting = [asyncio.ensure_future(jobs.compute(work)) for _ in range(3)]
         await asyncio.sleep(0.05)
-        with pytest.raises(RequestError, match="wait already") as refused:
-            await jobs.run(work)
+        with pytest.raises(RequestError, match="the queue is full") as refused:
+            await jobs.compute(work)
         assert refused.value.status == 429
         gate.set()
         await asyncio.gather(*waiting)
-        await jobs.run(work)
-        jobs.close()
+        await jobs.compute(work)
+        jobs.queue.close(0)
 
     run(main())
     assert most == [1] * 4
@@ -97,7 +97,7 @@ def test_one_at_a_time_and_no_more_than_may_wait() -> None:
 
 def test_an_error_reaches_the_one_who_asked() -> None:
     async def main() -> None:
-        jobs = JobQueue()
+        jobs = StudioState([])
 
         def work(send: Send) -> None:
             send("before")
@@ -106,7 +106,7 @@ def test_an_error_reaches_the_one_who_asked() -> None:
         with pytest.raises(ValueError, match="no"):
             async for _ in jobs.start(work).events(1, None):
                 pass
-        assert await jobs.run(lambda: 1) == 1
-        jobs.close()
+        assert await jobs.compute(lambda: 1) == 1
+        jobs.queue.close(0)
 
     run(main())

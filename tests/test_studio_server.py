@@ -65,8 +65,8 @@ def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, St
         lines = answer.iter_lines()
         while not next(lines).startswith("event: token"):
             pass
-        assert studio.jobs.count == 1
-    until(lambda: studio.jobs.count == 0)
+        assert studio.queue.characters == 1
+    until(lambda: studio.queue.characters == 0)
     seen = len(steps)
     time.sleep(0.2)
     assert seen == len(steps) < 2000
@@ -92,9 +92,9 @@ def test_who_comes_when_the_queue_is_full_is_sent_away(server, language) -> None
     ]
     for thread in threads:
         thread.start()
-    until(lambda: studio.jobs.count == 2)
+    until(lambda: studio.queue.characters == 2)
     busy = client.post("/runs/language/answer", json=short)
-    assert busy.status_code == 429 and "wait already" in busy.json()["error"]
+    assert busy.status_code == 429 and "full" in busy.json()["error"]
     assert busy.headers["retry-after"] == "1"
     assert client.get("/trainings").status_code == 200, "what needs no computing is answered"
     gate.set()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import Any, ClassVar, Protocol
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -25,11 +26,11 @@ from foveate.data.batches import sorted_batches
 from foveate.documents.memory import Assistance, AssistanceCounts, AssistedRun
 from foveate.run import Run
 from foveate.server.common import RequestError
-from foveate.tasks.base import Scores
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.base import Scores, Translates
 
 PAIR_TOKENS = 1024  # of a side of a pair at most: its attention takes the product of both
 DECAY = 0.8  # weight of the rate so far, when the rate of another batch is averaged in
+ModelType = TypeVar("ModelType")
 Pair = tuple[str, str]
 Item = str | Pair
 Links = list[tuple[int, int]]
@@ -42,33 +43,34 @@ class Batching(Config):
     tokens: int = Field(8192, ge=1)  # of a batch: source tokens × hypotheses, padding included
     window: int = Field(16_384, ge=1)  # characters that are taken together and sorted by length
     queue: int = Field(400_000, ge=1)  # characters that may wait
-    max_wait: float = Field(5.0, gt=0)  # seconds that items wait until others are refused
+    max_wait: float = Field(5.0, gt=0, allow_inf_nan=True)  # seconds until others are refused
     workers: int = Field(1, ge=1)  # batches that are computed at a time, one thread each
 
 
 # ------------------------------------------------------------------------------ operations
 
 
-class Operation(Hashable, Protocol):
-    """What a run computes for items; items of equal operations are answered in one batch.
+@dataclass(frozen=True)
+class Plan:
+    """How items of one operation are computed: their tokens, and what answers a batch of them.
 
-    While an ``exclusive`` one is computed no other is, unless other processes compute.
+    Items of more than ``longest`` tokens are refused, and ``budget`` bounds the tokens of a batch.
+    While a batch that is ``alone`` is computed no other is.
     """
 
-    @property
-    def exclusive(self) -> bool: ...
+    lengths: Sequence[int]
+    answer: Callable[[Sequence[Any]], Sequence[Any]]
+    budget: int = 1
+    longest: float = inf
+    alone: bool = False
 
-    def lengths(self, run: Run, items: Sequence[Any]) -> list[int]:
-        """The number of tokens of each item in a batch."""
 
-    def longest(self) -> float:
-        """How many of these tokens an item may have; longer ones are refused."""
+class Operation(ABC, Generic[ModelType]):
+    """What is computed for items; items of equal operations are answered in one batch."""
 
-    def budget(self, run: Run, tokens: int) -> int:
-        """How many of these tokens a batch may have."""
-
-    def answers(self, run: Run, items: Sequence[Any], tokens: int) -> list[Any]:
-        """An answer for each item."""
+    @abstractmethod
+    def plan(self, model: ModelType, items: Sequence[Any], tokens: int) -> Plan:
+        """How the items are computed by a model; ``tokens`` are those of a batch."""
 
 
 class DirectionAssistance:
@@ -88,81 +90,71 @@ class DirectionAssistance:
 
 
 @dataclass(frozen=True)
-class TranslateLines:
+class TranslateLines(Operation[Run]):
     """Best hypotheses of lines; ``to`` names the language where a run knows several."""
 
     to: str | None = None
     num_hypotheses: int = 1
     assistance: DirectionAssistance | None = None
 
-    @property
-    def exclusive(self) -> bool:
-        """Copying unknown words records the attention of the model."""
-        return self.assistance is not None and self.assistance.assistance.copies_unknown
-
-    def lengths(self, run: Run, items: Sequence[str]) -> list[int]:
-        task = run.need(Scores, "translate")
-        return [1 + len(ids) for ids in task.source_tokenizer.encode_ids(list(items))]
-
-    def longest(self) -> float:
-        return inf  # the model cuts what is too long
-
-    def budget(self, run: Run, tokens: int) -> int:
-        return max(1, tokens // run.search(None, None, self.num_hypotheses).width)
-
-    def answers(self, run: Run, items: Sequence[str], tokens: int) -> list[TextAnswer]:
-        translate = (
-            run.translate if self.assistance is None else partial(self.assistance.translate, run)
-        )
-        return translate(items, num_hypotheses=self.num_hypotheses, batch_tokens=tokens, to=self.to)
-
-
-class _PairOperation:
-    """What is computed for pairs (source, target)."""
-
-    exclusive: ClassVar[bool] = False
-
-    def lengths(self, run: Run, items: Sequence[Pair]) -> list[int]:
-        task = run.need(Scores, "score")
-        sources = task.source_tokenizer.encode_ids([source for source, _ in items])
-        targets = task.target_tokenizer.encode_ids([target for _, target in items])
-        return [1 + max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
-
-    def longest(self) -> float:
-        return PAIR_TOKENS
-
-    def budget(self, run: Run, tokens: int) -> int:
-        return tokens
+    def plan(self, run: Run, items: Sequence[str], tokens: int) -> Plan:
+        """The model cuts what is too long; copying unknown words records its attention."""
+        ids = run.need(Scores, "translate").source_tokenizer.encode_ids(list(items))
+        budget = max(1, tokens // run.search(None, None, self.num_hypotheses).width)
+        own = self.assistance
+        translate = run.translate if own is None else partial(own.translate, run)
+        hypotheses = self.num_hypotheses
+        answer = partial(translate, num_hypotheses=hypotheses, batch_tokens=tokens, to=self.to)
+        copies = own is not None and own.assistance.copies_unknown
+        alone = copies and not run.engine.processes
+        return Plan([1 + len(each) for each in ids], answer, budget, alone=alone)
 
 
 @dataclass(frozen=True)
-class ScorePairs(_PairOperation):
-    """log p(target | source) of pairs."""
+class PairOperation(Operation[Run]):
+    """What is computed for pairs (source, target), whose attention takes the product of both."""
 
     to: str | None = None
 
-    def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[PairScore]:
-        sources = run.need(TextToText, "score").addressed([s for s, _ in items], self.to)
-        return run.score(list(zip(sources, [t for _, t in items], strict=True)))
+    def plan(self, run: Run, items: Sequence[Pair], tokens: int) -> Plan:
+        """A pair has as many tokens as its longer side."""
+        task = run.need(Scores, "score")
+        sources = task.source_tokenizer.encode_ids([source for source, _ in items])
+        targets = task.target_tokenizer.encode_ids([target for _, target in items])
+        lengths = [1 + max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
+        return Plan(lengths, partial(self.answers, run), tokens, PAIR_TOKENS)
+
+    @abstractmethod
+    def answers(self, run: Run, pairs: Sequence[Pair]) -> Sequence[Any]:
+        """An answer for each pair."""
+
+    def addressed(self, run: Run, verb: str, pairs: Sequence[Pair]) -> list[Pair]:
+        """The pairs with their sources after the tag of the language."""
+        sources = run.need(Translates, verb).addressed([source for source, _ in pairs], self.to)
+        return list(zip(sources, [target for _, target in pairs], strict=True))
 
 
-@dataclass(frozen=True)
-class AlignPairs(_PairOperation):
+class ScorePairs(PairOperation):
+    """log p(target | source) of pairs."""
+
+    def answers(self, run: Run, pairs: Sequence[Pair]) -> list[PairScore]:
+        return run.score(self.addressed(run, "score", pairs))
+
+
+class AlignPairs(PairOperation):
     """Links between the words of pairs, by the head that the run has stored.
 
     Words are counted from 0; the tag of a language is not counted.
     """
 
-    to: str | None = None
-    exclusive: ClassVar[bool] = True  # it records the attention of all that the model computes
+    def plan(self, run: Run, items: Sequence[Pair], tokens: int) -> Plan:
+        """The attention of all heads is recorded, and kept for a batch."""
+        plan = super().plan(run, items, min(tokens, 2 * PAIR_TOKENS))
+        return replace(plan, alone=not run.engine.processes)
 
-    def budget(self, run: Run, tokens: int) -> int:
-        return min(tokens, 2 * PAIR_TOKENS)  # the maps of all heads are kept for a batch
-
-    def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[Links]:
-        sources = run.need(TextToText, "align").addressed([s for s, _ in items], self.to)
+    def answers(self, run: Run, pairs: Sequence[Pair]) -> list[Links]:
         tags = 0 if self.to is None else 1
-        aligned = run.links(list(zip(sources, [t for _, t in items], strict=True)))
+        aligned = run.links(self.addressed(run, "align", pairs))
         return [sorted((i - tags, j) for i, j in links if i >= tags) for links in aligned]
 
 
@@ -173,7 +165,7 @@ class AlignPairs(_PairOperation):
 class QueuedItem:
     """One item in the queue; it is skipped once its future is cancelled."""
 
-    operation: Operation
+    operation: Operation[Any]
     item: Item
     cost: int
     future: Future[Any] = field(default_factory=Future)
@@ -198,8 +190,8 @@ class ClientQueue:
     since: float = field(default_factory=time.monotonic)
 
 
-class Batcher:
-    """The queue of one run, bounded in characters and in time, and the workers that answer it.
+class Batcher(Generic[ModelType]):
+    """The queue of one model, bounded in characters and in time, and the workers that answer it.
 
     As soon as a worker is free a *window* of items is taken, one from each client in turn, sorted
     by length and cut into batches, at least one for each free worker. The first item waits for
@@ -209,11 +201,11 @@ class Batcher:
 
     def __init__(
         self,
-        model: Callable[[], Run],
+        model: Callable[[], ModelType],
         bounds: Batching | None = None,
         observe: Callable[[int, float], None] = lambda size, seconds: None,
     ) -> None:
-        """``model`` gives the current run; ``observe`` gets items and seconds of each batch."""
+        """``model`` gives the current one; ``observe`` gets items and seconds of each batch."""
         self.model, self.bounds, self.observe = model, bounds or Batching(), observe
         self._queues = OrderedDict[Hashable, ClientQueue]()  # by client, the next one first
         self._ready = threading.Condition()
@@ -234,7 +226,7 @@ class Batcher:
         return self._thread is None or self._thread.is_alive()
 
     def submit(
-        self, client: Hashable, operation: Operation, items: Sequence[Item]
+        self, client: Hashable, operation: Operation[ModelType], items: Sequence[Item]
     ) -> list[Future[Any]]:
         """Put items into the queue, all of them or none; cancel a future to give its item up.
 
@@ -296,15 +288,16 @@ class Batcher:
         with ThreadPoolExecutor(self.bounds.workers, "batch") as pool:
             while window := self._take():
                 try:
-                    run, batches = self._batches(window)
-                    exclusive = window[0].operation.exclusive and not run.engine.processes
+                    items = [item.item for item in window]
+                    plan = window[0].operation.plan(self.model(), items, self.bounds.tokens)
+                    batches = self._batches(plan, window)
                 except BaseException as error:  # a tokenizer's panic is no Exception
                     self._release(window, error)
                     continue
-                workers = self.bounds.workers if exclusive else 1
+                workers = self.bounds.workers if plan.alone else 1
                 for batch in batches:
                     self._reserve(workers)
-                    pool.submit(self._answer_batch, run, batch, workers)
+                    pool.submit(self._answer_batch, plan, batch, workers)
 
     def _reserve(self, workers: int) -> None:
         """Wait until so many workers are free, and take them."""
@@ -319,25 +312,23 @@ class Batcher:
         for item in items:
             item.fail(error)
 
-    def _batches(self, window: list[QueuedItem]) -> tuple[Run, list[list[QueuedItem]]]:
-        """The run, and the items of each batch: the shortest first, for they are done soonest."""
-        run, operation = self.model(), window[0].operation
-        lengths = np.array(operation.lengths(run, [item.item for item in window]))
+    def _batches(self, plan: Plan, window: list[QueuedItem]) -> list[list[QueuedItem]]:
+        """The items of each batch: the shortest first, for they are done soonest."""
+        lengths = np.array(plan.lengths)
         share = -(-len(window) // max(1, self._free))
-        budget, longest = operation.budget(run, self.bounds.tokens), operation.longest()
-        fitting = np.flatnonzero(lengths <= longest)
-        batches = reversed(sorted_batches(lengths[fitting], budget, max_rows=share))
-        for n in np.flatnonzero(lengths > longest):
-            message = f"{lengths[n]:,} tokens; at most {longest:,.0f}: send shorter texts"
+        fitting = np.flatnonzero(lengths <= plan.longest)
+        batches = reversed(sorted_batches(lengths[fitting], plan.budget, max_rows=share))
+        for n in np.flatnonzero(lengths > plan.longest):
+            message = f"{lengths[n]:,} tokens; at most {plan.longest:,.0f}: send shorter texts"
             self._release([window[n]], RequestError(413, message))
-        return run, [[window[fitting[i]] for i in batch] for batch in batches]
+        return [[window[fitting[i]] for i in batch] for batch in batches]
 
-    def _answer_batch(self, run: Run, batch: list[QueuedItem], workers: int) -> None:
+    def _answer_batch(self, plan: Plan, batch: list[QueuedItem], workers: int) -> None:
         began, cost = time.perf_counter(), sum(item.cost for item in batch)
         try:
             items = [item for item in batch if not item.future.cancelled()]
             if items:
-                self._answer(run, items)
+                self._answer(plan, items)
         except BaseException as error:
             for item in batch:
                 item.fail(error)
@@ -396,18 +387,17 @@ class Batcher:
             return None
         return queue.items[0]
 
-    def _answer(self, run: Run, batch: list[QueuedItem]) -> None:
+    def _answer(self, plan: Plan, batch: list[QueuedItem]) -> None:
         """Answer a batch; where that fails, each item alone, so that no error affects others."""
         began = time.perf_counter()
-        items = [item.item for item in batch]
         try:
-            answers = batch[0].operation.answers(run, items, self.bounds.tokens)
+            answers = plan.answer([item.item for item in batch])
         except BaseException as error:
             if len(batch) == 1:
                 batch[0].fail(error)
             else:
                 for item in batch:
-                    self._answer(run, [item])
+                    self._answer(plan, [item])
             return
         self.observe(len(batch), time.perf_counter() - began)
         for item, answer in zip(batch, answers, strict=True):

@@ -1,4 +1,4 @@
-"""What both APIs share: refused requests, the guard, events, OpenAPI, folders of runs, logs."""
+"""What both APIs share: refused requests, the guard, events, OpenAPI, sockets, logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from fastapi import FastAPI, Request
@@ -43,7 +42,6 @@ LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 EVENT_STREAM = "text/event-stream"
 EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 SCHEMA_REF = "#/components/schemas/{model}"
-CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it
 BACKLOG = 2048  # connections that wait to be accepted
 CLIENT_LEFT = 499  # status in logs: the client did not wait for the answer
 REQUEST_ID = re.compile(r"[\w.-]{1,64}")
@@ -331,15 +329,7 @@ def openapi_document(
     return document
 
 
-# ------------------------------------------------------------------------------ folders of runs
-
-
-def chosen_at(folder: Path) -> int:
-    """When a training chose the weights of a run, in ns; 0 where no file says so."""
-    try:
-        return (folder / CHOSEN).stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
+# ------------------------------------------------------------------------------ sockets, logs
 
 
 def unused_name(stem: str, names: Container[str]) -> str:
@@ -348,9 +338,6 @@ def unused_name(stem: str, names: Container[str]) -> str:
     while name in names:
         name, number = f"{stem}-{number}", number + 1
     return name
-
-
-# ------------------------------------------------------------------------------ sockets, logs
 
 
 def listen(host: str, port: int, tries: int = 1) -> socket.socket:

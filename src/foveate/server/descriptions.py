@@ -13,6 +13,7 @@ from foveate.config import Config, kinds
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run, device, task_of
+from foveate.server.runs import StoredRun
 from foveate.server.studio_schemas import (
     DemoInfo,
     DemoList,
@@ -23,10 +24,11 @@ from foveate.server.studio_schemas import (
     ViewField,
     ViewInfo,
 )
-from foveate.server.studio_state import RunStore
+from foveate.server.studio_state import StudioRuns
 from foveate.tasks.base import Classifies
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
+from foveate.train import journal
 from foveate.train.journal import Line
 from foveate.views import VIEWS, ViewEntry
 from foveate.views.demos import DEMOS
@@ -50,12 +52,12 @@ def file_fields(form: type[Config]) -> set[str]:
 # ------------------------------------------------------------------------------ runs
 
 
-def run_list(store: RunStore) -> RunList:
+def run_list(store: StudioRuns) -> RunList:
     """All runs; one that cannot be read is left out, with the reason."""
     infos, left_out = [], {}
     for name in store.names():
         try:
-            infos.append(info(store, name))
+            infos.append(info(store.find(name)))
         except Exception as error:
             if not is_for_the_user(error):
                 raise
@@ -63,13 +65,13 @@ def run_list(store: RunStore) -> RunList:
     return RunList(runs=infos, left_out=left_out)
 
 
-def info(store: RunStore, name: str) -> RunInfo:
+def info(stored: StoredRun) -> RunInfo:
     """A run by its config and its log alone."""
-    config, log = store.config(name), store.log(name)
+    config, log = stored.config, journal.read(stored.folder)
     task = task_of(config)
     return RunInfo(
-        id=name,
-        name=store.folder(name).name,
+        id=stored.name,
+        name=stored.folder.name,
         task=str(config.task.kind),
         model=str(config.model.kind),
         reads=task.reads,
@@ -93,13 +95,12 @@ def _last(log: Sequence[Line], event: str) -> Line:
     return next((line for line in reversed(log) if line.get("event") == event), {})
 
 
-def detail(store: RunStore, name: str) -> RunDetail:
-    """A run with its model, its task, its search and its views; it is loaded for it."""
-    run = store.run(name)
+def detail(stored: StoredRun, run: Run) -> RunDetail:
+    """A run with its model, its task, its search and its views."""
     task = run.task
     tags = task.source_tokenizer.tags if isinstance(task, TextToText) else []
     return RunDetail(
-        **dict(info(store, name)),
+        **dict(info(stored)),
         can=abilities(run),
         languages=[tag[2:-1] for tag in tags],
         **shape(run),

@@ -138,7 +138,8 @@ def application(
     sentences = TranslationOptions(**options.translation).equip(pool)
     sentences += [f"protected: {pattern}" for pattern in options.protect]
     if options.preload or loader.at_start:
-        pool.load()
+        for served in pool.runs.values():
+            pool.load(served)
     service = Service(pool, limits, options.key_file, Rules(tuple(options.protect)))
     hosts = None
     if options.host in LOCAL or options.names:

@@ -1,4 +1,4 @@
-"""The runs that the translation API serves, and the glossaries and memories of their directions.
+"""The runs of a server, and those that the translation API serves by their directions.
 
 Runs are loaded at the first request, unloaded when others need the memory, and loaded again when a
 training has chosen other weights. Their queues are in `foveate.server.batching`.
@@ -7,40 +7,55 @@ training has chosen other weights. Their queues are in `foveate.server.batching`
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from foveate.config import ConfigError
 from foveate.documents.memory import Assistance, Glossary, TranslationMemory
-from foveate.run import Run, load, read_run
+from foveate.run import Run, RunConfig, load, read_run
 from foveate.server.batching import Batcher, Batching, DirectionAssistance
-from foveate.server.common import RequestError, chosen_at, unused_name
+from foveate.server.common import RequestError, unused_name
 from foveate.server.languages import Direction, directions
 from foveate.train import checkpoint
 from foveate.train.tensors import WEIGHTS
 
 MIB = 2**20
+CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it
 FileNames = Sequence[str]  # FILE, or en:fr=FILE, or RUN=FILE
 log = logging.getLogger("foveate.server")
 
 
+# ------------------------------------------------------------------------------ the store
+
+
 @dataclass(eq=False)
-class ServedRun:
-    """A run that is served, in memory or not."""
+class StoredRun:
+    """A run of a store, in memory or not."""
 
     name: str
     folder: Path
-    directions: list[Direction]
-    batcher: Batcher = field(init=False)
     run: Run | None = None
     stamp: int = 0  # of the file that chose the weights in memory
     used: float = 0.0
     loads: int = 0
-    assistance: dict[Direction, DirectionAssistance] = field(default_factory=dict)
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """Its config, read once."""
+        return read_run(self.folder)
+
+    def chosen_at(self) -> int:
+        """When a training chose the weights, in ns; 0 where no file says so."""
+        try:
+            return (self.folder / CHOSEN).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def weights(self) -> int:
         """Bytes of the weights on disk: about what they take in memory."""
@@ -48,8 +63,86 @@ class ServedRun:
         return (folder / WEIGHTS).stat().st_size
 
 
-class RunPool:
-    """Runs by the directions that they translate; several of them, within a limit of memory."""
+Stored = TypeVar("Stored", bound=StoredRun)
+
+
+class RunStore(Generic[Stored]):
+    """Runs by their names, those of their folders, numbered where two are the same."""
+
+    def __init__(
+        self,
+        memory: int | None = None,
+        loader: Callable[[Path], Run] = load,
+        copies: int = 1,
+    ) -> None:
+        """``memory`` is in bytes of weights, of which ``loader`` makes so many ``copies``."""
+        self.memory, self._loader, self._copies = memory, loader, copies
+        self.runs: dict[str, Stored] = {}
+        self._lock = threading.Lock()
+
+    def new_name(self, folder: Path) -> str:
+        """The name of a folder that is not in the store yet."""
+        return unused_name(re.sub(r"[^\w.-]+", "-", folder.name) or "run", self.runs)
+
+    def load(self, stored: Stored) -> Run:
+        """The loaded run; it is loaded again after other weights were chosen.
+
+        Where the new weights cannot be read the run continues with the old ones; where there are
+        none their error is raised.
+        """
+        stored.used = time.monotonic()
+        run, stamp = stored.run, stored.chosen_at()
+        if run is not None and stamp == stored.stamp:
+            return run
+        with self._lock:
+            if stored.run is not None and stamp == stored.stamp:
+                return stored.run
+            if stored.run is None:
+                self._make_room(stored)
+            try:
+                stored.run = self._loader(stored.folder)
+                stored.loads += 1
+            except Exception as error:
+                if run is None:
+                    raise
+                why = f"{type(error).__name__}: {error}"
+                log.error("kept old weights", extra={"run": stored.name, "why": why})
+                stored.run = run
+            stored.stamp = stamp
+            return stored.run
+
+    def _make_room(self, new: Stored) -> None:
+        """Unload the least recently used runs until the weights of another one fit."""
+        if self.memory is None:
+            return
+        loaded = [run for run in self.runs.values() if run.run is not None and run is not new]
+        sizes = {run.name: self.size(run) for run in loaded}
+        for run in sorted(loaded, key=lambda run: run.used):
+            if sum(sizes.values()) + self.size(new) <= self.memory:
+                return
+            run.run = None
+            del sizes[run.name]
+            log.info("dropped", extra={"run": run.name})
+
+    def size(self, stored: Stored) -> int:
+        """Bytes that its weights take in memory."""
+        return self._copies * stored.weights()
+
+
+# ------------------------------------------------------------------------------ by direction
+
+
+@dataclass(eq=False)
+class ServedRun(StoredRun):
+    """A run that translates, with its queue."""
+
+    directions: list[Direction] = field(default_factory=list)
+    batcher: Batcher[Run] = field(init=False)
+    assistance: dict[Direction, DirectionAssistance] = field(default_factory=dict)
+
+
+class RunPool(RunStore[ServedRun]):
+    """Runs by the directions that they translate."""
 
     def __init__(
         self,
@@ -60,35 +153,29 @@ class RunPool:
         loader: Callable[[Path], Run] = load,
         copies: int = 1,
     ) -> None:
-        """``named`` gives directions ("en:fr") by the names of folders; ``memory`` is in bytes of
-        weights, of which ``loader`` makes so many ``copies``.
+        """``named`` gives directions ("en:fr") by the names of folders.
 
         Of two runs with the same direction the first one answers. Raises ``ConfigError`` where a
         folder is no run that translates, has no weights, or is larger than the memory alone.
         """
-        self.memory, self._loader, self._copies = memory, loader, copies
+        super().__init__(memory, loader, copies)
         self.observe_batch: Callable[[str, int, float], None] = lambda name, size, seconds: None
-        self.runs: dict[str, ServedRun] = {}
-        self._lock = threading.Lock()
         named = dict(named or {})
         for folder in folders:
             folder = folder.expanduser().resolve()
-            name = unused_name(folder.name, self.runs)
-            languages = directions(read_run(folder), folder, named.get(folder.name))
-            served = ServedRun(name, folder, languages)
-            if memory is not None and (size := self._size(served)) > memory:
+            served = ServedRun(self.new_name(folder), folder)
+            served.directions = directions(served.config, folder, named.get(folder.name))
+            if memory is not None and (size := self.size(served)) > memory:
                 alone = f"{folder} alone has {size // MIB:,} MiB of weights"
                 raise ConfigError(f"{alone}: raise --weights")
-            observe = partial(self._observe, name)
+            observe = partial(self._observe, served.name)
             served.batcher = Batcher(partial(self.run, served), batching, observe)
-            self.runs[name] = served
+            self.runs[served.name] = served
         for name in named.keys() - {served.folder.name for served in self.runs.values()}:
             raise ConfigError(f"--as {name}={named[name]}: no run is called {name}")
 
     def _observe(self, name: str, size: int, seconds: float) -> None:
         self.observe_batch(name, size, seconds)
-
-    # ---- directions
 
     def directions(self) -> list[tuple[ServedRun, Direction]]:
         """All directions of all runs."""
@@ -109,58 +196,15 @@ class RunPool:
                 return run, direction
         return None
 
-    # ---- memory
-
     def run(self, served: ServedRun) -> Run:
-        """The loaded run; it is loaded again after other weights were chosen.
-
-        Where the new weights cannot be read, the run continues with the old ones.
-        """
-        served.used = time.monotonic()
-        run, stamp = served.run, chosen_at(served.folder)
-        if run is not None and stamp == served.stamp:
-            return run
+        """The loaded run. Raises `RequestError` (503), with nothing that names a file."""
         try:
-            return self._load(served)
+            return self.load(served)
         except Exception as error:
             why = {"run": served.name, "why": f"{type(error).__name__}: {error}"}
-            log.error("cannot load" if run is None else "kept old weights", extra=why)
-            if run is None:
-                message = f"the model {served.name} cannot be loaded"
-                raise RequestError(503, message, retry_after=10) from None
-            served.run, served.stamp = run, stamp
-        return run
-
-    def load(self) -> None:
-        """Load all runs now; the error of any of them is raised."""
-        for served in self.runs.values():
-            self._load(served)
-
-    def _load(self, served: ServedRun) -> Run:
-        stamp = chosen_at(served.folder)
-        with self._lock:
-            if served.run is None:
-                self._make_room(served)
-            served.run = run = self._loader(served.folder)
-            served.stamp = stamp
-            served.loads += 1
-        return run
-
-    def _make_room(self, new: ServedRun) -> None:
-        """Unload the least recently used runs until the weights of another one fit."""
-        if self.memory is None:
-            return
-        loaded = [run for run in self.runs.values() if run.run is not None and run is not new]
-        sizes = {run.name: self._size(run) for run in loaded}
-        for run in sorted(loaded, key=lambda run: run.used):
-            if sum(sizes.values()) + self._size(new) <= self.memory:
-                return
-            run.run = None
-            del sizes[run.name]
-            log.info("dropped", extra={"run": run.name})
-
-    def _size(self, served: ServedRun) -> int:
-        return self._copies * served.weights()
+            log.error("cannot load", extra=why)
+            message = f"the model {served.name} cannot be loaded"
+            raise RequestError(503, message, retry_after=10) from None
 
     @property
     def alive(self) -> bool:
@@ -201,7 +245,7 @@ class TranslationOptions:
             terms = None if key not in glossaries else Glossary.read(glossaries[key])
             memory = None if key not in memories else self._memory(memories[key], direction)
             assistance = Assistance(terms, (), self.banned, memory, self.copies_unknown)
-            assistance.refuse(read_run(run.folder), run.name)
+            assistance.refuse(run.config, run.name)
             if assistance:
                 run.assistance[direction] = DirectionAssistance(assistance)
                 words = _words(assistance, glossaries.get(key), memories.get(key))

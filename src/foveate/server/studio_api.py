@@ -11,7 +11,6 @@ import threading
 import time
 import webbrowser
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from functools import partial
 from http.cookies import SimpleCookie
 from os import PathLike
 from pathlib import Path
@@ -85,7 +84,7 @@ from foveate.server.studio_schemas import (
     ViewRequest,
 )
 from foveate.server.studio_state import StudioState
-from foveate.train.journal import LOG
+from foveate.train import journal
 from foveate.views import VIEWS
 from foveate.views.demos import DEMOS
 from foveate.views.options import Question
@@ -250,14 +249,15 @@ def runs(state: State) -> RunList:
 @router.get("/runs/{run}")
 async def run(run: str, state: State) -> RunDetail:
     """A run with its abilities; it is loaded for it."""
-    return await state.jobs.run(partial(descriptions.detail, state.runs, run))
+    stored = state.runs.find(run)
+    return await state.compute(lambda: descriptions.detail(stored, state.runs.load(stored)))
 
 
 @router.get("/runs/{run}/examples")
 async def run_examples(run: str, state: State, most: int = 12) -> ExampleList:
     """Examples from the run's own test data."""
     most = min(most, 100)
-    return await state.jobs.run(lambda: examples(state.runs.run(run), most))
+    return await state.compute(lambda: examples(state.runs.run(run), most))
 
 
 @router.post(
@@ -271,8 +271,8 @@ async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -
     The computation stops where the reader leaves.
     """
     _check_length(ask.text, ask.beginning)
-    state.runs.folder(run)
-    job = state.jobs.start(lambda send: state.answer(run, ask, send))
+    state.runs.find(run)
+    job = state.start(lambda send: state.answer(run, ask, send))
     events = job.events(PAUSE, Ping())
     if _wants_events(request):
         return event_response(_stream(events))
@@ -307,8 +307,8 @@ async def evaluation(
 
     Where ``text/event-stream`` is accepted, events of progress come before them.
     """
-    state.runs.folder(run)
-    job = state.jobs.start(lambda send: state.evaluate(run, split, most, send))
+    state.runs.find(run)
+    job = state.start(lambda send: state.evaluate(run, split, most, send))
     if _wants_events(request):
         return event_response(_stream(job.events(PAUSE, Ping())))
     return await job.result()
@@ -317,7 +317,7 @@ async def evaluation(
 @router.get("/runs/{run}/model")
 async def model(run: str, state: State) -> ModelDrawing:
     """The blocks of a run's model, of an example of its own: the view ``model`` without options."""
-    return await state.jobs.run(lambda: views.model(state.runs.run(run)))
+    return await state.compute(lambda: views.model(state.runs.run(run)))
 
 
 @router.post("/runs/{run}/views/{view}")
@@ -331,8 +331,8 @@ async def compare(view: str, ask: ViewRequest, state: State) -> Drawings:
     """A view of several runs in one picture, or of one with heads silenced."""
     _check_view(view, ask.question)
     for name in ask.runs:
-        state.runs.folder(name)
-    return await state.jobs.run(lambda: state.view(view, ask.runs, ask.question, ask.silenced))
+        state.runs.find(name)
+    return await state.compute(lambda: state.view(view, ask.runs, ask.question, ask.silenced))
 
 
 @router.get(
@@ -367,10 +367,10 @@ def trainings(state: State) -> TrainingList:
 @training_router.get("/{name}")
 def training_info(name: str, state: State) -> TrainingInfo:
     """The progress of a training."""
-    folder, steps = state.runs.folder(name), None
+    stored, steps = state.runs.find(name), None
     with contextlib.suppress(ConfigError):  # its log can be shown all the same
-        steps = state.runs.config(name).train.max_steps
-    return logs.training(name, folder, steps, state.runs.log(name))
+        steps = stored.config.train.max_steps
+    return logs.training(name, stored.folder, steps, journal.read(stored.folder))
 
 
 @training_router.get("/{name}/series")
@@ -383,27 +383,27 @@ def training_series(
 ) -> SeriesOf:
     """Curves with the steps after one, with fewer points of the same look."""
     chosen = [key for key in keys.split(",") if key]
-    return logs.series(state.runs.log(name), chosen, after, max_points)
+    return logs.series(journal.read(state.runs.find(name).folder), chosen, after, max_points)
 
 
 @training_router.get("/{name}/samples")
 def training_samples(name: str, state: State) -> SamplesOf:
     """The outputs for the same examples at every validation."""
-    return logs.samples(state.runs.log(name))
+    return logs.samples(journal.read(state.runs.find(name).folder))
 
 
 @training_router.get("/{name}/snapshots")
 def training_snapshots(name: str, state: State, after: int = -1) -> FilmDrawing:
     """Attention to one example at the steps after one, without frames where none was kept."""
-    return film(state.runs.folder(name), after)
+    return film(state.runs.find(name).folder, after)
 
 
 @training_router.post("/{name}/film")
 async def training_film(name: str, ask: FilmRequest, state: State) -> Film:
     """A view, such as one sentence's attention, at the checkpoints that still exist."""
-    state.runs.folder(name)
+    state.runs.find(name)
     _check_view(ask.view, ask.question)
-    return await state.jobs.start(lambda send: state.film(name, ask, send)).result()
+    return await state.start(lambda send: state.film(name, ask, send)).result()
 
 
 @training_router.get(
@@ -415,7 +415,7 @@ async def training_events(
     name: str, state: State, after: str = "", last_event_id: Annotated[str, Header()] = ""
 ) -> StreamingResponse:
     """New lines of a log, from a position (``after`` or ``Last-Event-ID``) on."""
-    path = state.runs.folder(name) / LOG
+    path = state.runs.find(name).folder / journal.LOG
     return event_response(_new_lines(logs.LogTail(path, last_event_id or after)))
 
 
@@ -448,9 +448,9 @@ async def lecture_drawings(name: str, number: int, state: State) -> Drawings:
     """The drawings of a step, counted from 1."""
     drawn = lectures.step_of(name, number).drawn
     if drawn.startswith(lectures.DEMO):
-        return await state.jobs.run(lambda: state.demo(drawn.split()[2]))
+        return await state.compute(lambda: state.demo(drawn.split()[2]))
     line = lectures.look_line(drawn)
-    return await state.jobs.run(lambda: state.view(line.view, line.runs, line.question))
+    return await state.compute(lambda: state.view(line.view, line.runs, line.question))
 
 
 # ------------------------------------------------------------------------------ demos, comparisons
@@ -472,7 +472,7 @@ async def demo(name: str, options: dict[str, object], state: State) -> Drawings:
         raise not_found("demo", name, DEMOS)
     _check_files(DEMOS[name].options, options)
     _check_length(*map(str, options.values()))
-    return await state.jobs.run(lambda: state.demo(name, options))
+    return await state.compute(lambda: state.demo(name, options))
 
 
 @screen_router.get("/comparisons")
@@ -484,7 +484,7 @@ def comparison_list(state: State) -> ComparisonList:
 @screen_router.get("/comparisons/{name}/{number}")
 async def comparison(name: str, number: int, state: State) -> Drawings:
     """A chapter of a comparison, counted from 1."""
-    return await state.jobs.run(lambda: state.comparison(name, number))
+    return await state.compute(lambda: state.comparison(name, number))
 
 
 # ------------------------------------------------------------------------------ the application
@@ -536,7 +536,7 @@ def application(
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        state.jobs.close()
+        state.queue.close(0)
 
     app = new_application("foveate studio", __version__, lifespan, document, "/api/v1/openapi.json")
     app.state.studio = state

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-import re
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -22,11 +22,13 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.parts import DrawingPart, Numbers, P, changed
 from foveate.inspect.edits import edit, silenced
 from foveate.inspect.records import block_of, hook_points, suffixes
-from foveate.run import Run, RunConfig, load, read_run
+from foveate.run import Run, load
 from foveate.server import studio_answers as answers
-from foveate.server.common import RequestError, chosen_at, not_found, unused_name
+from foveate.server.batching import Batcher, Batching, Operation, Plan
+from foveate.server.common import RequestError, not_found
 from foveate.server.comparisons import chapter
 from foveate.server.evaluation import evaluate
+from foveate.server.runs import RunStore, StoredRun
 from foveate.server.studio_answers import Send, opened
 from foveate.server.studio_schemas import (
     AnswerRequest,
@@ -38,7 +40,6 @@ from foveate.server.studio_schemas import (
     Progress,
     SilencedHead,
 )
-from foveate.train import journal
 from foveate.train.checkpoint import steps
 from foveate.views import ViewEntry, demos, find
 from foveate.views.options import Question
@@ -51,56 +52,37 @@ INLINE = 64 * 1024  # bytes of an array that stands in the JSON itself
 # ------------------------------------------------------------------------------ runs
 
 
-class RunStore:
-    """Runs by their ids: the names of their folders, numbered where two are the same."""
+class StudioRuns(RunStore[StoredRun]):
+    """The runs in some folders, those made since the start too."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """Raises ``ConfigError`` where a path is no run and holds none."""
-        self._paths, self._lock = paths, threading.Lock()
-        self._folders: dict[str, Path] = {}
-        self._configs: dict[str, RunConfig] = {}
-        self._loaded: dict[str, tuple[int, Run]] = {}
+        super().__init__()
+        self._paths = paths
         for path in paths:
             if next(_run_folders(path), None) is None:
                 raise ConfigError(f"{path} is no run and holds none: no {CONFIG} in it or under it")
 
     def names(self) -> list[str]:
-        """The ids of all runs, those made since the start too; one that has an id keeps it."""
+        """The names of all runs; one that has a name keeps it."""
         with self._lock:
+            known = {stored.folder for stored in self.runs.values()}
             for folder in (folder for path in self._paths for folder in _run_folders(path)):
-                if folder not in self._folders.values():
-                    stem = re.sub(r"[^\w.-]+", "-", folder.name) or "run"
-                    self._folders[unused_name(stem, self._folders)] = folder
-            return list(self._folders)
+                if folder not in known:
+                    known.add(folder)
+                    name = self.new_name(folder)
+                    self.runs[name] = StoredRun(name, folder)
+            return list(self.runs)
 
-    def folder(self, name: str) -> Path:
-        """The folder of a run. Raises `RequestError` (404) naming the runs that there are."""
-        if name not in self._folders and name not in (names := self.names()):
+    def find(self, name: str) -> StoredRun:
+        """A run by its name. Raises `RequestError` (404) naming the runs that there are."""
+        if name not in self.runs and name not in (names := self.names()):
             raise not_found("run", name, names)
-        return self._folders[name]
-
-    def config(self, name: str) -> RunConfig:
-        """The config of a run, read once."""
-        folder = self.folder(name)
-        if name not in self._configs:
-            self._configs[name] = read_run(folder)
-        return self._configs[name]
+        return self.runs[name]
 
     def run(self, name: str) -> Run:
-        """A run with its model; it is loaded again after its training chose other weights.
-
-        Raises ``ConfigError`` where it has no checkpoint.
-        """
-        folder = self.folder(name)
-        stamp = chosen_at(folder)
-        with self._lock:
-            if name not in self._loaded or self._loaded[name][0] != stamp:
-                self._loaded[name] = stamp, load(folder)
-            return self._loaded[name][1]
-
-    def log(self, name: str) -> list[journal.Line]:
-        """The lines of a run's log."""
-        return journal.read(self.folder(name))
+        """A run with its model. Raises ``ConfigError`` where it has no checkpoint."""
+        return self.load(self.find(name))
 
 
 def _run_folders(path: Path) -> Iterator[Path]:
@@ -143,19 +125,21 @@ class Stopped(BaseException):
     """No client reads the events any more. Not an `Exception`, which handlers would catch."""
 
 
-class Computation(Generic[T]):
-    """A computation that waits, runs, or is over; its events can be read once."""
+class Computation(Operation[None], Generic[T]):
+    """A computation in a queue, of which it is a batch of its own; its events can be read once."""
 
-    def __init__(self, work: Callable[[Send], T], thread: ThreadPoolExecutor) -> None:
-        self._loop = asyncio.get_running_loop()
+    future: Future[T]
+
+    def __init__(self, work: Callable[[Send], T], queue: Batcher[None]) -> None:
+        """Raises `RequestError` (429) where the queue is full."""
+        self._work, self._loop = work, asyncio.get_running_loop()
         self._events: asyncio.Queue[DrawingPart | None] = asyncio.Queue()
         self._stop = threading.Event()
-        self.future: Future[T] = thread.submit(self._run, work)
+        [self.future] = queue.submit("studio", self, [""])
 
-    def _run(self, work: Callable[[Send], T]) -> T:
-        if self._stop.is_set():
-            raise Stopped
-        return work(self.send)
+    def plan(self, model: None, items: Sequence[str], tokens: int) -> Plan:
+        """One item: the result."""
+        return Plan([1], lambda items: [self._work(self.send)])
 
     def send(self, event: DrawingPart | None) -> None:
         """Add an event. Raises `Stopped` once no client reads the events any more."""
@@ -194,39 +178,6 @@ class Computation(Generic[T]):
                 yield event
         finally:
             self.stop()
-
-
-class JobQueue:
-    """Runs one computation at a time; at most ``waiting`` others wait."""
-
-    def __init__(self, waiting: int = 8) -> None:
-        self.waiting = waiting
-        self.count = 0  # of computations that run or wait
-        self._lock = threading.Lock()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="studio")
-
-    def start(self, work: Callable[[Send], T]) -> Computation[T]:
-        """Put a computation into the queue. Raises `RequestError` (429) where it is full."""
-        with self._lock:
-            if self.count > self.waiting:
-                message = f"{self.count} computations wait already: try again in a moment"
-                raise RequestError(429, message, retry_after=1)
-            self.count += 1
-        computation = Computation(work, self._thread)
-        computation.future.add_done_callback(self._leave)
-        return computation
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """The result of a computation without events."""
-        return await self.start(lambda send: work()).result()
-
-    def close(self) -> None:
-        """Accept nothing more; what waits is dropped."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    def _leave(self, future: Future[T]) -> None:
-        with self._lock:
-            self.count -= 1
 
 
 # ------------------------------------------------------------------------------ arrays
@@ -278,9 +229,20 @@ class StudioState:
     """What all routes of a studio share, and what they compute with it."""
 
     def __init__(self, runs: Sequence[Path], waiting: int = 8) -> None:
+        """One computation runs at a time, and at most ``waiting`` others wait."""
         self.paths = list(runs)
-        self.runs, self.jobs, self.arrays = RunStore(runs), JobQueue(waiting), ArrayStore()
+        self.runs, self.arrays = StudioRuns(runs), ArrayStore()
+        bounds = Batching(max_delay=0, queue=1 + waiting, max_wait=inf)  # an item counts 1
+        self.queue = Batcher[None](lambda: None, bounds)
         self._evaluated: dict[tuple[str, str, str, int], Evaluated] = {}
+
+    def start(self, work: Callable[[Send], T]) -> Computation[T]:
+        """Put a computation into the queue. Raises `RequestError` (429) where it is full."""
+        return Computation(work, self.queue)
+
+    async def compute(self, work: Callable[[], T]) -> T:
+        """The result of a computation without events."""
+        return await self.start(lambda send: work()).result()
 
     def answer(self, name: str, request: AnswerRequest, send: Send) -> DrawingPart:
         """Answer a request with events, of which the first is "start"; the last is returned."""
@@ -322,7 +284,7 @@ class StudioState:
 
     def film(self, name: str, request: FilmRequest, send: Send) -> Film:
         """A view at checkpoints from all over a training."""
-        folder, entry = self.runs.folder(name), find(request.view)
+        folder, entry = self.runs.find(name).folder, find(request.view)
         frames: list[Frame] = []
         saved = steps(folder)
         count = min(request.most, len(saved))

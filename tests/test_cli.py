@@ -1,11 +1,15 @@
-"""The command line: verbs answer, quickly and in one line where something is wrong."""
+"""The command line: errors, workers, the doctor."""
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +17,14 @@ from typer.testing import CliRunner
 
 import foveate
 from foveate import cli, errors
-from foveate.cli import app
+from foveate.cli import app, doctor
+from foveate.cli.workers import ProcessEngine, load_with_processes
 from foveate.config import ConfigError
+from foveate.data.corpus import WorkerError
+from foveate.run import Run
 from small_runs import Call
 
+# ---- The command line: verbs answer, quickly and in one line where something is wrong
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src")}
 VERBS = ["train", "translate", "evaluate", "score", "look", "data", "kinds", "show", "doctor"]
@@ -36,8 +44,6 @@ def command(
 
 
 # ---- quick
-
-
 def test_help_lists_every_verb_in_whole_sentences() -> None:
     done = command("--help")
     assert done.returncode == 0
@@ -106,8 +112,6 @@ def test_the_package_train_does_not_hide_the_function() -> None:
 
 
 # ---- verbs without a run
-
-
 def test_version(call: Call) -> None:
     for argument in ("version", "--version"):
         assert call(argument) == (0, foveate.__version__ + "\n", "")
@@ -146,8 +150,6 @@ def test_data_list(call: Call) -> None:
 
 
 # ---- errors
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -216,8 +218,6 @@ def test_a_closed_pipe_is_quiet() -> None:
 
 
 # ---- what stands in the files beside the code
-
-
 def test_every_lock_is_exact_and_of_no_special_machine() -> None:
     for name in ("requirements.lock", "requirements-dev.lock"):
         lines = (ROOT / name).read_text().splitlines()
@@ -241,3 +241,126 @@ def test_help_of_a_group_shows_the_options_of_its_usual_command(group, options, 
     assert all(option in done.stdout for option in options), done.stdout
     wrong = CliRunner().invoke(app, [group, "--bogus"])
     assert f" {group} [OPTIONS]" in wrong.output
+
+
+# ---- A run with processes behind it: the same answers, another process for one that is killed
+LINES = ["the dog runs", "", "a girl sings", "the dog runs and a girl sings"]
+
+
+@pytest.fixture(scope="module")
+def processes(run: Run) -> Iterator[Run]:
+    loaded = load_with_processes(run.path, 2, precision="fp32")
+    assert isinstance(loaded.engine, ProcessEngine)
+    yield loaded
+    loaded.engine.workers.__exit__()
+
+
+def test_answers_are_those_of_one_process(run: Run, processes: Run) -> None:
+    counted: list[int] = []
+    assert processes.translate(LINES, progress=counted.append) == run.translate(LINES)
+    assert counted == [3]
+    many = processes.translate(LINES, beam_size=3, num_hypotheses=3)
+    assert many == run.translate(LINES, beam_size=3, num_hypotheses=3)
+    assert many[0].alignment() == run.translate(LINES[:1], beam_size=3)[0].alignment()
+    pairs = [("the dog runs", "le chien court"), ("a girl sings", "une fille chante")]
+    assert processes.links(pairs) == run.links(pairs) and any(processes.links(pairs))
+    assert processes.score(pairs) == run.score(pairs)
+    wanted = [[["chien"]], [], [["fille"]], []]
+    assert processes.translate(LINES, required=wanted, banned=["chat"]) == run.translate(
+        LINES, required=wanted, banned=["chat"]
+    )
+    begun = processes.translate(LINES[:1], prefix="une")
+    assert begun == run.translate(LINES[:1], prefix="une")
+    for wrong in (LINES[0], LINES):
+        with pytest.raises((TypeError, ValueError)):
+            processes.translate(wrong, to="fr")
+
+
+def test_another_process_stands_in_for_one_that_was_killed(run: Run, processes: Run) -> None:
+    workers = processes.engine.workers.all
+    for worker in list(workers):
+        worker.kill()
+        time.sleep(0.1)
+    for _ in range(2):
+        with pytest.raises(WorkerError, match="was it killed"):
+            processes.translate(LINES)
+    assert processes.translate(LINES) == run.translate(LINES)
+    killed, others = workers[:2], workers[2:]
+    assert not any(worker.alive for worker in killed) and any(worker.alive for worker in others)
+
+
+def test_processes_end_with_the_run(run: Run) -> None:
+    loaded = load_with_processes(run.path, 1, precision="int8")
+    assert isinstance(loaded.engine, ProcessEngine)
+    assert len(loaded.translate(LINES)) == len(LINES)
+    workers = loaded.engine.workers.all
+    del loaded
+    gc.collect()
+    assert not any(worker.alive for worker in workers)
+
+
+def test_without_processes_it_is_a_run_in_the_precision_that_is_asked_for(run: Run) -> None:
+    loaded = load_with_processes(Path(run.path), 0, precision="int8")
+    assert type(loaded) is Run
+    assert any(type(module).__name__ == "Int8Linear" for module in loaded.model.modules())
+
+
+# ------------------------------ The doctor looks, measures a little, and says what to do
+@pytest.fixture(scope="module")
+def report() -> doctor.MachineReport:
+    return doctor.examine(Path(__file__).parent, seconds=0.02)
+
+
+def test_it_says_all_that_was_asked(report: doctor.MachineReport) -> None:
+    text = report.text()
+    for word in ("Python", "torch", "threads", "bf16", "GFLOP/s", "memory free", "disk free",
+                 "allocator", "AMX", "browser", "tensorboard"):  # fmt: skip
+        assert word in text, word
+    assert all(value > 0 for value in report.gflops.values())
+    assert json.loads(json.dumps(dataclasses.asdict(report)))["gflops"] == report.gflops
+
+
+def test_one_thread_on_many_cores_is_noticed() -> None:
+    quick = {"fp32": 100.0, "bf16": 400.0}
+    [sentence] = doctor._processor_advice(quick, threads=1, usable=4, busy=False)
+    assert "1 of 4 cores" in sentence and "OMP_NUM_THREADS" in sentence
+
+
+def test_more_threads_than_cores_are_noticed() -> None:
+    [sentence] = doctor._processor_advice(
+        {"fp32": 1.0, "bf16": 4.0}, threads=8, usable=2, busy=False
+    )
+    assert "OMP_NUM_THREADS=2" in sentence
+
+
+def test_slow_bf16_and_a_busy_machine_are_noticed() -> None:
+    slow, busy = doctor._processor_advice({"fp32": 100.0, "bf16": 70.0}, 2, 2, busy=True)
+    assert "70 against 100" in slow
+    assert "Other programs" in busy
+
+
+def test_nothing_is_said_where_all_is_well() -> None:
+    assert doctor._processor_advice({"fp32": 100.0, "bf16": 400.0}, 2, 2, busy=False) == []
+
+
+def test_a_quota_of_the_control_group_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_read", lambda path: "50000 100000")
+    assert doctor.usable_cores() == 0.5
+
+
+def test_a_limit_of_the_control_group_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "/proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 4096 kB\n",
+        "/sys/fs/cgroup/memory.max": "2000000\n",
+        "/sys/fs/cgroup/memory.current": "500000\n",
+    }
+    monkeypatch.setattr(doctor, "_read", lambda path: files.get(path, ""))
+    assert doctor.free_memory() == 1_500_000
+
+
+def test_a_browser_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOVEATE_BROWSER", "/opt/mine")
+    assert doctor.find_browser() == "/opt/mine"
+    monkeypatch.delenv("FOVEATE_BROWSER")
+    monkeypatch.setenv("PATH", "")
+    assert doctor.find_browser() is None

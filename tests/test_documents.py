@@ -1,16 +1,20 @@
-"""Documents keep their structure; memories and glossaries are read; the verb does them all."""
+"""Documents keep their structure; those that were made to harm end in a clear error."""
 
 from __future__ import annotations
 
 import io
 import json
 import shutil
+import struct
+import time
 import zipfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as XML
 
 import docx
+import html5lib
 import polib
 import pytest
 from hypothesis import given, settings
@@ -19,14 +23,18 @@ from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.data.words import split_words
-from foveate.documents.formats import BY_LINES, DocumentOptions, format_of, read_document
+from foveate.documents import formats
+from foveate.documents import html as html_module
+from foveate.documents.formats import BY_LINES, DEEPEST, DocumentOptions, format_of, read_document
+from foveate.documents.html import check, html_passage, without_repeats
 from foveate.documents.memory import Glossary, TranslationMemory, holds
 from foveate.documents.spans import DocumentError
-from foveate.documents.translate import Pair, joined_all
+from foveate.documents.translate import LONGEST, Pair, Passage, joined_all, text_passage
 from foveate.errors import ConfigError
 from small_runs import made
 
 
+# ---- Documents keep their structure; memories and glossaries are read; the verb does them all
 def diagonal(pairs: Sequence[Pair]) -> list[list[tuple[int, int]]]:
     counts = [min(len(split_words(a)), len(split_words(b))) for a, b in pairs]
     return [[(i, i) for i in range(n)] for n in counts]
@@ -212,8 +220,6 @@ def test_formats_by_their_endings() -> None:
 
 
 # ------------------------------------------------------------------------------ aids
-
-
 def test_glossaries(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("# ours\ndog\tchien|chiens\nHot dog\thot-dog\n\n", "utf-8")
@@ -289,3 +295,357 @@ def test_unknown_words_are_copied(folder: Path) -> None:
         done = CliRunner().invoke(app, ["translate", str(folder), *options], input=inputs)
         assert done.exit_code == 0, done.output
         assert done.stdout.count("\n") == 1
+
+
+# ---- Documents that were made to harm end in a clear error or a correct document, and soon
+SIZE = 10_000  # characters; where time is quadratic they take minutes
+SOON = 5.0  # seconds of processor time
+
+
+# ------------------------------------------------------------------------------ time
+TEXTS = {
+    "a word": "a" * SIZE,
+    "points": "x " + "." * SIZE,
+    "zeros": "x %" + "0" * SIZE + "q",
+    "numbers": "x " + "1 " * (SIZE // 2),
+    "tags": "x " + "<b> " * (SIZE // 4),
+    "mails": "x " + "a." * (SIZE // 2),
+    "sentences": "A. " * (SIZE // 3),
+    "addresses": "x " + "http://a.b " * (SIZE // 11),
+    "blanks": "x" + " " * SIZE + "x",
+}
+GROWING: dict[str, Callable[[int], str]] = {  # pages whose time the parser multiplies by itself
+    "attributes": lambda n: "<p " + " ".join(f"a{i}=x" for i in range(n)) + ">x</p>",
+    "attributes behind a quoted >": lambda n: "<p q='>' " + " ".join(map("a{}".format, range(n))),
+    "options": lambda n: "<select>" + "<option>x" * n,
+    "groups": lambda n: "<select>" + "<optgroup><option>x" * n,
+    "attributes of the body": lambda n: "".join(f"<body a{i}=x>" for i in range(n)),
+}
+PAGES = {
+    "elements": "<p>" + "<b>a</b> " * (SIZE // 9),
+    "sentences in elements": "<p>x " + "<b>A. b</b> " * (SIZE // 12),
+    "one long element": "<p>x <b>" + "1 a. " * (SIZE // 5) + "</b> y",
+    "pictures": "<p>x " + "<img>" * (SIZE // 5) + " y",
+    "elements that stay open": "<p>" + "".join(f"<b a={i}>" for i in range(900)) + "</p><p>x" * 900,
+}
+
+
+def soon(work: Callable[[], object]) -> None:
+    began = time.process_time()
+    work()
+    assert time.process_time() - began < SOON
+
+
+def back(passage: Passage) -> str:
+    return passage.joined(passage.sentences, diagonal)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_take_time_linear_in_their_length(name: str) -> None:
+    def work() -> None:
+        passage = text_passage(TEXTS[name])
+        assert all(len(sentence) <= 2 * LONGEST for sentence in passage.sentences)
+        assert "".join(back(passage).split()) == "".join(TEXTS[name].split())
+
+    soon(work)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_take_time_linear_in_their_length(name: str) -> None:
+    soon(lambda: back(html_passage(PAGES[name])))
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_twice_the_page_takes_twice_the_time_or_is_refused(name: str) -> None:
+    seconds = []
+    for size in (64, 50_000, 100_000):
+        began = time.process_time()
+        try:
+            back(html_passage(GROWING[name](size)))
+        except DocumentError as error:
+            assert size > 64 and "more than" in str(error)
+        seconds.append(time.process_time() - began)
+    assert seconds[2] < max(3 * seconds[1], 1.0)  # four times, and minutes
+
+
+def test_a_long_sentence_is_cut_at_white_space_and_nothing_is_lost() -> None:
+    text = "a dog " * 1000
+    passage = text_passage(text)
+    assert len(passage.sentences) > 1
+    assert all(len(sentence) <= LONGEST for sentence in passage.sentences)
+    assert back(passage) == text
+
+
+# ------------------------------------------------------------------------------ HTML
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<div>" * SIZE,
+        "<ul><li>" * SIZE,
+        "<div><object></div></object>" * SIZE,
+        "<div><textarea></div></textarea>" * SIZE,
+        "<div><!--</div>-->" * SIZE,
+        "<svg><div>" + "<path/>" * SIZE,
+        "<DIV\n>" * SIZE,
+    ],
+)
+def test_what_is_too_deep_is_refused_before_it_is_read(html: str) -> None:
+    def work() -> None:
+        with pytest.raises(DocumentError, match=r"line \d+ of the HTML is in more than 2,000"):
+            html_passage(html)
+
+    soon(work)
+
+
+def test_what_is_no_element_stays_in_the_one_that_it_is_in() -> None:
+    html = "<p>A <b>black <?x ?> dog</b> runs.</p><?x ?>"
+    assert back(html_passage(html)) == html
+
+
+def test_what_is_deep_but_closed_or_closes_itself_is_read() -> None:
+    html = "<div>" * 1500 + "<b>a dog</b>" + "</div>" * 1500
+    assert back(html_passage(html)) == html
+    for fine in (
+        "<p>a",
+        "<li>a",
+        "<br>",
+        "<div><b>a</b></div>",
+        "<svg><path/></svg>",
+        "<!--<i>-->",
+    ):
+        check(fine * 3000)
+    with pytest.raises(DocumentError, match="more than 1,000,000 tags"):
+        check("<" * 1_000_001)
+
+
+def test_elements_that_cannot_be_opened_again_read_the_same_where_they_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    html = '<p>A <b class="x">dog <i>\ue000 runs</i></b>, <code><u>z</u></code>.</p>' * 200
+    marked, mark = without_repeats(html)
+    assert mark == "\ue000\ue000" and mark in marked
+    result = back(html_passage(html))
+    html5lib.HTMLParser(strict=True).parseFragment(result)
+    monkeypatch.setattr(html_module, "REPEATED", 10**9)
+    assert back(html_passage(html)) == result and without_repeats(html) == (html, "")
+
+
+# ------------------------------------------------------------------------------ DOCX
+def members(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def packed(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def document() -> bytes:
+    file, out = docx.Document(), io.BytesIO()
+    file.add_paragraph("a dog")
+    file.save(out)
+    return out.getvalue()
+
+
+def lying(document: bytes) -> bytes:
+    """An archive whose picture says that it has one byte, and has 60 MiB; its sum is right."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    chunk = bytes(2**20)
+    stream = b"".join(packer.compress(chunk) for _ in range(60)) + packer.flush()
+    data = bytearray(packed(members(document) | {"word/media/x.png": b"\0" * 10_000}))
+    with zipfile.ZipFile(io.BytesIO(bytes(data))) as file:
+        info = file.getinfo("word/media/x.png")
+        start = info.header_offset + 30 + len(info.filename)
+        end = start + info.compress_size
+        central = data.index(b"PK\1\2")
+    output = struct.pack("<III", zlib.crc32(b"\0"), len(stream), 1)
+    grown = len(stream) - info.compress_size
+    place = data.index(b"word/media/x.png", central) - 46
+    struct.pack_into("<12s", data, info.header_offset + 14, output)
+    struct.pack_into("<12s", data, place + 16, output)
+    directory = data.rindex(b"PK\5\6")
+    struct.pack_into("<I", data, directory + 16, central + grown)
+    return bytes(data[:start]) + stream + bytes(data[end:])
+
+
+def test_what_an_archive_says_of_its_sizes_is_not_believed(document: bytes) -> None:
+    bomb = lying(document)
+    with zipfile.ZipFile(io.BytesIO(bomb)) as file:
+        assert file.getinfo("word/media/x.png").file_size == 1
+
+    def work() -> None:
+        result = members(formats.bounded(bomb, "a.docx"))
+        assert result["word/media/x.png"] == b"\0" and len(result) == len(members(document)) + 1
+
+    soon(work)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"word/media/a.png": bytes(3 * 2**20)}, "holds more than 2 MiB, unpacked"),
+        ({f"x/{n}": b"" for n in range(5001)}, "holds more than 5,000 files"),
+        ({"word/a.xml": b"<a>" + bytes(2**20)}, "more than 1 MiB of XML"),
+        ({"word/a.xml": b"<a/>" * 90_001}, "more than 90,000 elements"),
+    ],
+)
+def test_archives_that_swell_are_refused(document, more, message, monkeypatch) -> None:
+    for name, most in {"UNPACKED": 2 * 2**20, "XML_BYTES": 2**20, "MARKS": 90_000}.items():
+        monkeypatch.setattr(formats, name, most)
+    assert formats.bounded(document, "a.docx")
+    bomb = packed(members(document) | more)
+    with pytest.raises(DocumentError, match=message):
+        shouted("docx", bomb)
+
+
+def test_an_archive_in_an_archive_stays_as_it_is(document: bytes) -> None:
+    inner = packed({"x": bytes(2**20)})
+    files = members(document)
+    types = files["[Content_Types].xml"].replace(
+        b"<Override", b'<Default Extension="zip" ContentType="application/zip"/><Override', 1
+    )
+    rel = b'<Relationship Id="rZ" Type="http://x/package" Target="embeddings/a.zip"/></Rel'
+    rels = files["word/_rels/document.xml.rels"].replace(b"</Rel", rel, 1)
+    files |= {"[Content_Types].xml": types, "word/_rels/document.xml.rels": rels}
+    result = members(shouted("docx", packed(files | {"word/embeddings/a.zip": inner})))
+    assert result["word/embeddings/a.zip"] == inner
+
+
+@pytest.mark.parametrize(
+    ("dtd", "body"),
+    [
+        ('<!ENTITY a "aa"><!ENTITY b "&a;&a;">', "&b;"),
+        ('<!ENTITY a SYSTEM "file:///etc/passwd">', "&a;"),
+        ("", "a"),
+    ],
+)
+def test_word_documents_may_not_declare_entities(document: bytes, dtd: str, body: str) -> None:
+    files = members(document)
+    text = files["word/document.xml"].decode().replace("a dog", body)
+    head, _, rest = text.partition("?>")
+    text = f"{head}?><!DOCTYPE w:document [{dtd}]>{rest}"
+    for encoded in (text.encode(), text.replace("UTF-8", "UTF-16").encode("utf-16")):
+        with pytest.raises(DocumentError, match="it declares entities of its own"):
+            shouted("docx", packed(files | {"word/document.xml": encoded}))
+
+
+def test_formatting_that_would_be_copied_for_ever_is_refused(document: bytes) -> None:
+    files = members(document)
+    run = b'<w:r><w:rPr><w:rStyle w:val="' + b"x" * 10_000 + b'"/></w:rPr>'
+    text = files["word/document.xml"].replace(b"<w:r>", run + b"<w:br/>" * 1000)
+    with pytest.raises(DocumentError, match="formatting of some words is too large"):
+        shouted("docx", packed(files | {"word/document.xml": text}))
+
+
+@pytest.mark.parametrize("cut", [10, 1000, -30])
+def test_broken_archives_are_named(document: bytes, cut: int) -> None:
+    broken = bytearray(document)
+    broken[200:220] = bytes(20)
+    odd = packed(members(document), zipfile.ZIP_BZIP2)
+    for bad in (document[:cut], bytes(broken), odd):
+        with pytest.raises(DocumentError, match="the input"):
+            shouted("docx", bad)
+
+
+# ------------------------------------------------------------------------------ PO, SRT, TMX
+HEAD = 'msgid ""\nmsgstr ""\n"Plural-Forms: nplurals=%s; plural=0;\\n"\n\n'
+DOGS = 'msgid "a dog"\nmsgid_plural "dogs"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            HEAD % 2 + DOGS + 'msgstr[0] ""\nmsgstr[7] ""\n',
+            r"the input:5 has msgstr\[0\], msgstr\[7\]",
+        ),
+        (HEAD % 1 + DOGS + 'msgstr[0] ""\nmsgstr[1] ""\n', r"should be msgstr\[0\] to msgstr\[0\]"),
+        (HEAD % 2 + DOGS + 'msgstr[12] ""\n', "the input:7 is no line of a PO file"),
+        (HEAD % 2 + DOGS + 'msgstr[x] ""\n', "the input:7 is no line of a PO file"),
+        (HEAD % 999 + DOGS + 'msgstr[0] ""\n', "nplurals=999 in Plural-Forms: there are 1 to 9"),
+        (HEAD % 2 + 'msgid "a dog\nmsgstr ""\n', "the input:5 is no line of a PO file"),
+        (HEAD % 2 + 'msgid_plural "dogs"\nmsgstr[0] ""\n', "is no PO file"),
+        ("\0" * 99, "the input:1 is no line of a PO file"),
+    ],
+)
+def test_broken_plural_forms_are_named(text: str, message: str) -> None:
+    with pytest.raises(DocumentError, match=message):
+        shouted("po", text)
+
+
+@pytest.mark.parametrize(("count", "forms"), [(1, "2"), (2, "12"), (3, "122"), ("INTEGER", "12")])
+def test_there_are_as_many_plural_forms_as_the_header_says(count: object, forms: str) -> None:
+    for inputs in ("", 'msgstr[0] ""\n'):
+        text = ("\ufeff" + HEAD % count + DOGS + inputs).replace("\n", "\r\n")
+        result = shouted("po", text).decode()
+        expected = {n: "A DOG" if form == "1" else "DOGS" for n, form in enumerate(forms)}
+        if count == "INTEGER" and inputs:
+            expected = {0: "DOGS"}
+        assert polib.pofile(result)[0].msgstr_plural == expected
+        assert "\r\n" in result and "\n" not in result.replace("\r\n", "")
+    assert shouted("po", " \n") == b" \n"
+
+
+TIMES = "00:00:01,000 --> 00:00:02,000\n"
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        "-00:00:01,000 --> 00:00:02,000",
+        "00:01,000 --> 00:02,000",
+        "00:00:01 --> 00:00:02",
+        "00:00:0x,000 --> 00:00:02,000",
+        "00:00:01,000 -> 00:00:02,000",
+    ],
+)
+def test_times_that_cannot_be_read_are_named(times: str) -> None:
+    with pytest.raises(DocumentError, match="the input:6 holds times that cannot be read"):
+        shouted("srt", f"1\n{TIMES}a dog\n\n2\n{times}\na cat\n")
+
+
+def test_no_line_of_a_subtitle_is_left_out() -> None:
+    text = f"\ufeff1\n{TIMES}a dog\n\nruns\n2\n{TIMES}a cat -> b\n\n"
+    assert shouted("srt", text).decode() == text.replace("a dog", "A DOG").replace(
+        "runs", "RUNS"
+    ).replace("a cat -> b", "A CAT -> B")
+
+
+UNIT = (
+    '<tmx><header srclang="en"/><body><tu><tuv xml:lang="{}"><seg>{}</seg></tuv></tu></body></tmx>'
+)
+
+
+def test_memories_with_plain_segments_and_comments() -> None:
+    """An element without children is false in Python: such segments were once left out."""
+    result = shouted("tmx", UNIT.format("en", "a <!-- c -->dog"), to="fr").decode()
+    assert "<!-- c -->" in result
+    [_, variant] = XML.fromstring(result).iter("tuv")
+    assert "".join(variant.itertext()).split() == ["A", "DOG"]
+
+
+def test_memories_in_another_language_are_left() -> None:
+    text = UNIT.format("de-AT", "ein Hund")
+    assert b"EIN HUND" in shouted("tmx", text, to="fr")
+    assert b"EIN HUND" not in shouted("tmx", text, to="fr", source="en")
+    assert b"EIN HUND" in shouted("tmx", text, to="fr", source="de")
+
+
+def test_memories_that_are_too_deep_are_refused() -> None:
+    for depth in (DEEPEST + 1, 100_000):
+        deep = "<hi>" * depth + "a dog" + "</hi>" * depth
+        with pytest.raises(DocumentError, match="more than 100 elements are in each other"):
+            shouted("tmx", UNIT.format("en", deep), to="fr")
+    fine = "<hi>" * 90 + "a dog" + "</hi>" * 90
+    assert shouted("tmx", UNIT.format("en", fine), to="fr").count(b"<hi>") == 180
+
+
+@pytest.mark.parametrize("kind", ["text", "html", "tsv", "jsonl", "srt", "po"])
+def test_bytes_that_are_no_text_are_named_by_their_line(kind: str) -> None:
+    with pytest.raises(DocumentError, match="the input:2 is not UTF-8"):
+        shouted(kind, b"a\n\xff\xfe b\n")

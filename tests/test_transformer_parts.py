@@ -1,21 +1,24 @@
-"""Parts that published models need: segments, a norm of embeddings, head sizes, an output bias."""
+"""Parts of models by their equations: stems, positions of T5, decoders of fixed length."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.inspect.records import capture
+from foveate.models.encoder_decoder import EncoderDecoder, Memory
+from foveate.models.recurrent import LocationDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import SegmentStem
 from foveate.nn.feed_forward import GEGLU, GELU, GELUTanh, SiLU
 from foveate.nn.linear import LayerNorm
-from foveate.nn.positions import SinusoidalHalves
+from foveate.nn.positions import SinusoidalHalves, T5Bias, T5CausalBias
 from foveate.spec import Tokens
 from foveate.tasks.objectives import CrossEntropy
 from tolerances import MODEL, close
 
+# ---- Parts that published models need: segments, a norm of embeddings, head sizes, an output bias
 SIZES = {"hidden_size": 16, "num_heads": 4, "num_layers": 1, "ffn_size": 20, "dropout": 0.0}
 
 
@@ -110,3 +113,81 @@ def test_halves_hold_the_same_waves_in_another_order() -> None:
     halves = SinusoidalHalves.Config().build(8, 1).encode(at, 8)
     turns = at[:, None] / 10_000 ** (torch.arange(4) / 4)
     close(halves, torch.cat((turns.sin(), turns.cos()), dim=1))
+
+
+# ------------------------------ T5's relative positions: which distances share a bucket
+def buckets(config: T5Bias.Config, *ahead: int) -> list[int]:
+    position = config.build(8, 2)
+    result: list[int] = position.buckets(torch.tensor([ahead]))[0].tolist()
+    return result
+
+
+def test_small_distances_have_buckets_of_their_own_on_each_side() -> None:
+    assert buckets(T5Bias.Config(), 0, -1, -2, -7) == [0, 1, 2, 7]
+    assert buckets(T5Bias.Config(), 1, 2, 7) == [17, 18, 23]
+
+
+def test_large_distances_share_buckets_that_grow() -> None:
+    # 8 + 8 · log(d / 8) / log(128 / 8), rounded down: 2 log₂(d / 8) more
+    assert buckets(T5Bias.Config(), -8, -11, -12, -16, -31, -32, -64) == [8, 8, 9, 10, 11, 12, 14]
+    assert buckets(T5Bias.Config(), -128, -10_000, 128, 10_000) == [15, 15, 31, 31]
+
+
+def test_a_decoder_spends_all_buckets_on_what_is_behind() -> None:
+    config = T5CausalBias.Config()
+    assert buckets(config, 0, -1, -15, -16, -128, -500) == [0, 1, 15, 16, 31, 31]
+    assert buckets(config, 1, 9, 100) == [0, 0, 0]
+
+
+def test_the_bias_is_that_of_the_bucket_and_of_the_head() -> None:
+    position = T5Bias.Config(num_buckets=4, max_distance=3).build(8, 2)
+    with torch.no_grad():
+        position.table.weight.copy_(torch.arange(8.0).view(4, 2))  # bucket b, head h: 2 b + h
+    bias = position.bias(torch.tensor([5, 6]), torch.tensor([5, 6, 9]))
+    #                 same, one after, four after;  one before, same, three after
+    assert bias[0].tolist() == [[0, 6, 6], [2, 0, 6]]
+    assert bias[1].tolist() == [[1, 7, 7], [3, 1, 7]]
+
+
+def test_buckets_without_distances_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"max_distance = 8 must be more than the 8 .* raise it"):
+        T5Bias.Config(max_distance=8).build(8, 2)
+
+
+# ------------------------------ The fixed-length decoder against its equations, and its limit
+CONFIG = LocationDecoder.Config(embedding_size=6, hidden_size=10, max_length=7, dropout=0.0)
+
+
+def built(memory_size: int | None = 8) -> LocationDecoder:
+    decoder: LocationDecoder = CONFIG.build(Tokens(20), memory_size)
+    return decoder.eval()
+
+
+@torch.no_grad()
+def test_each_step_is_the_equation() -> None:
+    decoder, memory = built(), Memory(torch.randn(1, 5, 8))
+    ids = torch.tensor([[4, 7, 9]])
+    score = decoder.cross_attention.score
+    score.bias.normal_()  # type: ignore[union-attr,operator]
+    with capture(decoder) as maps:
+        result = decoder(ids, memory)[0]
+    h = torch.tanh(decoder.bridge(memory.values.mean(dim=1)[0]))
+    for t, x in enumerate(decoder.stem(ids)[0]):
+        scores = score.weight[0] @ torch.cat((h, x)) + score.bias[0]  # type: ignore[operator,index]
+        alpha = scores[:5].softmax(dim=-1)
+        close(maps["cross_attention"][0, 0, t], alpha)
+        z = torch.relu(decoder.mix(torch.cat((x, alpha @ memory.values[0]))))
+        (h,) = (part[0] for part in decoder.cell(decoder.cell.project(z[None]), (h[None],)))
+        close(result[t], torch.tanh(decoder.readout(h)))
+
+
+def test_a_source_past_the_limit_is_refused() -> None:
+    decoder, ids = built(), torch.tensor([[4]])
+    assert decoder(ids, Memory(torch.randn(1, 7, 8))).shape == (1, 1, 6)
+    with pytest.raises(ValueError, match=r"8 tokens .* max_length = 7.* cut the source"):
+        decoder(ids, Memory(torch.randn(1, 8, 8)))
+
+
+def test_it_needs_a_source() -> None:
+    with pytest.raises(ValueError, match='language model has none; take "recurrent"'):
+        built(memory_size=None)

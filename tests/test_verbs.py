@@ -1,8 +1,10 @@
-"""Streams: a line for a line, in order, whatever is in the lines; what happened is reported."""
+"""The verbs of the command line, for texts, pictures and views."""
 
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,19 +15,29 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from foveate.cli.answers import evaluation_text, score_lines
+from foveate.cli import app, looking
+from foveate.cli.answers import evaluation_text, pictures_of, score_lines
 from foveate.cli.looking import saved
 from foveate.cli.options import CHUNK, Tally, chunks
 from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
+from foveate.data.catalogue import DataError
 from foveate.data.text import Inflection
 from foveate.draw.maps import attention
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord
+from foveate.run import Run, load
 from foveate.tasks.base import Evaluation
+from foveate.training import train
+from foveate.views import find
+from foveate.views.options import Question
+from pictures import png, write_bars, write_squares
+from tolerances import near
 
 
+# ---- Streams: a line for a line, in order, whatever is in the lines; what happened is reported
 @dataclass
 class Shout:
     """A translator whose model is ``str.upper``: of at most 5 words, spoken at once."""
@@ -224,3 +236,236 @@ def test_a_map_that_is_not_there_is_named(requested: dict[str, Any], expected: s
 
 def test_chunks() -> None:
     assert list(chunks("abcde", 2)) == [["a", "b"], ["c", "d"], ["e"]]
+
+
+# ---- The verbs that draw positions, schedules, gradients and gates, from a run to a picture
+ROOT = Path(__file__).parent.parent
+CONFIG = """
+[task]
+kind = "language"
+text = "{folder}/text.txt"
+tokenizer = {{ kind = "word", min_frequency = 1 }}
+block_length = 4
+
+[model]
+kind = "language_model"
+decoder = {{ {decoder}, hidden_size = 8, dropout = 0.0 }}
+
+[train]
+batch_tokens = 16
+max_steps = 2
+precision = "fp32"
+save = {{ every = 2 }}
+validation = {{ every = 2, samples = 0 }}
+"""
+LSTM = 'kind = "recurrent", cell = "lstm", embedding_size = 8, readout = "state"'
+GPT = 'kind = "transformer", num_heads = 2, num_layers = 1'
+
+
+def made(folder: Path, decoder: str) -> Run:
+    (folder / "text.txt").write_text("a cat sat on a mat .\nthe dog saw a cat .\n" * 20)
+    (folder / "c.toml").write_text(CONFIG.format(folder=folder.as_posix(), decoder=decoder))
+    return train(folder / "c.toml", folder=folder / "run")
+
+
+@pytest.fixture(scope="module")
+def lstm(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("lstm"), LSTM)
+
+
+@pytest.fixture(scope="module")
+def gpt(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("gpt"), GPT)
+
+
+def test_positions_of_every_kind_that_has_any(tmp_path: Path) -> None:
+    out = tmp_path / "p.svg"
+    result = CliRunner().invoke(app, ["look", "positions", "alibi", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "head 3 adds to score" in out.read_text("utf-8")
+    with pytest.raises(ConfigError, match="sinusoidal"):
+        looking.positions("sinusoids", 8, 8, 2)
+    with pytest.raises(UserError, match="nothing to draw"):
+        looking.positions("none", 8, 8, 2)
+
+
+def test_schedules_of_configs_and_runs(lstm: Run, tmp_path: Path) -> None:
+    config = ROOT / "configs" / "vision" / "mnist-vit.toml"
+    looking.schedule([config, lstm.path], out=[tmp_path / "rates.npz"])
+    with np.load(tmp_path / "rates.npz") as rates:
+        assert {"x", "mnist-vit", "run"} <= set(rates)
+        assert rates["x"][-1] == 4300
+        assert rates["mnist-vit"].max() == pytest.approx(2e-3)
+    result = CliRunner().invoke(app, ["look", "schedule", str(config), "--steps", "10"])
+    assert result.exit_code == 0, result.output
+    assert "mnist-vit" in result.stdout
+
+
+def test_gradients_of_two_runs_together(lstm: Run, gpt: Run, tmp_path: Path) -> None:
+    out = tmp_path / "g.npz"
+    words = ["look", "gradients", str(lstm.path), str(gpt.path), "--text", "a cat sat", "--out"]
+    assert CliRunner().invoke(app, [*words, str(out)]).exit_code == 0
+    assert len(find("gradients").draw([lstm], Question(text="a cat sat on")).arrays()["x"]) == 5
+
+
+def test_gates_over_the_words_of_a_text(lstm: Run, gpt: Run) -> None:
+    view = find("gates").draw([lstm], Question(text="the dog sat"))
+    assert list(view.arrays()) == ["input gate", "forget gate", "output gate"]
+    assert view.arrays()["input gate"].shape == (8, 4)
+    assert view.sheets[0].columns == ["⏎", "the", "dog", "sat"]  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="no recurrent cells"):
+        find("gates").draw([gpt], Question(text="the dog"))
+    with pytest.raises(ConfigError, match="layer 1"):
+        find("gates").draw([lstm], Question(text="the dog", layer=1))
+    result = CliRunner().invoke(app, ["look", "gates", str(lstm.path), "--text", "a cat"])
+    assert result.exit_code == 0, result.output
+
+
+# ------------------------------ The verbs of pictures, from a training of two steps to a drawing
+TRAIN = """
+[train]
+batch_tokens = 64
+max_steps = 2
+precision = "fp32"
+save = { every = 2 }
+validation = { every = 2, samples = 1 }
+"""
+
+
+@pytest.fixture(scope="module")
+def captioner(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = write_squares(tmp_path_factory.mktemp("captioner"))
+    (folder / "c.toml").write_text(
+        f"""
+[task]
+kind = "captioning"
+tokenizer = {{ kind = "word", min_frequency = 1 }}
+
+[task.pictures]
+kind = "files"
+files = "{folder}/pictures.tar"
+table = "{folder}/table.tsv"
+size = 8
+
+[model]
+kind = "show-attend-tell"
+encoder = {{ channels = [4, 4], hidden_size = 8 }}
+decoder = {{ hidden_size = 8, embedding_size = 8, attention = {{ normalizer = "sampled" }} }}
+
+[objective]
+kind = "reinforce"
+{TRAIN}""",
+        encoding="utf-8",
+    )
+    return train(folder / "c.toml", folder=folder / "run")
+
+
+@pytest.fixture(scope="module")
+def labeller(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("labeller")
+    pattern = write_bars(folder)
+    (folder / "c.toml").write_text(
+        f"""
+[task]
+kind = "image_classification"
+
+[task.pictures]
+kind = "idx"
+images = "{pattern}-images"
+labels = "{pattern}-labels"
+held_out = 4
+
+[model]
+kind = "glimpse"
+patch_size = 4
+scales = 2
+num_glimpses = 2
+hidden_size = 8
+glimpse_size = 6
+
+[objective]
+kind = "reinforce"
+{TRAIN}""",
+        encoding="utf-8",
+    )
+    return train(folder / "c.toml", folder=folder / "run")
+
+
+def test_caption_and_look(captioner: Run, tmp_path: Path) -> None:
+    image = captioner.path.parent / "pictures" / "deep" / "red.png"
+    call = CliRunner().invoke(app, ["caption", str(captioner.path), str(image), "1", "--scores"])
+    assert call.exit_code == 0, call.output
+    lines = call.stdout.splitlines()
+    assert [line.split("\t")[1] for line in lines] == ["red.png", "green.png"]
+    float(lines[0].split("\t")[0])
+    out = tmp_path / "x.svg"
+    words = ["look", "picture", str(captioner.path), str(image), "--target", "A red square ."]
+    call = CliRunner().invoke(app, [*words, "--out", str(out)])
+    assert call.exit_code == 0, call.output
+    assert "square" in out.read_text(encoding="utf-8")
+
+
+def test_a_run_of_labels(labeller: Run) -> None:
+    again = load(labeller.path)
+    assert 0 <= again.evaluate(split="test").figures["accuracy"] <= 100
+    (answer,) = again.classify([3])
+    assert answer.label in ("0", "1")
+    with pytest.raises(ValueError, match="has no attention over patches"):
+        answer.record()
+    assert "glimpse      x      y" in again.view(3).text()
+    with pytest.raises(ConfigError, match="cannot caption"):
+        again.caption([0])
+
+
+def classify(run: Run, *words: object) -> list[str]:
+    call = CliRunner().invoke(app, ["classify", str(run.path), *map(str, words)])
+    assert call.exit_code == 0, call.output
+    return call.stdout.splitlines()
+
+
+def test_classify_pictures(labeller: Run, tmp_path: Path) -> None:
+    image = tmp_path / "a b.png"
+    image.write_bytes(png("red"))
+    lines = classify(labeller, 3, image, 3)
+    assert [line.split("\t")[0] for line in lines] == ["3", str(image), "3"]
+    assert lines[0] == lines[2] != lines[1]
+    _, label, p = lines[0].split("\t")
+    assert label in ("0", "1")
+    assert 0.5 <= float(p) <= 1
+    (line,) = classify(labeller, image, "--scores", "--batch-tokens", 1)
+    name, *pairs = line.split("\t")
+    assert name == str(image)
+    assert sorted(pairs[::2]) == ["0", "1"]
+    assert sum(map(float, pairs[1::2])) == near(1)
+    first, second = (json.loads(line) for line in classify(labeller, 0, 1, "--json"))
+    assert (first["picture"], second["picture"]) == ("0", "1")
+    assert max(first["probabilities"], key=first["probabilities"].__getitem__) == first["label"]
+
+
+def test_a_bad_picture_is_named_before_a_line_is_written(labeller: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"no picture")
+    for names, error, message in (
+        ([3, bad], DataError, r"bad\.png cannot be read as a picture \(neither JPEG nor PNG\)"),
+        ([3, "missing.png"], ConfigError, r"missing\.png: no such file; give a JPEG or PNG"),
+        ([3, 24], ValueError, r"picture 24: the test data has 0 to 23"),
+        ([], ConfigError, r"run labels pictures: name some behind it"),
+        ([3, "--json", "--scores"], ConfigError, r"two forms of the output"),
+    ):
+        words = ["classify", str(labeller.path), *map(str, names)]
+        call = CliRunner().invoke(app, words, input="3\n")
+        assert isinstance(call.exception, error)
+        assert re.search(message, str(call.exception))
+        assert call.stdout == ""
+
+
+def test_a_run_of_other_things_takes_no_pictures(captioner: Run) -> None:
+    call = CliRunner().invoke(app, ["classify", str(captioner.path), "0"])
+    assert "captioning: it cannot classify pictures" in str(call.exception)
+
+
+def test_pictures_are_files_or_numbers(tmp_path: Path) -> None:
+    (tmp_path / "7").write_bytes(b"x")
+    assert pictures_of(["7", str(tmp_path / "7")]) == [7, tmp_path / "7"]
+    with pytest.raises(ConfigError, match=r"seven\.png: no such file; give a JPEG or PNG"):
+        pictures_of(["seven.png"])

@@ -1,3 +1,5 @@
+"""Data sets: the catalogue, what is fetched, verified and found."""
+
 from __future__ import annotations
 
 import gzip
@@ -10,12 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 
-from foveate.data import catalogue
-from foveate.data.catalogue import DataError, DataSet, File, find, get
+from foveate.data.catalogue import DataError, DataSet, File, catalogue, find, get, named
 
+# ------------------------------ download
 TEXT = "A dog runs.\nTwo dogs run – fast.\n".encode() * 9000  # several chunks
 
 
@@ -53,7 +56,7 @@ def origin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Origin]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     local.address = f"http://127.0.0.1:{server.server_address[1]}/"
-    monkeypatch.setattr(catalogue, "PAUSE", 0.0)
+    monkeypatch.setattr("foveate.data.catalogue.PAUSE", 0.0)
     yield local
     server.shutdown()
     thread.join()
@@ -90,8 +93,6 @@ def everything_below(folder: Path) -> list[str]:
 
 
 # ------------------------------------------------------------------------------ from the network
-
-
 def test_a_set_is_fetched_verified_and_left_alone(origin: Origin, tmp_path: Path) -> None:
     origin.files["text.en"] = TEXT
     seen: list[tuple[str, int, int | None]] = []
@@ -215,8 +216,6 @@ def test_an_original_of_another_form_is_named(origin: Origin, tmp_path: Path) ->
 
 
 # ------------------------------------------------------------------------------ from a mirror
-
-
 @pytest.mark.parametrize("form", ["packed", "packed otherwise", "plain"])
 @pytest.mark.parametrize("by", ["argument", "environment"])
 def test_a_mirror_serves_without_a_network(form: str, by: str, tmp_path: Path, monkeypatch) -> None:
@@ -271,8 +270,6 @@ def test_every_set_comes_from_the_data_folder(data_folder: Path, tmp_path: Path)
 
 
 # ------------------------------------------------------------------------------ finding
-
-
 def test_files_are_found_here_then_in_the_mirror_then_in_the_cache(tmp_path, monkeypatch) -> None:
     local, mirror, cache = tmp_path / "here", tmp_path / "mirror", tmp_path / "cache" / "foveate"
     for folder, ending in ((cache, ".gz"), (mirror, ".gz"), (local, "")):
@@ -299,3 +296,55 @@ def test_what_is_not_found_says_where_it_was_sought_and_how_to_get_it(
         find("nothing.en")
     with pytest.raises(DataError, match=r"no file \."):
         find(".")  # a folder is no file
+
+
+# ------------------------------ catalogue
+SETS = list(catalogue().values())
+
+
+def test_the_catalogue_holds_every_set() -> None:
+    assert len(SETS) == 17
+    assert {"multi30k", "tatoeba-en-fr", "alignment-gold", "ptb"} <= set(catalogue())
+    assert all(name == data.name for name, data in catalogue().items())
+
+
+@pytest.mark.parametrize("data", SETS, ids=lambda data: data.name)
+def test_a_set_says_whose_it_is_and_where_it_comes_from(data: DataSet) -> None:
+    assert data.title and data.task and data.licence and data.attribution and data.files
+    assert data.page.startswith("https://")
+    assert any(file.origin for file in data.files) != bool(data.differs)  # one or the other
+    for file in data.files:
+        assert (file.content_sha256 is not None) == file.name.endswith(".gz")
+        for digest in (file.sha256, file.content):
+            assert len(bytes.fromhex(digest)) == 32
+        if file.origin is not None:
+            address = urlsplit(urljoin(data.address, file.origin))
+            assert (address.scheme, address.netloc) == ("https", "raw.githubusercontent.com")
+            commit = address.path.split("/")[3]
+            assert len(bytes.fromhex(commit)) == 20  # a commit, never a branch that moves on
+
+
+@pytest.mark.parametrize("data", SETS, ids=lambda data: data.name)
+def test_a_set_is_what_the_catalogue_says(data: DataSet, data_folder: Path) -> None:
+    for file in data.files:
+        packed = (data_folder / data.name / file.name).read_bytes()
+        content = gzip.decompress(packed) if file.name.endswith(".gz") else packed
+        assert len(packed) == file.bytes
+        assert hashlib.sha256(packed).hexdigest() == file.sha256
+        assert hashlib.sha256(content).hexdigest() == file.content
+        if file.unit == "lines":
+            assert content.count(b"\n") == file.count
+
+
+def test_the_catalogue_knows_every_folder(data_folder: Path) -> None:
+    folders = {path.name: path for path in data_folder.iterdir() if path.is_dir()}
+    assert set(folders) == set(catalogue())
+    for name, folder in folders.items():
+        local = {path.name for path in folder.iterdir()} - {"README.md"}
+        assert local == {file.name for file in catalogue()[name].files}
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(DataError, match=r"no data set 'multi31k'; there are .*multi30k"):
+        named("multi31k")
+    assert named("ptb").bytes == sum(file.bytes for file in named("ptb").files)

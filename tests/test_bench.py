@@ -1,0 +1,316 @@
+"""Benchmarks measure what they say: training, decoding, growth, and this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import bench_tiny
+from foveate.bench import decoding, growth, machine, training
+from foveate.bench.decoding import Case, batches_of, forced
+from foveate.bench.growth import Growth, Variant, cost, exponent, variants, worth
+from foveate.bench.machine import counting, group_of, shares
+from foveate.bench.training import SHAPES, workload
+from foveate.cli import app
+from foveate.cli.bench import draw_growth, growth_view
+from foveate.config import ConfigError, kinds
+from foveate.engine.base import SearchRequest
+from foveate.kinds import load_kinds
+from foveate.train.config import resolve
+
+
+# ---- Training is measured on the trainer itself, and products are counted exactly
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ceilings take seconds; here they are numbers."""
+    monkeypatch.setattr(training, "ceilings", lambda *a: {"fp32": 100.0, "bf16": 200.0})
+    monkeypatch.setattr(decoding, "ceilings", lambda *a: {"fp32": 100.0, "bf16": 200.0})
+    monkeypatch.setattr(training, "COUNTED", 2)
+
+
+def test_measure(tmp_path: Path) -> None:
+    messages: list[str] = []
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        result = training.measure(work, 0.2, say=messages.append)
+    assert any("a step takes" in message for message in messages)
+    assert result["target_tokens_per_second"] > 0
+    assert result["steps"] >= training.LEAST
+    assert result["precision"] == "fp32" and result["peak_memory_mib"] > 50
+    done = result["target_tokens_per_second"] * result["flops_per_target_token"] / 1e9
+    assert result["product_gflops"] == pytest.approx(done, abs=0.06)
+    assert result["utilisation"]["fp32"] == pytest.approx(done / 100, abs=1e-3)  # of three digits
+    assert sum(result["time_shares"].values()) == pytest.approx(1, abs=0.02)
+    assert result["machine"]["torch"] == torch.__version__
+
+
+def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(tmp_path: Path) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        lengths = work.task.lengths("train")
+        steps = training.train(work, work.model(), resolve("fp32"), steps=3)
+        plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
+        counts = [int(lengths[batch][:, 1].sum()) for batch in plan.epoch(0)[:3]]
+    assert [line["step"] for line in steps] == [1, 2, 3]
+    assert steps[-1]["target_tokens"] == sum(counts)
+
+
+def test_rates_leave_the_warm_up_out() -> None:
+    steps = [
+        {"seconds": s, "target_tokens": t, "tokens_per_second": 1.0}
+        for s, t in ((9.0, 10), (9.5, 20), (10.0, 30), (11.0, 130), (12.0, 230))
+    ]
+    result = training.rates(steps)
+    assert result["target_tokens_per_second"] == 100 and result["steps"] == 2
+
+
+def test_products_count_twice_m_k_n() -> None:
+    layer = torch.nn.Linear(5, 7, bias=False)
+    x = torch.randn(3, 5, requires_grad=True)
+    with counting() as counted:
+        layer(x).sum().backward()
+    assert counted.total == 3 * 2 * 3 * 5 * 7  # forward, gradient of the input, of the weights
+
+
+def test_an_lstm_layer_is_counted() -> None:
+    layer = torch.nn.LSTM(5, 7, batch_first=True)
+    with counting() as counted, torch.no_grad():
+        layer(torch.randn(3, 4, 5))
+    assert counted.total == 2 * 3 * 4 * 4 * 7 * (5 + 7)
+
+
+def test_shares_name_the_products() -> None:
+    a = torch.randn(200, 200)
+    with shares() as result:
+        for _ in range(20):
+            a @ a
+    assert max(result, key=result.__getitem__) == "products"
+    assert group_of("aten::bmm") == "products in batches"
+    assert group_of("_MapBackward") == "products"  # what it does by itself is the native one
+    assert group_of("aten::_softmax") == "softmax, loss"
+    assert group_of("aten::add") == "other"
+
+
+def test_the_shapes_are_presets_of_the_sizes_that_they_name() -> None:
+    load_kinds()
+    presets = kinds("model")["model"]
+    small, base = (presets[SHAPES[name]]() for name in ("small", "base"))
+    for config, sizes in ((small, (256, 4, 1024, 3)), (base, (512, 8, 2048, 6))):
+        for half in (config.encoder, config.decoder):
+            assert (half.hidden_size, half.num_heads, half.ffn_size, half.num_layers) == sizes
+    assert presets[SHAPES["rnnsearch"]]().decoder.hidden_size == 256
+
+
+def test_a_config_is_measured_as_it_is(tmp_path: Path) -> None:
+    path = bench_tiny.write(tmp_path)
+    with workload(str(path), ["train.batch_tokens=64"]) as work:
+        assert work.name == "tiny" and work.config.train.batch_tokens == 64
+        assert sum(p.numel() for p in work.model().parameters()) > 1000
+        assert work.summary()["batch_tokens"] == 64
+        assert 0 <= work.padding() < 0.5
+
+
+def test_padding_is_what_the_batches_hold_beyond_the_tokens(tmp_path: Path) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        lengths = work.task.lengths("train")
+        plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
+        places = sum(len(b) * int(np.sum(lengths[b].max(axis=0))) for b in plan.epoch(0))
+        assert work.padding() == pytest.approx(1 - lengths.sum() / places)
+
+
+def test_without_multi30k_the_embedded_corpus_is_taken(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("FOVEATE_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no-cache"))
+    monkeypatch.setattr(training, "SYNTHETIC", {"train": 30, "valid": 2, "test": 2})
+    chosen = ['task.tokenizer="word"', "model.tie=none"]
+    with workload("transformer-tiny", chosen) as work:
+        assert work.data.startswith("synthetic")
+        assert len(work.task.lengths("train")) == 30
+
+
+def test_a_name_that_is_nothing_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="transformer-smal"), workload("transformer-smal"):
+        pass
+
+
+# ------------------------------ Decoding is measured with outputs of equal length
+def test_every_case_is_measured(tmp_path: Path) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        result = decoding.measure(work, 0.01, sentences=6, precision="fp32")
+    assert list(result["sentences_per_second"]) == [
+        "beam 5, batch 32", "greedy, batch 32", "beam 5, one by one", "greedy, one by one",
+        "beam 5, whole corpus",
+    ]  # fmt: skip
+    assert all(speed > 0 for speed in result["sentences_per_second"].values())
+    assert result["sentences"] == 6
+
+
+def test_int8_is_a_precision_of_decoding(tmp_path: Path) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        result = decoding.measure(work, 0.01, sentences=3, precision="int8")
+        assert result["precision"] == "int8" and min(result["sentences_per_second"].values()) > 0
+        with pytest.raises(ConfigError, match=r"no precision 'int4'; there are: auto.*, int8"):
+            decoding.measure(work, 0.01, sentences=3, precision="int4")
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_outputs_are_as_long_as_they_are_forced_to_be(tmp_path: Path, beam_size: int) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        sources = [[5, 6, 7], [8]]
+        result = work.task.engine(work.model().eval()).outputs(
+            sources, SearchRequest(forced(beam_size, 7))
+        )
+    assert [len(outputs[0].ids) for outputs in result] == [7, 7]
+
+
+def test_batches_hold_every_sentence_once() -> None:
+    sources = [[1] * (n % 7 + 1) for n in range(20)]
+    batches = batches_of(sources, 6)
+    assert sorted(map(len, batches)) == [2, 6, 6, 6]
+    assert sorted(len(ids) for batch in batches for ids in batch) == sorted(map(len, sources))
+    assert batches == batches_of(sources, 6) and batches_of(sources, None) == [sources]
+
+
+def test_names() -> None:
+    assert Case(1, 32).name() == "greedy, batch 32"
+    assert decoding.named("bf16") == "bf16"
+    with pytest.raises(ConfigError, match="fp32"):
+        decoding.named("fp8")
+
+
+def test_levers_are_measured_in_turn(tmp_path: Path) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        result = decoding.levers(work, 0.01, sentences=4, rounds=1)
+    for case in decoding.CASES:
+        row = result["sentences_per_processor_second"][case.name()]
+        assert set(row) == {"plain", "native", "native int8"} and min(row.values()) > 0
+        assert result["ratios_to_plain"][case.name()]["plain"] == 1
+
+
+# ------------------------------ Time and memory against the length; exponents are fitted, and drawn
+def test_every_kind_of_attention_is_there_with_lstm_and_mamba() -> None:
+    load_kinds()
+    names = {variant.name for variant in variants()}
+    assert {"full, fused", "full, explicit", "full, fused, causal", "local", "linear", "performer"}
+    assert {"linformer", "lstm", "mamba", "block_sparse"} <= names
+    assert "linformer, causal" not in names
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        Variant("full", growth.attention, "full", True),
+        Variant("explicit", growth.explicit, "full"),
+        Variant("lstm", growth.lstm), Variant("mamba", growth.mamba),
+        Variant("linformer", growth.attention, "linformer"),
+    ],
+    ids=lambda variant: variant.name,
+)  # fmt: skip
+def test_one_figure(variant: Variant) -> None:
+    milliseconds, megabytes = cost(variant, 16, 16, 0.0)
+    assert milliseconds > 0 and megabytes >= 0
+
+
+def test_the_exponent_of_a_square_is_two() -> None:
+    assert exponent((1, 2, 4, 8), (3.0, 12.0, 48.0, 192.0)) == 2
+    assert exponent((1, 2, 4, 8), (5.0, 10.0, None, None)) == 1
+    assert exponent((1, 2), (None, None)) is None
+
+
+def test_what_would_take_too_long_or_too_much_is_left_out() -> None:
+    lengths = (1024, 2048, 4096)
+    assert worth(Growth(), lengths)
+    assert worth(Growth([100.0], [10.0]), lengths)
+    assert not worth(Growth([1000 * growth.PATIENCE / 2], [10.0]), lengths)
+    assert not worth(Growth([100.0], [growth.ROOM / 2]), lengths)
+    assert not worth(Growth([None], [None]), lengths)
+
+
+def test_the_picture_and_its_text(tmp_path: Path) -> None:
+    row = {"milliseconds": [1.0, 4.0], "megabytes": [2.0, None]}
+    row |= {"exponent_time": 2.0, "exponent_memory": None}
+    result = {"lengths": [8, 16], "kinds": {"full": row, "full, causal": row}}
+    [wrote] = draw_growth(result, [tmp_path / "growth.svg"])
+    assert "growth.svg" in wrote and "<svg" in (tmp_path / "growth.svg").read_text()
+    text = "\n".join(draw_growth(result, []))
+    assert "full, causal" in text and "2.0" in text and "-" in text
+    assert [d.log for d in growth_view(result).drawings()] == ["xy", "xy"]
+    assert growth_view(result).arrays()["megabytes: full"][0] == 2
+
+
+def test_training_holds_weights_gradients_and_twice_that_for_adam(tmp_path: Path) -> None:
+    output, parts = growth.of_training(str(bench_tiny.write(tmp_path)), [])
+    assert parts is not None and output["precision"] == "fp32"
+    assert parts["gradients MiB"] == parts["weights MiB"] > 0
+    assert parts["optimiser MiB"] == pytest.approx(2 * parts["weights MiB"], abs=0.11)
+    assert parts["kept activations MiB"] > 0
+    assert sum(v for k, v in parts.items() if k != "peak MiB") == pytest.approx(
+        parts["peak MiB"], abs=0.5
+    )
+
+
+def test_what_is_kept_grows_with_the_batch(tmp_path: Path) -> None:
+    path = str(bench_tiny.write(tmp_path))
+    result = []
+    for tokens in (64, 512):
+        with workload(path, [f"train.batch_tokens={tokens}"]) as work:
+            result.append(growth.saved(work, work.model(), resolve("fp32")))
+    assert result[1] > 3 * result[0]
+
+
+def test_decoding_keeps_no_gradients(tmp_path: Path) -> None:
+    _, parts = growth.of_decoding(str(bench_tiny.write(tmp_path)), [])
+    assert parts is not None and list(parts) == [
+        "program and data MiB", "weights MiB", "temporaries and allocator MiB", "peak MiB",
+    ]  # fmt: skip
+
+
+# ------------------------------ What figures are measured on
+def test_ceilings_are_rates_of_both_precisions() -> None:
+    assert machine.product_rate(torch.float32, 0.01, size=64) > 0
+    assert set(machine.DTYPES) == {"fp32", "bf16"}
+
+
+def test_a_machine_is_described() -> None:
+    result = machine.describe()
+    assert result["torch"] == torch.__version__ and result["cpu"]
+    assert result["commit"] is None or result["commit"]
+
+
+def test_memory_now_is_no_more_than_the_peak() -> None:
+    now, most = machine.resident(), machine.peak()
+    assert now is None or most is None or 0 < now <= most + 1
+
+
+# ------------------------------ ``foveate bench``: thin verbs over `foveate.bench`
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    for module in (training, decoding):
+        monkeypatch.setattr(module, "ceilings", lambda *a: {"fp32": 100.0, "bf16": 200.0})
+    return str(bench_tiny.write(tmp_path))
+
+
+def test_train_as_json(tiny: str) -> None:
+    done = CliRunner().invoke(
+        app, ["bench", "train", tiny, "--seconds", "0.1", "--quick", "--json"]
+    )
+    result = json.loads(done.stdout)
+    assert result["shape"] == "tiny" and result["target_tokens_per_second"] > 0
+
+
+def test_decode_for_people(tiny: str) -> None:
+    arguments = ["bench", "decode", tiny, "--seconds", "0.1", "--sentences", "3"]
+    done = CliRunner().invoke(app, [*arguments, "--precision", "fp32"])
+    assert done.exit_code == 0, done.output
+    assert "greedy, one by one" in done.stdout and "machine: " in done.stdout
+    assert "its data and tokenizers" in done.stderr
+    assert "greedy, one by one: 3 sentences" in done.stderr
+
+
+def test_help_names_the_four() -> None:
+    done = CliRunner().invoke(app, ["bench", "--help"])
+    for verb in ("train", "decode", "memory", "length"):
+        assert f" {verb} " in done.stdout

@@ -1,0 +1,316 @@
+"""Searches: sampling, ensembles, what is chosen, and what is watched."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from foveate.config import ConfigError
+from foveate.decode.beam import Beam, DiverseBeam, Greedy, another, with_beam
+from foveate.decode.constraints import Constraints, NoRepeat
+from foveate.decode.sample import Sample, min_p, penalize_repetition, top_k, top_p
+from foveate.decode.search import EnsembleSteps, Search, Watch, log_mean_p, map_yields, result_of
+from foveate.laws.searches import follows_search
+from foveate.laws.trial import SIZES, Sizes, Trial
+from foveate.tasks.metrics import MinimumBayesRisk
+from laws.conftest import each
+from laws.tables import END, START, A, B, Prefix, Table, Tables, alike, limit, log_p, random_table
+from tolerances import MODEL, ROW, close, near, rounding
+
+# ---- Filters one by one, and sampling: right frequencies, reproducible, blind to its neighbours
+ODDS = torch.tensor([[0.5, 0.25, 0.15, 0.1]])
+SCORES = ODDS.log()
+NOTHING = torch.empty(1, 0, dtype=torch.long)
+
+
+class Fixed:
+    """Steps of a model that says the same whatever it has read: (V,) log-probabilities."""
+
+    device, enters = torch.device("cpu"), False
+
+    def __init__(self, scores: Tensor) -> None:
+        self.scores = scores
+
+    def step(self, ids: Tensor) -> Tensor:
+        return self.scores.expand(len(ids), -1).clone()
+
+    def reorder(self, rows: Tensor) -> None: ...
+
+    def select(self, sources: Tensor) -> None: ...
+
+
+def left(filtered: Tensor) -> list[int]:
+    return filtered[0].isfinite().nonzero().flatten().tolist()
+
+
+def draw(count: int, rows: list[int] | None = None, **fields: object) -> list[list[int]]:
+    limits = {"max_ratio": 0.0, "max_extra": 6}
+    search = Sample.Config.parse(limits | fields).build()
+    result = search(Fixed(SCORES[0]), [0] * count, 0, END, rows)
+    return [hypotheses[0].ids for hypotheses in result]
+
+
+def test_top_k_keeps_k_and_ties() -> None:
+    assert left(top_k(SCORES, 2)) == [0, 1]
+    assert left(top_k(SCORES, 9)) == [0, 1, 2, 3]
+    tied = torch.tensor([[1.0, 2.0, 1.0, 0.0]])
+    assert left(top_k(tied, 2)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("p", "remaining"), [(0.4, [0]), (0.51, [0, 1]), (0.76, [0, 1, 2]), (1.0, [0, 1, 2, 3])]
+)
+def test_top_p_keeps_the_fewest_that_reach_p(p: float, remaining: list[int]) -> None:
+    assert left(top_p(SCORES, p)) == remaining
+    mirrored = top_p(SCORES.flip(1), p)
+    assert left(mirrored) == sorted(3 - i for i in remaining)
+
+
+def test_min_p_compares_with_the_best() -> None:
+    assert left(min_p(SCORES, 0.4)) == [0, 1]
+    assert left(min_p(SCORES, 0.19)) == [0, 1, 2, 3]
+
+
+def test_repetition_makes_what_was_written_less_probable() -> None:
+    scores = torch.tensor([[2.0, -2.0, 1.0]])
+    result = penalize_repetition(scores, torch.tensor([[0, 1, 0]]), 2.0)
+    assert result.tolist() == [[1.0, -4.0, 1.0]]
+
+
+def test_temperature_scales() -> None:
+    result = Sample.Config(temperature=0.5).build().filtered(SCORES, NOTHING).softmax(dim=1)
+    close(result, ODDS.square() / ODDS.square().sum())
+
+
+@given(st.integers(0, 2**31), st.floats(0.01, 1.0), st.integers(1, 9))
+def test_every_chain_leaves_something_and_the_best(seed: int, p: float, k: int) -> None:
+    torch.manual_seed(seed)
+    scores = 5 * torch.randn(3, 9)
+    best = scores.argmax(dim=1)
+    search = Sample.Config(top_k=k, top_p=p, min_p=p, temperature=p).build()
+    scores = search.filtered(scores, torch.empty(3, 0, dtype=torch.long))
+    assert torch.equal(scores.argmax(dim=1), best)
+    assert bool((scores.softmax(dim=1).sum(dim=1) - 1).abs().max() < rounding())
+
+
+def test_tokens_come_as_often_as_they_are_probable() -> None:
+    first = [ids[0] if ids else END for ids in draw(4000, max_extra=1)]
+    counts = torch.bincount(torch.tensor(first), minlength=4) / 4000
+    torch.testing.assert_close(counts, ODDS[0], atol=0.03, rtol=0)
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
+    assert draw(20, seed=1) == draw(20, seed=1)
+    assert draw(20, seed=1) != draw(20, seed=2)
+
+
+def test_neighbours_do_not_matter() -> None:
+    """A source's draws are those of its number, alone, permuted or among others."""
+    together = draw(12)
+    for row in range(12):
+        assert draw(1, [row]) == [together[row]]
+    mixed = [7, 2, 11]
+    assert draw(3, mixed) == [together[row] for row in mixed]
+
+
+def test_top_k_of_one_is_greedy() -> None:
+    assert draw(5, top_k=1) == [[0] * 6] * 5
+
+
+def test_the_log_probability_is_the_models_own() -> None:
+    search = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 3, "temperature": 0.3}).build()
+    (result,) = search(Fixed(SCORES[0]), [0], 0, END)[0]
+    ids = [*result.ids, END] if result.ended else result.ids
+    assert result.log_probability == near(float(SCORES[0, ids].sum()))
+
+
+def test_several_draws_of_a_source_are_draws_of_their_own() -> None:
+    """The first is the one draw there was; the others are as good, and neighbours do not matter."""
+    limits = {"max_ratio": 0.0, "max_extra": 6}
+    search = Sample.Config.parse(limits | {"num_samples": 5}).build()
+    together = search(Fixed(SCORES[0]), [0, 0, 0], 0, END)
+    for row, (result, first) in enumerate(zip(together, draw(3), strict=True)):
+        assert len(result) == 5
+        assert first in [h.ids for h in result]
+        assert [h.score for h in result] == sorted((h.score for h in result), reverse=True)
+        assert search(Fixed(SCORES[0]), [0], 0, END, [row]) == [result]
+    many = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 1, "num_samples": 4000}).build()
+    (result,) = many(Fixed(SCORES[0]), [0], 0, END)
+    drawn = torch.tensor([h.ids[0] if h.ids else END for h in result])
+    torch.testing.assert_close(torch.bincount(drawn) / 4000, ODDS[0], atol=0.03, rtol=0)
+    assert many.posterior(result) == [1 / 4000] * 4000
+
+
+# ---- A search in place of another: what is kept, what is new, what is refused
+RULES = (NoRepeat.Config(size=2),)
+
+
+def test_a_beam_size_makes_a_beam_that_keeps_limits_and_rules() -> None:
+    assert with_beam(Greedy.Config(max_extra=7, rules=RULES), 3, None) == Beam.Config(
+        beam_size=3, max_extra=7, rules=RULES
+    )
+    own = Beam.Config(beam_size=4, length_penalty=0.1)
+    assert with_beam(own, None, None) is own
+    assert with_beam(own, None, 1.0) == Beam.Config(beam_size=4, length_penalty=1.0)
+    assert with_beam(DiverseBeam.Config(), 10, None) == DiverseBeam.Config(beam_size=10)
+    with pytest.raises(ConfigError, match="do not make 5 groups"):
+        with_beam(DiverseBeam.Config(), 6, None)
+    with pytest.raises(ConfigError, match="search sample has no length_penalty; give a beam_size"):
+        with_beam(Sample.Config(), None, 0.5)
+
+
+def test_another_kind_keeps_what_both_know() -> None:
+    own = Beam.Config(beam_size=10, length_penalty=0.2, max_ratio=1.5, rules=RULES)
+    result = another(own, "diverse_beam", {"diversity": 1.0})
+    assert result == DiverseBeam.Config(
+        beam_size=10, length_penalty=0.2, max_ratio=1.5, rules=RULES, diversity=1.0
+    )
+    assert another(own, "sample", {}) == Sample.Config(max_ratio=1.5, rules=RULES)
+    assert another(own, None, {"max_extra": 3}) == own.model_copy(update={"max_extra": 3})
+
+
+def test_what_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'groups'"):
+        another(Beam.Config(), "diverse_beam", {"grops": 2})
+    with pytest.raises(ConfigError, match=r"decode.kind: no search 'diverse'"):
+        another(Beam.Config(), "diverse", {})
+
+
+def test_a_search_with_the_earlier_parameters_of_find_is_refused() -> None:
+    class Earlier(Search):
+        def find(self, steps: object, limits: object, start: int, end: int, rows: object) -> object:  # type: ignore[override]
+            raise NotImplementedError
+
+    with pytest.raises(ConfigError, match=r"Earlier.find takes the steps only: .* steps.limits"):
+        Earlier(Search.Config())
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (Greedy.Config(max_extra=4), Beam.Config(beam_size=3, max_extra=4)),
+        (Beam.Config(beam_size=2), Beam.Config(beam_size=3)),
+        (Beam.Config(beam_size=8), Beam.Config(beam_size=8)),
+        (Sample.Config(top_k=4), Sample.Config(top_k=4, num_samples=3)),
+    ],
+)
+def test_every_kind_gives_as_many_outputs_as_are_asked_for(config, expected) -> None:
+    assert config.giving(3) == expected  # type: ignore[attr-defined]
+    assert config.giving(1) == config  # type: ignore[attr-defined]
+
+
+# ---- Several models as one: the mean of p, by hand and through every search
+def mean_of(tables: Sequence[Table]) -> Table:
+    def table(prefix: Prefix) -> Sequence[float]:
+        each = [item(prefix) for item in tables]
+        return [sum(column) / len(each) for column in zip(*each, strict=True)]
+
+    return table
+
+
+def test_the_mean_is_of_probabilities() -> None:
+    """By hand: 1/2 (0.8, 0.2) + 1/2 (0.4, 0.6) = (0.6, 0.4), wherever the logits stand."""
+    logits = [torch.tensor([[0.8, 0.2]]).log() + 3, torch.tensor([[0.4, 0.6]]).log() - 70]
+    close(log_mean_p(logits).exp(), torch.tensor([[0.6, 0.4]]))
+    far = torch.tensor([[0.0, -200.0]])
+    assert float(log_mean_p([far, far])[0, 1]) == near(-200.0, terms=ROW)
+
+
+@each("search")
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 3))
+def test_searching_an_ensemble_is_searching_the_mean(config, seed, count) -> None:
+    """Two sources, which leave the batch at different steps, in every member."""
+    members = [[random_table(seed + 2 * m + s, ending=2.0) for s in range(2)] for m in range(count)]
+    search = config.model_copy(update=limit(4)).build()
+    together = search(EnsembleSteps([Tables(m) for m in members]), [1, 1], START, END)
+    sources = [mean_of(tables) for tables in zip(*members, strict=True)]
+    for result, expected in zip(together, search(Tables(sources), [1, 1], START, END), strict=True):
+        alike(result, expected)
+
+
+@each("search")
+def test_a_model_with_itself_is_the_model(config: Search.Config) -> None:
+    tables = [random_table(1), random_table(2)]
+    search = config.model_copy(update=limit(5)).build()
+    twice = search(EnsembleSteps([Tables(tables), Tables(tables)]), [1, 1], START, END)
+    for result, expected in zip(twice, search(Tables(tables), [1, 1], START, END), strict=True):
+        alike(result, expected)
+
+
+# ---- Watching a search: the same output, and every beginning with its parent, its p and its fate
+SEARCHES: list[Search.Config] = [
+    Greedy.Config(**limit(6)),
+    Sample.Config(num_samples=3, **limit(6)),
+    Beam.Config(beam_size=1, **limit(6)),
+    Beam.Config(beam_size=3, length_penalty=0.8, **limit(6)),
+    Beam.Config(beam_size=9, length_penalty=0.0, **limit(3)),
+    DiverseBeam.Config(beam_size=4, groups=2, **limit(6)),
+]
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), begun=st.lists(st.sampled_from([A, B]), max_size=2))
+@pytest.mark.parametrize("config", SEARCHES, ids=lambda c: f"{c.kind}-{c.build().width}")
+def test_what_is_watched_is_what_is_found(config, seed, begun) -> None:
+    table, watch = random_table(seed), Watch(top_k=3)
+    search, given = config.build(), ([0], START, END, None, Constraints([begun]))
+    (plain,) = search(Tables([table]), *given)
+    (result,) = result_of(map_yields(search.positions(Tables([table]), *given), watch.read))
+    assert result == plain
+    for item in result:
+        path = watch.find(item.ids, END)
+        assert path[-1].log_p == near(item.log_probability)
+        assert path[-1].score == near(item.score, terms=ROW)
+        assert sum(p.token_log_p for p in path) == near(item.log_probability)
+    for number, beginnings in enumerate(watch.positions):
+        assert sum(b.state == "live" for b in beginnings) <= search.width
+        for beginning in beginnings:
+            path = watch.path(beginning)
+            tokens = tuple(p.token for p in path)
+            assert len(path) == number + 1
+            assert beginning.log_p == near(log_p(table, tokens), terms=MODEL)
+            assert all(p.state == "live" for p in path[:-1]), "only what is live goes on"
+    if not begun:
+        best, p = watch.instead(watch.positions[0][0]), table(())
+        assert best.tokens == sorted(range(4), key=lambda v: -p[v])[:3]
+        assert best.log_p[0] == near(math.log(max(p)))
+        assert best.entropy == near(-sum(v * math.log(v) for v in p))
+
+
+def test_a_search_goes_no_further_than_its_positions_are_read() -> None:
+    def never(prefix: tuple[int, ...]) -> list[float]:
+        return [0.5, 0.3, 0.2, 0.0]
+
+    search: Search = Beam.Config(beam_size=2, **limit(50)).build()
+    tables = Tables([never])
+    positions = search.positions(tables, [0], START, END)
+    assert len([position for position, _ in zip(positions, range(2), strict=False)]) == 2
+    assert len(tables.written[0]) == 2, "no fourth position was asked for"
+
+
+def test_positions_of_several_sources_name_them() -> None:
+    tables = [random_table(seed) for seed in (1, 2, 3)]
+    for config in SEARCHES:
+        search: Search = config.build()
+        positions = list(search.positions(Tables(tables), [0] * 3, START, END, [7, 8, 9]))
+        assert positions[0].sources == [7, 8, 9]
+        for item, after in itertools.pairwise(positions):
+            assert set(after.sources) <= set(item.sources)
+            assert len(item.onward) == len(after.following.logits)
+            assert item.token.shape == item.state.shape == item.parent.shape == item.score.shape
+    with pytest.raises(ValueError, match="one source"):
+        Watch().read(positions[0])
+
+
+@pytest.mark.parametrize("config", [*SEARCHES, MinimumBayesRisk.Config()], ids=lambda c: c.kind)
+@pytest.mark.parametrize("sizes", SIZES[:12:2])
+def test_a_shortlist_and_who_follows_change_nothing(config: Search.Config, sizes: Sizes) -> None:
+    follows_search(Trial(config, sizes))

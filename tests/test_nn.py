@@ -1,0 +1,346 @@
+"""Masks, states and normalizers by their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveate.nn.attention import Attention
+from foveate.nn.fused_attention import SHORT
+from foveate.nn.masks import Mask
+from foveate.nn.scores import Entmax15, Hardmax, Normalizer, Softmax, Sparsemax
+from foveate.nn.state import State
+from laws.conftest import each
+from tolerances import MODEL, ROW, close, rounding
+
+
+# ------------------------------ Which query sees which key, against the definition pair by pair
+def definition(mask: Mask, query_at: range, key_at: range, rows: int) -> Tensor:
+    """(B, T, S), pair by pair."""
+    seen = torch.ones(rows, len(query_at), len(key_at), dtype=torch.bool)
+    for row in range(rows):
+        for t, q in enumerate(query_at):
+            for s, k in enumerate(key_at):
+                real = mask.keys is None or bool(mask.keys[row, s])
+                past = not mask.causal or k <= q
+                near = mask.window is None or abs(q - k) < mask.window
+                seen[row, t, s] = real and past and near
+    return seen
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Mask, range, range, int]:
+    """Queries at the end of what there is, as attention has them."""
+    rows, length = draw(st.integers(1, 3)), draw(st.integers(1, 7))
+    queries = draw(st.integers(1, length))
+    keys = None
+    if draw(st.booleans()):
+        flags = st.lists(st.booleans(), min_size=length, max_size=length)
+        keys = torch.tensor(draw(st.lists(flags, min_size=rows, max_size=rows)))
+    window = draw(st.none() | st.integers(1, 8))
+    mask = Mask(keys, causal=draw(st.booleans()), window=window)
+    return mask, range(length - queries, length), range(length), rows
+
+
+@given(cases())
+def test_the_dense_form_is_the_definition(case: tuple[Mask, range, range, int]) -> None:
+    mask, query_at, key_at, rows = case
+    expected, dense = definition(*case), mask.dense(query_at, key_at)
+    if dense is None:
+        assert bool(expected.all())
+    else:
+        assert torch.equal(dense.expand(rows, 1, -1, -1).squeeze(1) & expected, expected)
+        assert torch.equal(dense.expand(rows, 1, len(query_at), -1).squeeze(1), expected)
+
+
+@given(cases())
+def test_additive_hides_what_is_not_seen(case: tuple[Mask, range, range, int]) -> None:
+    mask, query_at, key_at, rows = case
+    expected, additive = definition(*case), mask.additive(query_at, key_at, torch.float32)
+    if additive is None:
+        assert bool(expected.all())
+        return
+    hidden = additive.expand(rows, 1, len(query_at), -1).squeeze(1)
+    some = expected.any(dim=-1)  # what is added for a query that sees nothing is left open
+    assert torch.equal((hidden == 0)[some], expected[some])
+    assert torch.equal((hidden == -torch.inf)[some], ~expected[some])
+
+
+@given(cases())
+def test_blind_are_those_that_see_nothing(case: tuple[Mask, range, range, int]) -> None:
+    mask, query_at, key_at, rows = case
+    expected, blind = ~definition(*case).any(dim=-1), mask.blind(query_at, key_at)
+    if blind is None:
+        assert not bool(expected.any())
+    else:
+        assert torch.equal(blind.expand(rows, 1, len(query_at), 1).flatten(1), expected)
+
+
+def test_each_form_is_built_once_for_all_layers() -> None:
+    mask = Mask(torch.tensor([[True, True, False]]), causal=True)
+    at = range(3)
+    assert mask.dense(at, at) is mask.dense(range(0, 3), at)
+    assert mask.additive(at, at, torch.float32) is mask.additive(at, at, torch.float32)
+    half = mask.additive(at, at, torch.bfloat16)
+    assert half is not None
+    assert half.dtype == torch.bfloat16
+
+
+def test_one_mask_serves_queries_at_other_places() -> None:
+    mask, keys = Mask(causal=True, window=2), range(6)
+    for start in range(3):
+        query_at = range(start, start + 3)
+        dense = mask.dense(query_at, keys[: start + 3])
+        assert dense is not None
+        assert torch.equal(dense[0, 0], definition(mask, query_at, keys[: start + 3], 1)[0])
+
+
+def test_masks_do_not_share_their_forms() -> None:
+    at = range(2)
+    first, second = Mask(torch.tensor([[True, False]])), Mask(torch.tensor([[False, True]]))
+    assert first.dense(at, at) is not second.dense(at, at)
+    assert first == first
+
+
+def test_no_queries_see_nothing() -> None:
+    """A chunk of no steps is no special case."""
+    mask, none, at = Mask(torch.tensor([[True, False]]), causal=True), range(0), range(2)
+    assert mask.additive(none, at, torch.float32) is not None
+    assert mask.blind(none, at) is None
+
+
+def test_places_may_be_runs_of_neighbours() -> None:
+    mask = Mask(torch.tensor([[True] * 6 + [False] * 2]), causal=True, window=4)
+    runs = (range(0, 2), range(4, 8))
+    result, whole = mask.dense(range(3, 6), runs), mask.dense(range(3, 6), range(8))
+    assert result is not None
+    assert whole is not None
+    assert torch.equal(result, whole[..., [0, 1, 4, 5, 6, 7]])
+
+
+def test_a_long_triangle_is_never_formed() -> None:
+    """Hiding the future of a long text costs no T × T, and gives what a dense mask gives."""
+    attention, x = Attention.Config(num_heads=2).build(16), torch.randn(1, 200, 16)
+    assert x.shape[1] ** 2 > SHORT
+    triangle = Mask(causal=True)
+    mixed = attention(x, mask=triangle)
+    assert not triangle._forms
+    dense = Mask(torch.ones(1, 200, dtype=torch.bool), causal=True)
+    close(mixed, attention(x, mask=dense))
+    assert dense._forms
+    for other in (Mask(causal=True, window=3), Mask(), dense):
+        assert not other.is_causal_only(range(200), range(200))
+    assert not triangle.is_causal_only(range(1, 2), range(2))
+
+
+# ------------------------------ What a decoder remembers, against plain lists
+HEADS, SIZE = 2, 3
+
+
+@given(
+    first=st.integers(1, 20),
+    moves=st.lists(
+        st.integers(1, 20) | st.lists(st.integers(0, 10), min_size=1, max_size=4), max_size=8
+    ),
+)
+def test_growing_and_reordering_is_joining_and_picking(first, moves) -> None:
+    """A number appends so many steps, a list picks rows."""
+    state, module = State(), nn.Identity()
+    expected = tuple(torch.randn(3, HEADS, first, SIZE) for _ in "kv")
+    result = state.grow(module, *(part.clone() for part in expected))
+    for move in moves:
+        if isinstance(move, list):
+            rows = torch.tensor(move) % len(expected[0])
+            state.reorder(rows)
+            expected = tuple(part[rows] for part in expected)
+            continue
+        new = tuple(torch.randn(len(expected[0]), HEADS, move, SIZE) for _ in "kv")
+        result = state.grow(module, *new)
+        expected = tuple(torch.cat(both, dim=2) for both in zip(expected, new, strict=True))
+        assert all(map(torch.equal, result, expected))
+    new = tuple(torch.randn(len(expected[0]), HEADS, 1, SIZE) for _ in "kv")
+    expected = tuple(torch.cat(both, dim=2) for both in zip(expected, new, strict=True))
+    assert all(map(torch.equal, state.grow(module, *new), expected))
+
+
+def test_what_was_given_is_never_written_to() -> None:
+    state, module = State(), nn.Identity()
+    prefix = torch.randn(1, HEADS, 5, SIZE)
+    before = prefix.clone()
+    for _ in range(3):
+        state.grow(module, prefix if not state._grown else torch.randn(1, HEADS, 1, SIZE))
+    assert torch.equal(prefix, before)
+
+
+def test_growing_step_by_step_copies_seldom() -> None:
+    state, module, places = State(), nn.Identity(), set()
+    for _ in range(200):
+        (keys,) = state.grow(module, torch.zeros(1, 1, 1, 1))
+        places.add(keys.untyped_storage().data_ptr())
+    assert len(places) <= 6, "memory doubles, it does not grow by one"
+
+
+def test_modules_are_told_apart() -> None:
+    state, item, other = State(), nn.Identity(), nn.Identity()
+    state.grow(item, torch.zeros(1, 1, 2, 1))
+    (keys,) = state.grow(other, torch.ones(1, 1, 3, 1))
+    assert torch.equal(keys, torch.ones(1, 1, 3, 1))
+    assert State().position == 0
+
+
+def test_once_is_made_once_and_keeps_its_sources() -> None:
+    state, module, made = State(), nn.Identity(), []
+
+    def make() -> tuple[Tensor, ...]:
+        made.append(1)
+        return (torch.arange(3.0)[:, None],)
+
+    assert state.cached(module, make) is state.cached(module, make)
+    state.reorder(torch.tensor([2, 2, 0, 0]))  # of hypotheses; sources stay
+    assert state.cached(module, make)[0].flatten().tolist() == [0, 1, 2]
+    state.select(torch.tensor([0, 2]))
+    assert state.cached(module, make)[0].flatten().tolist() == [0, 2]
+    assert made == [1]
+
+
+def test_what_is_current_follows_its_hypotheses() -> None:
+    state, module = State(), nn.Identity()
+
+    def start() -> tuple[Tensor, ...]:
+        return torch.arange(3.0)[:, None], 10 + torch.arange(3.0)[:, None]
+
+    assert len(state.current(module, start)) == 2
+    state.reorder(torch.tensor([2, 0]))
+    assert [t.flatten().tolist() for t in state.current(module, start)] == [[2, 0], [12, 10]]
+    state.replace(module, (torch.tensor([[7.0], [8.0]]),))
+    state.select(torch.tensor([1]))  # of sources
+    (hidden,) = state.current(module, start)
+    assert hidden.flatten().tolist() == [7, 8]
+
+
+# ------------------------------ Normalisers against independent computations of the same definition
+Row = NDArray[np.float64]
+rows = st.lists(st.floats(-8, 8, width=32), min_size=1, max_size=9).map(np.array)
+
+
+def bisect(scores: Row, power: float, scale: float) -> Row:
+    """[scale · e − τ]₊^power, τ found by halving an interval in which the sum passes 1."""
+    z = scale * scores.astype(np.float64)
+    low, high = z.max() - 1, z.max()
+    for _ in range(100):
+        middle = (low + high) / 2
+        total = (np.maximum(z - middle, 0) ** power).sum()
+        low, high = (middle, high) if total >= 1 else (low, middle)
+    result: Row = np.maximum(z - low, 0) ** power
+    return result
+
+
+def given_by(normalizer: Normalizer, scores: Row) -> Row:
+    result: Row = normalizer(torch.tensor(scores, dtype=torch.float32)).numpy()
+    return result
+
+
+@given(rows)
+def test_sparsemax_is_the_projection_onto_the_simplex(scores: Row) -> None:
+    result = given_by(Sparsemax.Config().build(), scores)
+    close(result, bisect(scores, 1, 1.0))
+
+
+@given(rows, st.integers(0, 2**32 - 1))
+def test_no_point_of_the_simplex_is_nearer_than_sparsemax(scores: Row, seed: int) -> None:
+    """The definition itself, against random weights."""
+    result = given_by(Sparsemax.Config().build(), scores)
+    others = np.random.default_rng(seed).dirichlet(np.full(len(scores), 0.5), size=200)
+    nearest = np.square(others - scores).sum(axis=1).min()
+    assert np.square(result - scores).sum() <= nearest + 1e-4
+
+
+@given(rows)
+def test_entmax_is_what_bisection_finds(scores: Row) -> None:
+    result = given_by(Entmax15.Config().build(), scores)
+    close(result, bisect(scores, 2, 0.5))
+
+
+def test_cold_softmax_is_hardmax() -> None:
+    scores = torch.randn(4, 3, 7)
+    hard = Hardmax.Config().build()(scores)
+    assert torch.equal(hard.sum(dim=-1), torch.ones(4, 3))
+    assert torch.equal(hard.argmax(dim=-1), scores.argmax(dim=-1))
+    distances = [
+        float((Softmax.Config(temperature=t).build()(scores) - hard).abs().max())
+        for t in (1.0, 0.1, 0.01, 1e-4)
+    ]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[-1] < rounding(ROW)
+
+
+def test_hardmax_passes_the_gradient_of_softmax_on() -> None:
+    scores, change = torch.randn(2, 5, requires_grad=True), torch.randn(2, 5)
+    (result,) = torch.autograd.grad(Hardmax.Config().build()(scores), scores, change)
+    (expected,) = torch.autograd.grad(scores.softmax(dim=-1), scores, change)
+    close(result, expected)
+
+
+@pytest.mark.parametrize("config", [Sparsemax.Config(), Entmax15.Config()], ids=lambda c: c.kind)
+def test_the_gradient_is_the_slope_of_the_weights(config: Normalizer.Config) -> None:
+    normalizer = config.build()
+    for seed in range(5):
+        torch.manual_seed(seed)
+        scores, change = torch.randn(3, 6, requires_grad=True), torch.randn(3, 6)
+        (result,) = torch.autograd.grad(normalizer(scores), scores, change)
+
+        def along(step: Tensor, scores: Tensor = scores, change: Tensor = change) -> Tensor:
+            return (normalizer(scores.detach() + step) * change).sum()
+
+        for place in np.ndindex(3, 6):
+            step = torch.zeros(3, 6)
+            step[place] = 1e-3
+            slope = (along(step) - along(-step)) / 2e-3
+            assert abs(float(slope - result[place])) < 0.03
+
+
+@each("normalizer")
+def test_masked_scores_get_exactly_nothing(config: Normalizer.Config) -> None:
+    scores = torch.randn(20, 8)
+    hidden = torch.rand(20, 8) < 0.5
+    hidden[:, 3] = False
+    weights = config.build()(scores.masked_fill(hidden, -torch.inf))
+    assert bool((weights[hidden] == 0).all())
+    close(weights.sum(dim=-1), torch.ones(20))
+    for row in range(20):
+        alone = config.build()(scores[row][~hidden[row]])
+        close(weights[row][~hidden[row]], alone)
+
+
+@each("normalizer")
+def test_gradients_with_masked_scores_are_numbers(config: Normalizer.Config) -> None:
+    scores = torch.randn(20, 8)
+    scores[:, ::2] = -torch.inf
+    scores.requires_grad_()
+    config.build()(scores).square().sum().backward()
+    assert scores.grad is not None
+    assert bool(scores.grad.isfinite().all())
+    assert bool((scores.grad[:, ::2] == 0).all())
+
+
+@each("normalizer")
+def test_adding_a_constant_changes_nothing(config: Normalizer.Config) -> None:
+    scores = torch.randn(5, 8)
+    normalizer = config.build()
+    close(normalizer(scores + 100), normalizer(scores), terms=MODEL)
+
+
+def test_sparse_normalisers_leave_out_what_softmax_keeps() -> None:
+    scores = torch.tensor([3.0, 2.5, 1.8, -2.0])
+    soft, between, sparse = (
+        c.build()(scores) for c in (Softmax.Config(), Entmax15.Config(), Sparsemax.Config())
+    )
+    assert int((soft > 0).sum()) == 4
+    assert int((between > 0).sum()) == 3
+    assert int((sparse > 0).sum()) == 2
+    close(sparse, torch.tensor([0.75, 0.25, 0.0, 0.0]))

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from foveate.data.tokenizer import BOS, EOS
 from foveate.decode.search import token_log_probabilities
-from foveate.inspect.records import AttentionRecord, ForcedPass, Maps
-from foveate.inspect.words import Units
+from foveate.inspect.records import AttentionRecord, ForcedPass, Maps, Units
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.spec import Tokens

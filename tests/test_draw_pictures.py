@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foveate.draw import over_picture
 from foveate.draw.colors import EVEN, OVERLAYS, enlarged, tinted
 from foveate.draw.drawings import Drawing
-from foveate.draw.pictures import PictureDrawing, over_picture, picture_drawing
+from foveate.draw.pictures import PictureDrawing, picture_drawing
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord
 from tolerances import ROW, close

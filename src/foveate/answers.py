@@ -16,8 +16,7 @@ from foveate.draw.charts import bar_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.maps import AttentionView, attention
 from foveate.draw.texts import Word, WordsDrawing
-from foveate.inspect.records import AttentionRecord
-from foveate.inspect.words import Units
+from foveate.inspect.records import AttentionRecord, Units
 
 Term = Sequence[str]  # variants, any of which meets it
 Picture = int | str | Path  # of the test data by its number, or a file

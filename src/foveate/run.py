@@ -37,8 +37,7 @@ from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.ensemble import together
 from foveate.engine.pytorch import TorchEngine
-from foveate.inspect.records import AttentionRecord, ForcedPass
-from foveate.inspect.words import Units
+from foveate.inspect.records import AttentionRecord, ForcedPass, Units
 from foveate.kinds import load_kinds
 from foveate.models.encoder_decoder import Model
 from foveate.native import barriers

@@ -29,7 +29,7 @@ def links(
 ) -> Links:
     """Each target word linked to the source word with its largest weight: {(argmax_s a_ts, t)}.
 
-    ``weights`` is (T, S), between words (`foveate.inspect.words.to_words`). ``skip_rows`` and
+    ``weights`` is (T, S), between words (`foveate.inspect.records.to_words`). ``skip_rows`` and
     ``skip_columns``, such as those of ``</s>``, are never linked: a word whose largest weight is in
     a skipped column has no counterpart. Nor is a row whose largest weight is not above ``least``.
     Ties go to the first word. (Bahdanau et al., 2015; Luong et al., 2015)

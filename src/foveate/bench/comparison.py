@@ -27,9 +27,9 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.maps import attention
 from foveate.draw.page import chapters
 from foveate.draw.parts import Cell
+from foveate.draw.terminal import visible
 from foveate.draw.texts import TableDrawing
 from foveate.files import replace_file
-from foveate.inspect.words import visible
 from foveate.tasks.base import Classifies
 from foveate.tasks.language import Language
 from foveate.tasks.text_to_text import TextToText

@@ -28,8 +28,7 @@ from foveate.data.corpus import Arrays, Work, Workers
 from foveate.decode.search import Hypothesis, Positions, Search
 from foveate.engine.base import ALL, Engine, Ids, Module, Picture, Result, SearchRequest, Source
 from foveate.files import cache_folder
-from foveate.inspect.records import AttentionRecord
-from foveate.inspect.words import Units
+from foveate.inspect.records import AttentionRecord, Units
 from foveate.run import Run, device, load
 
 if TYPE_CHECKING:

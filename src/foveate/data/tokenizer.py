@@ -49,7 +49,7 @@ class Tokenizer(Configurable, ABC):
         """How text is split."""
 
     config: Config
-    # What attention views show of such a text by default (`foveate.inspect.words.Units`).
+    # What attention views show of such a text by default (`foveate.inspect.records.Units`).
     units: ClassVar[Literal["tokens", "words"]] = "words"
 
     def __init__(self, config: Config) -> None:

@@ -16,4 +16,5 @@ __all__ = ["AttentionView", "attention", "heads", "links", "over_picture"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"foveate.draw has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module("foveate.draw.maps"), name)
+    home = "pictures" if name == "over_picture" else "maps"
+    return getattr(importlib.import_module(f"foveate.draw.{home}"), name)

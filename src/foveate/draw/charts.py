@@ -5,14 +5,18 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 from pydantic import Field
 from rich.cells import cell_len
 
 import foveate.draw.colors as colors
+import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import (
     Arrays,
@@ -26,24 +30,14 @@ from foveate.draw.parts import (
     shown,
 )
 from foveate.draw.sheets import SheetDrawing
-from foveate.inspect.words import visible
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from foveate.draw.terminal import visible
 
 MOST_UPRIGHT = 12  # labels; more are turned
-
 LABEL_LETTERS = 76  # of the labels below an axis, together
-
 POINT_STEP = 0.05  # from a point to that of the next curve at one place, where none are joined
-
 DASHES: Sequence[Any] = ("-", "--", "-.", (0, (8, 2)), (0, (5, 1, 1, 1, 1, 1)), ":", (0, (1, 3)))
-
 BAR = 40  # signs of the longest bar
-
 MOST_PLACES = 12  # of lines that a text names
-
 CORNERS = ("left", "bottom"), ("left", "top"), ("right", "bottom"), ("right", "top")  # of labels
 
 
@@ -114,14 +108,10 @@ class LinesDrawing(Drawing):
         return looks
 
     def figure(self) -> Figure:
-        import foveate.draw.figures as figures
-
         rows = -(-len(self.curves) // _legend_columns(self))
         return self.alone(figures.PANEL_SIZE[0], figures.PANEL_SIZE[1] + 0.2 * rows, self.caption)
 
     def fill(self, ax: Axes) -> None:
-        import foveate.draw.figures as figures
-
         x = np.asarray(self.x)
         for number, (curve, look) in enumerate(zip(self.curves, self.looks(), strict=True)):
             hue, dash = colors.line(look[0]), DASHES[look[1] % len(DASHES)]
@@ -201,8 +191,6 @@ def _legend_columns(drawing: LinesDrawing) -> int:
 
 def _places(drawing: LinesDrawing, ax: Axes) -> None:
     """The axes of lines: their scales, ticks, marks and names."""
-    import foveate.draw.figures as figures
-
     if "x" in drawing.log:
         ax.set_xscale("log")
     if "y" in drawing.log:
@@ -245,8 +233,6 @@ class StatesDrawing(LinesDrawing):
 
     def fill(self, ax: Axes) -> None:
         """The path in the plane of the first two components; a large dot is the first place."""
-        import foveate.draw.figures as figures
-
         path = self.path
         x, y = path[:, 0], path[:, 1] if path.shape[1] > 1 else 0 * path[:, 0]
         ax.plot(x, y, color="#999999", linewidth=1)
@@ -263,10 +249,6 @@ class StatesDrawing(LinesDrawing):
 
 def _label_points(ax: Axes, points: NDArray[np.float64], labels: Sequence[str]) -> None:
     """A label at each point (T, 2), at the corner where it covers least of labels and points."""
-    from matplotlib.transforms import Bbox
-
-    import foveate.draw.figures as figures
-
     inch, size = ax.get_figure(root=True).dpi / 72, figures.FONT_SIZE - 1  # type: ignore[union-attr]
     ax.autoscale_view()
     places = ax.transData.transform(points) / inch  # in points
@@ -307,8 +289,6 @@ class PanelGrid(Drawing):
         return [drawing for panel in self.panels for drawing in panel.drawings()]
 
     def figure(self) -> Figure:
-        import foveate.draw.figures as figures
-
         across = min(self.across, len(self.panels))
         width, height = figures.PANEL_SIZE
         size = width * across, (height + 0.4) * ceil(len(self.panels) / across)
@@ -342,8 +322,6 @@ class ForecastDrawing(Drawing):
         return [*self.lines.drawings(), *([] if self.strip is None else [self.strip])]
 
     def figure(self) -> Figure:
-        import foveate.draw.figures as figures
-
         size, lines = (8.0, 4.2), self.lines
         if self.strip is None:
             return lines.alone(*size)
@@ -398,8 +376,6 @@ class BarsDrawing(Drawing):
         return self.alone(width, 3.6, self.caption)
 
     def fill(self, ax: Axes) -> None:
-        import foveate.draw.figures as figures
-
         count = len(self.series)
         places, wide = np.arange(len(self.labels)), 0.8 / max(1, count)
         for number, series in enumerate(self.series):

@@ -8,21 +8,20 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from pydantic import Field
 
+import foveate.draw.figures as figures
 import foveate.draw.page as page
 from foveate.draw.figures import picture_bytes
-from foveate.draw.parts import Arrays, DrawingPart, Lines, Text, finite
+from foveate.draw.parts import Arrays, DrawingPart, Lines, Text
 from foveate.draw.terminal import wrap
 from foveate.errors import UserError
 from foveate.files import replace_file
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NOTEBOOK_LIMIT = 2_000_000  # bytes of HTML in an output cell; above, the notebook gets the PNG
 
@@ -52,8 +51,6 @@ class Drawing(DrawingPart):
 
     def alone(self, width: float, height: float, caption: str = "") -> Figure:
         """A figure of one pair of axes, with a caption below."""
-        import foveate.draw.figures as figures
-
         made, [ax] = figures.subplots((width, height))
         self.fill(ax)
         if caption:
@@ -134,6 +131,15 @@ def _picture(form: str) -> Callable[[Drawing], bytes]:
         return picture_bytes(drawing.figure(), form)
 
     return write
+
+
+def finite(value: object) -> object:
+    """A value of JSON, which has no words for NaN (here null) and infinity (here a text)."""
+    if isinstance(value, list):
+        return [finite(each) for each in value]
+    if not isinstance(value, float) or np.isfinite(value):
+        return value
+    return None if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _json(drawing: Drawing) -> bytes:

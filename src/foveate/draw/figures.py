@@ -20,25 +20,15 @@ from foveate.draw.layout import fit
 from foveate.draw.terminal import cut
 
 FONT_SIZE = 9.0  # points
-
 MONOSPACED = ["DejaVu Sans Mono", "monospace"]
-
 LETTER, LINE_HEIGHT = 0.0772, 0.19  # inches of a letter of that font at `FONT_SIZE`, of a line
-
 NOTE = "#555555"
-
 BLANK = "#eeeeee"  # of cells that have no value
-
 GRID = "#dddddd"
-
 WIDTH = 5.0  # inches of a figure: narrow enough for a telephone
-
 PANEL_SIZE = WIDTH, 3.4
-
 MOST_LABELS = 64  # above, only every k-th word is written
-
 LONGEST_LABEL = 24  # letters of a word on an axis
-
 LINE = 0.16  # inches that a word takes from the next below
 
 

@@ -11,21 +11,20 @@ import textwrap
 import warnings
 from collections.abc import Iterator
 from math import ceil
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import foveate.draw.colors as colors
+import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
 from foveate.draw.layout import fit
 from foveate.draw.maps import Block
 from foveate.draw.parts import Arrays, DrawingPart, Floats
 from foveate.draw.sheets import SheetGrid, sheet
-from foveate.inspect.words import visible
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from foveate.draw.terminal import visible
 
 STRIP_FRAMES, STRIP_ACROSS = 8, 4  # frames of a film in a figure, and in a row of it
 MOST_ANIMATED, FILM_TIME, LAST_FRAME = 60, 12_000, 3000  # frames; ms of all, and of the last one
@@ -121,70 +120,62 @@ class FilmDrawing(Drawing):
 
 def _film_size(block: Block, side: float) -> tuple[float, float, float, float]:
     """Inches: width and height of a map whose longer side is given, of words left and above."""
-    from foveate.draw.figures import LONGEST_LABEL
-
     height, width = len(block.rows), len(block.columns)
     words = [
         max((len(visible(each)) for each in axis), default=0)
         for axis in (block.rows, block.columns)
     ]
-    left, above = (0.075 * min(n, LONGEST_LABEL) + 0.3 for n in words)
+    left, above = (0.075 * min(n, figures.LONGEST_LABEL) + 0.3 for n in words)
     cell = side / max(height, width, 1)
     return cell * width, cell * height, left, above
 
 
 def film_figure(drawing: FilmDrawing) -> Figure:
     """Some frames side by side, words at the first of a row and above the first row."""
-    import foveate.draw.figures as render
-
     few, block = drawing.few(STRIP_FRAMES), drawing.first_block
     most = max(len(block.rows), len(block.columns))
-    wide, high, left, above = _film_size(block, min(4.0, max(2.0, 1.1 * render.LINE * most)))
+    wide, high, left, above = _film_size(block, min(4.0, max(2.0, 1.1 * figures.LINE * most)))
     across, down = min(STRIP_ACROSS, len(few.frames)), ceil(len(few.frames) / STRIP_ACROSS)
     size = left + (wide + 0.2) * across + 1.2, above + (high + 0.45) * down + 0.6
-    made, axes = render.subplots(size, len(few.frames), across, drawing.title, drawing.caption)
+    made, axes = figures.subplots(size, len(few.frames), across, drawing.title, drawing.caption)
     for k, (ax, frame, weights) in enumerate(zip(axes, few.frames, few.maps(), strict=True)):
-        render.paint(ax, weights, "absolute", grid=True)
+        figures.paint(ax, weights, "absolute", grid=True)
         ax.set_aspect("equal")
-        render.write_words(
+        figures.write_words(
             ax, [] if k % across else block.rows, block.columns if k < across else []
         )
         ax.set_xlabel(
-            frame.label.replace(" · ", "\n", 1), size=render.FONT_SIZE - 1, color=render.NOTE
+            frame.label.replace(" · ", "\n", 1), size=figures.FONT_SIZE - 1, color=figures.NOTE
         )
-    render.weight_bar(made, axes)
+    figures.weight_bar(made, axes)
     return made
 
 
 def _film_frames(drawing: FilmDrawing) -> Iterator[NDArray[np.uint8]]:
     """The pixels of each frame: the map, and below it the loss of the example up to the frame."""
-    from matplotlib.figure import Figure
-
-    import foveate.draw.figures as render
-
     block, maps = drawing.first_block, drawing.maps()
     wide, high, left, above = _film_size(block, 4.0)
     size = max(left + wide + 0.9, 4.0), above + high + 1.6
     made = Figure(figsize=size, dpi=110, layout="constrained")
     ax, below = made.subplots(2, 1, height_ratios=(above + high, 0.8))
-    render.paint(ax, maps[0], "absolute", grid=True)
+    figures.paint(ax, maps[0], "absolute", grid=True)
     ax.set_aspect("equal")
-    render.write_words(ax, block.rows, block.columns)
-    render.weight_bar(made, [ax])
+    figures.write_words(ax, block.rows, block.columns)
+    figures.weight_bar(made, [ax])
     made.suptitle(
         textwrap.fill(visible(drawing.title), int(13 * size[0])),
-        size=render.FONT_SIZE + 1,
+        size=figures.FONT_SIZE + 1,
         parse_math=False,
     )
     steps = [frame.step for frame in drawing.frames]
     losses = [np.nan if frame.loss is None else frame.loss for frame in drawing.frames]
-    below.plot(steps, losses, color=render.GRID, linewidth=1.5)
+    below.plot(steps, losses, color=figures.GRID, linewidth=1.5)
     [line] = below.plot([], [], color=colors.line(0), linewidth=1.8)
     below.set(xlim=(min(steps), max(*steps, 1)))
-    render.open_axes(below, "step", "loss", grid="y", size=render.FONT_SIZE - 1)
+    figures.open_axes(below, "step", "loss", grid="y", size=figures.FONT_SIZE - 1)
     below.set_visible(bool(np.isfinite(losses).any()))
     heading = ax.set_xlabel(
-        max((frame.label for frame in drawing.frames), key=len), size=render.FONT_SIZE + 1
+        max((frame.label for frame in drawing.frames), key=len), size=figures.FONT_SIZE + 1
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from pydantic import Field
 
 import foveate.draw.colors as colors
+import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Label
-from foveate.draw.terminal import cut
-from foveate.inspect.words import visible
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from foveate.draw.terminal import cut, visible
 
 STEP, RANK = 0.95, 0.34  # inches of a step and of a hypothesis in it
-
 LONGEST_NODE = 10  # letters of a label
-
 FAINT = "#b5b5b5"
-
 LANE_MARKS = {"live": " ", "done": "■", "pruned": "×"}
 
 LANES_CAPTION = (
@@ -74,8 +69,6 @@ class LanesDrawing(Drawing):
         return self.alone(max(4.0, STEP * len(self.steps) + 0.4), RANK * tallest + 1.0)
 
     def fill(self, ax: Axes) -> None:
-        import foveate.draw.figures as figures
-
         steps, best = self.steps, set(self.best)
         place = {
             n.id: (number, rank) for number, step in enumerate(steps) for rank, n in enumerate(step)
@@ -135,8 +128,6 @@ def _join(ax: Axes, node: Node, start: tuple[int, int], end: tuple[int, int], ch
 
 def _write_node(ax: Axes, node: Node, place: tuple[int, int], chosen: bool) -> None:
     """The last token of a partial hypothesis in a box, with its score."""
-    import foveate.draw.figures as figures
-
     word = cut(node.text.removeprefix(" ") or node.text, LONGEST_NODE)
     mark = LANE_MARKS["done"] if node.state == "done" else ""
     dropped = node.state == "pruned"

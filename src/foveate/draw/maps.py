@@ -7,48 +7,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
 import foveate.draw.colors as colors
+import foveate.draw.figures as figures
 import foveate.inspect.measure as measure
 from foveate.draw.drawings import Drawing
 from foveate.draw.page import Cover, PageGroup, assemble, json_of
 from foveate.draw.parts import Arrays, DrawingPart, Label, Numbers
-from foveate.draw.terminal import ability, cut, matrix, wrap
+from foveate.draw.terminal import ability, cut, matrix, visible, wrap
 from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.inspect.measure import kinds_of
 from foveate.inspect.records import AttentionRecord, block_of, spaced
-from foveate.inspect.words import visible
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Weights = NDArray[np.float32]  # (H, T, S), (T, S) or (S,)
-
 Form = Literal["matrix", "links", "heads"]
-
 ScaleName = Literal["row", "absolute"]
-
 LINK_STEP = 0.24  # inches from word to word
-
 LEAST_LINK = 0.05  # weights below are no line in a figure, which cannot be pointed at
-
 HEAD_SIDE = 1.25  # inches of one small matrix
 
 # All maps of a record, no larger than a browser can hold.
 
 MOST_CELLS = 1_000_000  # of one record, 2.7 bytes each
-
 LONGEST_SIDE = 256  # words along a side before neighbours are drawn together
-
 MOST_SENTENCES = 200
-
 MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a second
 
 
@@ -129,8 +119,6 @@ class AttentionView(AttentionDrawing):
         return [all_maps(self.record, **self.model_dump(include=first))]
 
     def figure(self) -> Figure:
-        import foveate.draw.figures as figures
-
         height, width = self.array.shape
         words = self.rows, self.columns
         letters = [max(map(len, map(visible, labels)), default=0) for labels in words]
@@ -145,8 +133,6 @@ class AttentionView(AttentionDrawing):
         return made
 
     def fill(self, ax: Axes) -> None:
-        import foveate.draw.figures as figures
-
         figures.paint(ax, self.array, self.scale, grid=True)
         ax.set_aspect("equal")
         figures.write_words(ax, self.rows, self.columns)
@@ -174,8 +160,6 @@ class LinksView(AttentionView):
         return self.alone(5.0, LINK_STEP * max(map(len, (self.rows, self.columns))) + 0.9)
 
     def fill(self, ax: Axes) -> None:
-        import foveate.draw.figures as figures
-
         rows, columns = self.rows, self.columns
         count = max(len(rows), len(columns))
         left, right = (count - len(rows)) / 2, (count - len(columns)) / 2
@@ -226,8 +210,6 @@ class HeadsView(AttentionView):
         return maps | {"rows": np.array(rows), "columns": np.array(columns)}
 
     def figure(self) -> Figure:
-        import foveate.draw.figures as figures
-
         maps = [self.record.drawn(name) for name in self.names]
         kinds, across = list(self.kinds.values()), max(map(len, maps))
         size = HEAD_SIDE * across + 0.9, HEAD_SIDE * len(maps) + 0.9
@@ -254,8 +236,8 @@ class HeadsView(AttentionView):
         alike: dict[str, list[str]] = {}
         for name in self.names:
             heads = self.record.drawn(name)
-            figures = measure.entropy(heads), measure.confidence(heads), measure.diagonality(heads)
-            for head, (broad, sure, straight) in enumerate(zip(*figures, strict=True)):
+            judged = measure.entropy(heads), measure.confidence(heads), measure.diagonality(heads)
+            for head, (broad, sure, straight) in enumerate(zip(*judged, strict=True)):
                 kind = self.kinds[name][head]
                 alike.setdefault(kind, []).append(f"{name}:{head}")
                 numbers = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"

@@ -16,10 +16,13 @@ from functools import cache, cached_property, partial
 from inspect import getsourcelines
 from itertools import groupby
 from math import sqrt
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Polygon, Rectangle
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -27,18 +30,14 @@ import foveate.draw.colors as colors
 from foveate.config import Config, Configurable
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Label, Text
-from foveate.draw.terminal import cut
+from foveate.draw.terminal import cut, visible
 from foveate.inspect.cells import backwards, capture_cells
-from foveate.inspect.records import LAYERS, ForcedPass, block_of
+from foveate.inspect.foreign import LAYERS
+from foveate.inspect.records import ForcedPass, block_of
 from foveate.inspect.stages import SCORES
-from foveate.inspect.words import visible
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.linear import Dropout
 from foveate.nn.recurrent import Cell
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 BARS = "bar: √ of the number of parameters; ┣┓ … ⊕┛: a branch that the residual stream passes"
 SCALE = "width: √ of the size of a vector; height: √ of the number of parameters"
@@ -568,8 +567,6 @@ class ScaledPart:
 
 def figure(drawing: ModelDrawing) -> Figure:
     """A column for each part, its blocks to scale; below, what their classes compute."""
-    from matplotlib.figure import Figure
-
     blocks = [block for part in drawing.parts for block in part.blocks]
     across = WIDEST / sqrt(max((size for block in blocks for size in block.widths), default=1))
     down = TALLEST / sqrt(max((block.size for block in blocks), default=1) or 1)
@@ -599,8 +596,6 @@ def _write(ax: Axes, x: float, y: float, words: str, size: float, color: str = "
 
 def _column(ax: Axes, column: ScaledPart, left: float) -> None:
     """The blocks of a part from top to bottom; the stream is as wide as its vectors."""
-    from matplotlib.patches import Polygon, Rectangle
-
     part, rows, (middle, side, words) = column.part, column.rows, column.lanes
     heading = f"{part.name} · {part.does} · {part.parameters:,}"
     _write(ax, left, 0.5, heading, SIZE)
@@ -661,8 +656,6 @@ def _branch(
 
 def _unroll(ax: Axes, block: ModelBlock, left: float, y: float, color: str) -> None:
     """A box for each place of a cell, with arrows of its states; what it reads stands below."""
-    from matplotlib.patches import Rectangle
-
     places, box, middle = _unrolled(block), 0.34, y + 0.17
     for number, word in enumerate(places):
         x = left + number * PLACE

@@ -13,16 +13,12 @@ from numpy.typing import NDArray
 from pydantic import PlainSerializer
 from pydantic.alias_generators import to_camel
 
-from foveate.inspect.words import visible
+from foveate.draw.terminal import visible
 
 Floats = NDArray[np.floating]
-
 Arrays = dict[str, NDArray[np.generic]]
-
 Bands = Mapping[str, tuple[Floats, Floats]]  # lower and upper ends
-
 Cell = str | float | None
-
 STEPS = 65535  # the JSON rounds a weight to a whole number of these
 
 
@@ -60,15 +56,6 @@ def _table_cell(cell: Cell) -> Cell:
     return "NaN" if np.isnan(cell) else "∞" if cell > 0 else "−∞"
 
 
-def finite(value: object) -> object:
-    """A value of JSON, which has no words for NaN (here null) and infinity (here a text)."""
-    if isinstance(value, list):
-        return [finite(each) for each in value]
-    if not isinstance(value, float) or np.isfinite(value):
-        return value
-    return None if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
 def no_values() -> Floats:
     """An array of nothing."""
     return np.zeros(0)
@@ -76,9 +63,7 @@ def no_values() -> Floats:
 
 # Texts of users: the JSON writes controls, joiners and bidi marks as signs.
 Text = Annotated[str, PlainSerializer(shown, return_type=str)]
-
 Lines = Annotated[str, PlainSerializer(_joined, return_type=str)]  # browsers cut lines themselves
-
 Label = Annotated[str, PlainSerializer(visible, return_type=str)]
 
 # Numbers and arrays stay what they are until they are written.
@@ -91,7 +76,6 @@ Places = Annotated[
 ]
 
 Values = Annotated[Floats, _as_is, PlainSerializer(listed, return_type=list[float | None])]
-
 Pixels = Annotated[NDArray[np.uint8], _as_is, PlainSerializer(data_uri, return_type=str)]
 
 

@@ -5,33 +5,30 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import AbstractPathEffect, withStroke
 from numpy.typing import NDArray
 from pydantic import Field
 
 import foveate.draw.colors as colors
+import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
 from foveate.draw.maps import ScaleName, Weights, attention
 from foveate.draw.parts import Arrays, DrawingPart, Floats, Label, Numbers, Pixels, Text
-from foveate.draw.terminal import cut
+from foveate.draw.terminal import cut, visible
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, block_of, spaced
-from foveate.inspect.words import visible
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PICTURE_SIDE = 1.7  # inches of one panel
-
 MOST_ACROSS = 6  # panels in a row
-
 PATH_SIDE = 3.6  # inches of a picture with a path
-
 MOST_NAMED = 4  # cells of a picture that a text names for each panel
-
 _PLACE = re.compile(r"(\d+),(\d+)")
 
 
@@ -69,11 +66,6 @@ class PictureDrawing(Drawing):
 
     def figure(self) -> Figure:
         """The picture, and its glimpses in order: early ones dark and late ones bright."""
-        from matplotlib.patches import Rectangle
-        from matplotlib.patheffects import AbstractPathEffect, withStroke
-
-        import foveate.draw.figures as figures
-
         made, (plain, ax) = figures.subplots((2 * PATH_SIDE, PATH_SIDE + 0.3), 2, 2)
         for each in (plain, ax):
             figures.show_pixels(each, self.pixels)
@@ -141,8 +133,6 @@ class AttendedPicture(PictureDrawing):
         return [self.model_copy(update={"title": self.heading})]
 
     def figure(self) -> Figure:
-        import foveate.draw.figures as figures
-
         count = len(self.overlays) + 1
         down = -(-count // MOST_ACROSS)
         across = -(-count // down)  # rows as even as they can be
@@ -176,8 +166,6 @@ class AttendedPicture(PictureDrawing):
 
 def _overlay(ax: Axes, drawing: PictureDrawing, overlay: Overlay) -> None:
     """The picture in grey, tinted by the weight of each cell; below, how much that is."""
-    import foveate.draw.figures as figures
-
     height, width, weights = drawing.height, drawing.width, overlay.weights.array
     opacity = colors.enlarged(colors.OVERLAYS[drawing.scale].levels(weights), height, width)
     figures.show_colours(ax, colors.tinted(drawing.pixels.mean(axis=0) / 255, opacity))
@@ -188,10 +176,6 @@ def _overlay(ax: Axes, drawing: PictureDrawing, overlay: Overlay) -> None:
 
 def _tint_legend(made: Figure, axes: list[Axes], scale: str) -> None:
     """The tint from no weight to most, over black, grey and white."""
-    from matplotlib.cm import ScalarMappable
-
-    import foveate.draw.figures as figures
-
     bar = made.colorbar(ScalarMappable(), ax=axes, shrink=0.7, aspect=14, pad=0.02).ax
     levels, greys = np.meshgrid(np.linspace(1, 0, 256), [0, 0.5, 1], indexing="ij")
     bar.clear()

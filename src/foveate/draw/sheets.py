@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 from rich.cells import cell_len
 
+import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, Floats, Label, Numbers, Text
 from foveate.draw.terminal import LONGEST_TOKEN, SHADES, cut, wrap
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 LENS_CELL = 0.62, 0.3  # inches of a cell of a logit lens
-
 MOST_SHEET_ROWS = 40
-
 LEAST_TITLE = 14  # letters of a line of a title
-
 GAP = 3  # blanks between sheets that stand side by side
 
 
@@ -68,8 +64,6 @@ class SheetDrawing(Drawing):
 
     def fill(self, ax: Axes, height: float = 0.16) -> None:
         """Fill axes with the cells of a sheet, rows so many inches high, and write what it is."""
-        import foveate.draw.figures as figures
-
         values, least, most = self.values.array, self.least, self.most
         hues = "PuOr_r" if least < 0 < most else "cividis"
         masked = np.ma.masked_invalid(values)
@@ -198,8 +192,6 @@ class SheetGrid(Drawing):
         ]
 
     def figure(self) -> Figure:
-        import foveate.draw.figures as figures
-
         sheets, across = self.sheets, min(self.across, len(self.sheets))
         lines = [sheets[i : i + across] for i in range(0, len(sheets), across)]
         side = (figures.WIDTH - 0.3) / across - (

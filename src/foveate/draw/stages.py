@@ -8,14 +8,16 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 from rich.cells import cell_len
 
+import foveate.draw.figures as figures
 from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
@@ -26,9 +28,6 @@ from foveate.inspect.records import ForcedPass, spaced
 from foveate.inspect.stages import Stage, attention_stages, capture_stages, cell_stages, joined
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LONGEST = 16  # letters of the label of a key
 WRITTEN = 24  # numbers of a vector that are written into their cells
@@ -224,10 +223,6 @@ def _cut(stage: Stage, rows: int, columns: int) -> NDArray[np.floating]:
 
 def film_figure(film: SheetGrid) -> Figure:
     """Stages as columns that share their rows; numbers are written where the cells hold them."""
-    from matplotlib.figure import Figure
-
-    import foveate.draw.figures as render
-
     least, most = FILM_WIDTH
     wide = [
         min(most, max(least, FILM_CELL * each.values.shape[1])) if each.columns else STRIP
@@ -246,25 +241,25 @@ def film_figure(film: SheetGrid) -> Figure:
         ax.set_aspect("auto")
         places = range(0, len(columns), ceil(KEY_LABEL * len(columns) / inches) or 1)
         ax.set_xticks(
-            [k + 0.5 for k in places], [cut(columns[k], render.LONGEST_LABEL) for k in places],
+            [k + 0.5 for k in places], [cut(columns[k], figures.LONGEST_LABEL) for k in places],
             rotation=50, rotation_mode="anchor", ha="left", parse_math=False,
         )  # fmt: skip
         ax.xaxis.tick_top()
-        ax.tick_params(length=0, labelsize=render.FONT_SIZE)
+        ax.tick_params(length=0, labelsize=figures.FONT_SIZE)
         for row in range(1, len(rows)):
             ax.axhline(row, color="white", linewidth=3)
         heading = f"{each.title}\n{textwrap.fill(each.scale_label, int(inches * 13))}"
-        ax.set_title(heading, size=render.FONT_SIZE, parse_math=False)
+        ax.set_title(heading, size=figures.FONT_SIZE, parse_math=False)
         ends = each.model_copy(update={"scale_label": ""}).legend
         hidden = " · grey: −∞" if not written and np.isneginf(values).any() else ""
         size = f" · {values.shape[1]} numbers" if not columns else ""
-        ax.set_xlabel(ends + size + hidden, size=render.FONT_SIZE - 1, color=render.NOTE)
+        ax.set_xlabel(ends + size + hidden, size=figures.FONT_SIZE - 1, color=figures.NOTE)
         if number:
             ax.set_yticks([])
     made.align_titles()
-    made.suptitle(film.title, size=render.FONT_SIZE + 2, parse_math=False)
+    made.suptitle(film.title, size=figures.FONT_SIZE + 2, parse_math=False)
     note = textwrap.fill(film.caption, int(13 * made.get_figwidth()))
-    made.supxlabel(note, size=render.FONT_SIZE - 1, color=render.NOTE, parse_math=False)
+    made.supxlabel(note, size=figures.FONT_SIZE - 1, color=figures.NOTE, parse_math=False)
     return made
 
 
@@ -275,10 +270,6 @@ def _number(value: float) -> str:
 
 def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
     """One query as a table with a row for each key: vectors as strips, a number for each key."""
-    from matplotlib.figure import Figure
-
-    import foveate.draw.figures as render
-
     keyed = [stage for stage in drawing.stages if stage.rows or stage.columns]
     labels = keyed[0].rows or keyed[0].columns
     vectors = [stage for stage in drawing.stages if stage not in keyed]
@@ -291,7 +282,7 @@ def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
     width = left + sum(wide.values()) + gap * len(keyed)
     height = 1.0 + 0.62 * (len(before) + len(after)) + table + 0.75
     made = Figure(figsize=(width, height))
-    made.suptitle(drawing.heading, size=render.FONT_SIZE + 2, parse_math=False)
+    made.suptitle(drawing.heading, size=figures.FONT_SIZE + 2, parse_math=False)
     down = height - 0.8
 
     def strip(stage: StageDrawing, x: float, y: float, size: tuple[float, float]) -> None:
@@ -307,7 +298,7 @@ def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
         ax.set_aspect("auto")
         ax.set(xticks=[], yticks=[])
         heading = f"{stage.title}\n{textwrap.fill(stage.equation, int(size[0] * 14))}"
-        ax.set_title(heading, size=render.FONT_SIZE - 1.5, parse_math=False)
+        ax.set_title(heading, size=figures.FONT_SIZE - 1.5, parse_math=False)
 
     for stage in before:
         strip(stage, left, down - ROW, (STRIP, ROW))
@@ -319,12 +310,12 @@ def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
     for k in range(0, len(labels), ceil(KEY_LABEL / row)):
         place = (left - 0.08) / width, (down + table - row * (k + 0.5)) / height
         word = cut(labels[k], LONGEST)
-        made.text(*place, word, size=render.FONT_SIZE, ha="right", va="center", parse_math=False)
+        made.text(*place, word, size=figures.FONT_SIZE, ha="right", va="center", parse_math=False)
     for stage in after:
         down -= 0.62
         strip(stage, x - gap - 2 * STRIP, down, (2 * STRIP, ROW))
     note = textwrap.fill(drawing.caption, 80)
     made.text(
-        0.1 / width, 0.1 / height, note, size=render.FONT_SIZE - 1, color=render.NOTE, va="bottom"
+        0.1 / width, 0.1 / height, note, size=figures.FONT_SIZE - 1, color=figures.NOTE, va="bottom"
     )
     return made

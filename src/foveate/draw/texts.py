@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from pydantic import Field
 from rich.cells import cell_len
 
 import foveate.draw.colors as colors
+import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, Cell, DrawingPart, Label, TableCell, Text, shown
-from foveate.draw.terminal import wrap
-from foveate.inspect.words import visible
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from foveate.draw.terminal import visible, wrap
 
 WIDEST = 64  # letters of a column of a table; longer texts go on in the next line
 
@@ -66,10 +66,6 @@ class WordsDrawing(Drawing):
         return arrays
 
     def figure(self) -> Figure:
-        from matplotlib.figure import Figure
-
-        import foveate.draw.figures as figures
-
         cells, lines = _flow(self.words)
         tallest = max((len(_below(word)) for word in self.words), default=0)
         height = (tallest + 2) * figures.LINE_HEIGHT
@@ -113,10 +109,6 @@ class WordsDrawing(Drawing):
 
 def _place_word(ax: Axes, drawing: WordsDrawing, word: Word, x: float, y: float) -> None:
     """A word on its colour, and what stands below it."""
-    from matplotlib.patches import Rectangle
-
-    import foveate.draw.figures as figures
-
     label, ink = visible(word.text), "black"
     if word.value is not None:
         fill, ink = fill_and_ink(drawing, word.value)
@@ -131,8 +123,6 @@ def _place_word(ax: Axes, drawing: WordsDrawing, word: Word, x: float, y: float)
 
 def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, float, float], str]:
     """The colour of a value, and black or white, whichever is read better on it."""
-    from matplotlib import colormaps
-
     least, most = drawing.least, drawing.most
     level = (value - least) / ((most - least) or 1)
     if least < 0 < most:
@@ -154,8 +144,6 @@ def _below(word: Word) -> list[str]:
 
 def _flow(words: Sequence[Word]) -> tuple[list[tuple[int, int]], int]:
     """The place of each word, (letters from the left, line), and how many lines there are."""
-    import foveate.draw.figures as figures
-
     places, x, line = [], 0, 0
     for word in words:
         wide = max([cell_len(visible(word.text)), *map(cell_len, _below(word))])
@@ -180,10 +168,6 @@ class TableDrawing(Drawing):
         return {name: np.array(cells) for name, cells in across}
 
     def figure(self) -> Figure:
-        from matplotlib.figure import Figure
-
-        import foveate.draw.figures as figures
-
         lines = table_lines(self)
         width = max(map(cell_len, lines), default=1) * figures.LETTER + 0.3
         caption = self.caption.splitlines()

@@ -26,8 +26,7 @@ from foveate.decode.constraints import (
 )
 from foveate.decode.search import Hypothesis, Outputs, Positions, Search
 from foveate.errors import ConfigError, UserError
-from foveate.inspect.records import AttentionRecord
-from foveate.inspect.words import Units
+from foveate.inspect.records import AttentionRecord, Units
 
 Ability = Literal["constraints", "links", "positions", "prefixes", "rules", "scores", "searches"]
 ALL: frozenset[Ability] = frozenset(Ability.__args__)  # type: ignore[attr-defined]

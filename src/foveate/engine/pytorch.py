@@ -24,8 +24,7 @@ from foveate.engine.base import (
     SearchRequest,
     Source,
 )
-from foveate.inspect.records import AttentionRecord
-from foveate.inspect.words import Units
+from foveate.inspect.records import AttentionRecord, Units
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Hypothesis, Search, check_outputs
 from foveate.engine.base import Engine, Ids, Module, Picture, Result, SearchRequest
 from foveate.export.base import ExchangeError, by_length, translator
-from foveate.inspect.records import AttentionRecord
-from foveate.inspect.words import Units
+from foveate.inspect.records import AttentionRecord, Units
 from foveate.run import Run
 
 

@@ -14,13 +14,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.inspect.records import HookPoint, OwnHookPoint, chosen, tapped
+from foveate.inspect.foreign import ForeignAttention
+from foveate.inspect.records import HookPoint, chosen, tapped
+from foveate.nn.state import State
 
 LOST = 1e-6  # weight that may be cut off with keys that are not there
 
@@ -45,7 +48,7 @@ class Change:
         """Change one attention of a model. Raises ``ConfigError`` for a head too many."""
         if point.num_heads is not None:
             _check_heads(name, self.heads, point.num_heads)
-        with point.timed() as at:
+        with timed(point) as at:
             tap = partial(self.changed, name, at)
             if not self.outputs:
                 with tapped({name: tap}, {name: point}, first=True):
@@ -67,6 +70,45 @@ class Change:
         changed = values.clone()
         changed[:, heads] = self.replace(name, values[:, heads], at).to(values)
         return changed
+
+
+class Clock:
+    """The position of the first query of a call: that of the state, and the calls since then.
+
+    A recurrent decoder attends once per step before its state advances, a Transformer once a pass.
+    """
+
+    def __init__(self) -> None:
+        self.start, self.read, self.steps = 0, 0, 0
+        self.of: Callable[[], State | None] = lambda: None
+
+    def before_call(
+        self, module: nn.Module, args: tuple[object, ...], named: dict[str, object]
+    ) -> None:
+        """Note the position at which a call of the module begins."""
+        state = named.get("state", args[3] if len(args) > 3 else None)
+        if not isinstance(state, State):
+            self.start, self.of = 0, lambda: None
+            return
+        same = self.of() is state and state.position == self.read
+        self.start = self.start + self.steps if same else state.position
+        self.of, self.read = ref(state), state.position
+
+    def at(self, weights: Tensor) -> int:
+        """The position of the first query of the weights (B, H, T, S) of this call."""
+        self.steps = weights.shape[2]
+        return self.start
+
+
+@contextmanager
+def timed(point: HookPoint) -> Iterator[PositionOf]:
+    """Count the steps of an attention; gives the function that tells the position of a call."""
+    if isinstance(point, ForeignAttention):
+        yield point.at
+        return
+    clock = Clock()
+    with point.register_forward_pre_hook(clock.before_call, with_kwargs=True):
+        yield clock.at
 
 
 def _check_heads(name: str, heads: Sequence[int], count: int) -> None:
@@ -109,9 +151,9 @@ def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]
 
 def _output_of(name: str, point: HookPoint) -> tuple[nn.Module, int]:
     """The module that reads what all heads give, side by side, and how many heads there are."""
-    if not isinstance(point, OwnHookPoint):
+    if isinstance(point, ForeignAttention):
         raise ConfigError(f"{name} is no attention of foveate: outputs of its heads are not known")
-    return point.module.output, point.module.num_heads
+    return point.output, point.num_heads
 
 
 def _replacement_of(replacement: Replacement, name: str) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.inspect.edits import edit, silence
-from foveate.inspect.records import ForcedPass, Where, calls_of, capture, chosen
+from foveate.inspect.records import ForcedPass, Where, calls_of, capture, chosen, everywhere
 from foveate.nn.attention import BaseAttention
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.scores import Dot, ScaledDot
@@ -26,9 +26,7 @@ Figures = NDArray[np.float64]
 # What a model loses with each head: heads silenced one after the other (Michel et al., 2019).
 
 
-def importance(
-    passes: Sequence[ForcedPass], where: Where = lambda name: True
-) -> dict[str, Figures]:
+def importance(passes: Sequence[ForcedPass], where: Where = everywhere) -> dict[str, Figures]:
     """How much each head is worth: by the name of its map (H,) means over all scores of
 
         log p − log p with the head silent

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, cast
-from weakref import ref
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.inspect.words import Units
+from foveate.inspect.foreign import LAYERS, ForeignAttention, explicit_attention, foreign
 from foveate.nn.attention import BaseAttention, Tap
-from foveate.nn.state import State
 
 Labels = Sequence[str]
-LAYERS = "layers", "blocks", "layer", "block", "h"  # what a list of layers is called
+Span = tuple[int, int]  # first character and the one after the last
+# The rows and columns of attention: "auto" chooses by the tokenizer and the script.
+Units = Literal["auto", "tokens", "words"]
 
 
 def block_of(name: str) -> str:
@@ -181,196 +181,93 @@ class AttentionRecord:
         return chosen
 
 
-# ----------------------------------------------------------------------------------------- foreign
-# Models of other libraries at the same hook points: plain torch and Hugging Face.
-#
-# An ``nn.MultiheadAttention`` returns its weights. In any other module whose class is called an
-# attention the output of the softmax over (B, H, T, S) is intercepted, and the fused product is
-# computed by its equation. These packages are not imported.
-
-SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
-CROSS = {"crossattention", "cross_attn", "encoder_attn", "encdecattention", "multihead_attn"}
-EAGER = "_attn_implementation_internal"  # of a config of transformers: the implementation
+# ------------------------------------------------------------------------------------------ words
+# Pieces of a tokenizer joined to words.
 
 
-class ForeignAttention:
-    """An attention module of another library; with a ``tap`` its forward is replaced."""
+@dataclass(frozen=True)
+class Grouping:
+    """Which pieces make which word, in the order of the text.
 
-    def __init__(self, name: str, module: nn.Module, model: nn.Module) -> None:
-        self.name, self.module, self.model = name, module, model
-        self._tap: Tap | None = None
+    ``pieces[k]`` are the indices of the pieces of the k-th word; ``words[k]`` is the index of its
+    span, or ``None`` where it is a special token that stands in no text.
+    """
 
-    @property
-    def tap(self) -> Tap | None:
-        return self._tap
+    pieces: list[list[int]]
+    words: list[int | None]
 
-    @tap.setter
-    def tap(self, tap: Tap | None) -> None:
-        installed = self._tap is not None
-        self._tap = tap
-        if tap is None and installed:
-            del self.module.forward
-        if tap is not None and not installed:
-            self.forward = self.module.forward
-            self.module.forward = self.tapped_forward
-
-    @property
-    def num_heads(self) -> int | None:
-        return getattr(self.module, "num_heads", None)
-
-    @contextmanager
-    def timed(self) -> Iterator[Callable[[Tensor], int]]:
-        yield self.at
-
-    def at(self, weights: Tensor) -> int:
-        """The place of the first query; earlier ones of a decoder are among its keys."""
-        own = self.name.startswith("decoder") and self.name.endswith("self_attention")
-        if weights.shape[2] == 1 and self.name.endswith("cross_attention"):
-            raise ConfigError(
-                f"{self.name}: step by step it cannot be known which row this is; run the whole "
-                "target at once, or silence the head"
-            )
-        return weights.shape[3] - weights.shape[2] if own else 0
-
-    def tapped_forward(self, *args: Any, **named: Any) -> Any:
-        """The module's own forward; the tap is called with its weights."""
-        with SoftmaxHook(self):
-            return self.forward(*args, **named)
+    def labels(self, words: Sequence[str], tokens: Sequence[str]) -> list[str]:
+        """The label of each word: of ``words``, or of ``tokens`` where it is a special token."""
+        return [
+            tokens[group[0]] if word is None else words[word]
+            for group, word in zip(self.pieces, self.words, strict=True)
+        ]
 
 
-class SoftmaxHook(TorchFunctionMode):
-    """Calls the tap with the output of each softmax over keys, which the tap may replace."""
+def group_pieces(offsets: Sequence[Span | None], words: Sequence[Span]) -> Grouping:
+    """Give each piece to the word with which it shares most characters.
 
-    def __init__(self, point: ForeignAttention) -> None:
-        super().__init__()
-        self.point = point
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func is F.scaled_dot_product_attention:
-            return self.product(*args, **(kwargs or {}))
-        output = func(*args, **(kwargs or {}))
-        return self.tapped(output) if func in SOFTMAX and output.dim() == 4 else output
-
-    def tapped(self, weights: Tensor) -> Tensor:
-        """The weights after the tap."""
-        replaced = None if self.point.tap is None else self.point.tap(weights)
-        return weights if replaced is None else replaced
-
-    def product(
-        self, query: Tensor, key: Tensor, value: Tensor,
-        attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
-        scale: float | None = None, enable_gqa: bool = False,
-    ) -> Tensor:  # fmt: skip
-        """`scaled_dot_product_attention` by its equation, with the tap on the weights."""
-        if enable_gqa:
-            shared = query.shape[-3] // key.shape[-3]
-            key, value = key.repeat_interleave(shared, -3), value.repeat_interleave(shared, -3)
-        scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
-        if is_causal:
-            seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-            scores = scores.masked_fill(~seen, -torch.inf)
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attn_mask, -torch.inf)
-        elif attn_mask is not None:
-            scores = scores + attn_mask
-        weights = self.tapped(
-            scores.softmax(dim=-1).nan_to_num(0.0)
-        )  # a query without keys yields zeros
-        return F.dropout(weights, dropout_p) @ value
+    ``offsets`` are the character spans of the pieces; ``None`` (or an empty span at 0, as the
+    ``tokenizers`` library writes it) marks a special token such as ``</s>``, which becomes a word
+    of its own. A piece that touches no word (a space) goes to the word that follows it, or to the
+    last one. A word that shares its only piece with a longer neighbour keeps an empty group, so
+    that every word of ``words`` has one.
+    """
+    owners = [None if span in (None, (0, 0)) else _owner(span, words) for span in offsets]
+    last = max((piece for piece, owner in enumerate(owners) if owner is not None), default=-1)
+    groups: list[list[int]] = [[] for _ in words]
+    entries: list[tuple[tuple[int, int], list[int], int | None]]  # the first is the place
+    entries = [((word, 1), group, word) for word, group in enumerate(groups)]
+    begun = 0  # words before the piece
+    for piece, owner in enumerate(owners):
+        if owner is None:
+            entries.append(((len(words) if piece > last else begun, 0), [piece], None))
+        else:
+            begun = max(begun, owner + 1)
+            groups[owner].append(piece)
+    entries.sort(key=lambda entry: entry[0])
+    return Grouping([group for _, group, _ in entries], [word for *_, word in entries])
 
 
-class ForeignMultiHead(ForeignAttention):
-    """An ``nn.MultiheadAttention``, which returns the weights of each head."""
+def _owner(span: Span | None, words: Sequence[Span]) -> int | None:
+    """The word with which a piece shares most characters, the first of equals; else the next.
 
-    def tapped_forward(
-        self, query: Tensor, key: Tensor, value: Tensor,
-        key_padding_mask: Tensor | None = None, need_weights: bool = True,
-        attn_mask: Tensor | None = None, average_attn_weights: bool = True,
-        is_causal: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """The module's own forward; weights that the tap returns mix the values instead."""
-        output, weights = self.forward(
-            query, key, value, key_padding_mask, True, attn_mask, False, is_causal
-        )
-        rows = weights if weights.dim() == 4 else weights[None]
-        replaced = None if self.tap is None else self.tap(rows)
-        if replaced is not None:
-            weights = replaced if weights.dim() == 4 else replaced[0]
-            output = self.mixed(weights, value)
-        if not need_weights:
-            return output, None
-        return output, weights.mean(dim=-3) if average_attn_weights else weights
-
-    def mixed(self, weights: Tensor, value: Tensor) -> Tensor:
-        """W_o [A_1 V_1; …; A_H V_H] + b. Raises ``ConfigError`` where keys were added."""
-        module = cast(nn.MultiheadAttention, self.module)
-        if module.bias_k is not None or module.add_zero_attn:
-            raise ConfigError(f"{self.name} adds keys of its own: its weights cannot be replaced")
-        if module.batch_first is False and value.dim() == 3:
-            value = value.transpose(0, 1)
-        packed, bias = module.in_proj_weight, module.in_proj_bias
-        weight = module.v_proj_weight if packed is None else packed.chunk(3)[2]
-        values = F.linear(value, weight, None if bias is None else bias.chunk(3)[2])
-        heads = values.unflatten(-1, (module.num_heads, -1)).transpose(-3, -2)
-        mixed: Tensor = module.out_proj((weights @ heads).transpose(-3, -2).flatten(-2))
-        return mixed.transpose(0, 1) if module.batch_first is False and mixed.dim() == 3 else mixed
+    ``words`` are in order and disjoint, so that only those around the piece are looked at.
+    """
+    if span is None or not words:
+        return None
+    first = bisect_right(words, span[0], key=lambda word: word[1])
+    best, most = min(first, len(words) - 1), 0
+    for place in range(first, len(words)):
+        start, end = words[place]
+        if start >= span[1]:
+            break
+        shared = min(span[1], end) - max(span[0], start)
+        if shared > most:
+            best, most = place, shared
+    return best
 
 
-def foreign(model: nn.Module) -> dict[str, ForeignAttention]:
-    """The attentions of a model of another library; those with a tap keep their object."""
-    adapters: list[ForeignAttention] = []
-    for name, module in model.named_modules():
-        tapped = getattr(module.__dict__.get("forward"), "__self__", None)
-        if isinstance(tapped, ForeignAttention):
-            adapters.append(tapped)
-        elif isinstance(module, nn.MultiheadAttention):
-            adapters.append(ForeignMultiHead(name, module, model))
-        elif _is_attention(module) and not any(map(_is_attention, list(module.modules())[1:])):
-            adapters.append(ForeignAttention(name, module, model))
-    names = [foveate_name(point.name, point.module) for point in adapters]
-    if len(set(names)) == len(names):
-        for point, name in zip(adapters, names, strict=True):
-            point.name = name
-    return {point.name: point for point in adapters}
+def to_words(
+    weights: NDArray[np.floating],
+    row_words: Sequence[Sequence[int]],
+    column_words: Sequence[Sequence[int]],
+) -> NDArray[np.float32]:
+    """Weights between words, A'[i, j] = (1 / |rows i|) Σ_{t in rows i} Σ_{s in columns j} A[t, s].
 
-
-def _is_attention(module: nn.Module) -> bool:
-    return "attention" in type(module).__name__.lower()
-
-
-def foveate_name(name: str, module: nn.Module) -> str:
-    """The name that an attention would have in foveate; its own where that is not clear."""
-    parts = [part.lower() for part in name.split(".")]
-    numbers = [part for part, before in zip(parts[1:], parts, strict=False) if before in LAYERS]
-    number = next(filter(str.isdecimal, numbers), None)
-    sides = [part for part in parts if part in ("encoder", "decoder")]
-    causal = getattr(module, "is_causal", None)
-    if not sides and causal is not None:
-        sides = ["decoder" if causal else "encoder"]
-    if number is None or not sides:
-        return name
-    cross = CROSS & set(parts) or getattr(module, "is_cross_attention", False)
-    return f"{sides[0]}.layers.{number}.{'cross' if cross else 'self'}_attention"
-
-
-@contextmanager
-def explicit_attention(model: nn.Module) -> Iterator[None]:
-    """Switch off what computes no weights: PyTorch's fast path and fused attention."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    owners = (getattr(module, "config", None) for module in model.modules())
-    configs = {id(config): config for config in owners}.values()
-    before = [(config, getattr(config, EAGER)) for config in configs if hasattr(config, EAGER)]
-    try:
-        torch.backends.mha.set_fastpath_enabled(False)
-        for config, _ in before:
-            setattr(config, EAGER, "eager")
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-        for config, kind in before:
-            setattr(config, EAGER, kind)
+    Shape: (..., T, S) to (..., words of the rows, words of the columns). Rows go on summing to 1
+    where every piece of the columns is in one group. A word without pieces gives zeros.
+    Raises ``IndexError`` where a group names a piece that is not there.
+    """
+    total, width = weights.shape[-2:]
+    rows = np.zeros((len(row_words), total))
+    for word, group in enumerate(row_words):
+        rows[word, list(group)] = 1 / max(len(group), 1)
+    columns = np.zeros((width, len(column_words)))
+    for word, group in enumerate(column_words):
+        columns[list(group), word] = 1
+    merged: NDArray[np.float32] = (rows @ weights @ columns).astype(np.float32)
+    return merged
 
 
 # ------------------------------------------------------------------------------------- hook points
@@ -382,61 +279,7 @@ Where = str | Iterable[str] | Callable[[str], bool]
 LISTED = 12  # names that an error lists
 
 
-class OwnHookPoint:
-    """The tap of an attention of foveate; None leaves the model as it is."""
-
-    def __init__(self, module: BaseAttention) -> None:
-        self.module = module
-
-    @property
-    def tap(self) -> Tap | None:
-        return self.module.tap
-
-    @tap.setter
-    def tap(self, tap: Tap | None) -> None:
-        self.module.tap = tap
-
-    @property
-    def num_heads(self) -> int | None:
-        return self.module.num_heads
-
-    @contextmanager
-    def timed(self) -> Iterator[Callable[[Tensor], int]]:
-        """Count steps; yields a function that gives the position of the first query of weights."""
-        clock = Clock()
-        with self.module.register_forward_pre_hook(clock.before_call, with_kwargs=True):
-            yield clock.at
-
-
-HookPoint = OwnHookPoint | ForeignAttention
-
-
-class Clock:
-    """The position of the first query of a call: that of the state, and the calls since then.
-
-    A recurrent decoder attends once per step before its state advances, a Transformer once a pass.
-    """
-
-    def __init__(self) -> None:
-        self.start, self.read, self.steps = 0, 0, 0
-        self.of: Callable[[], State | None] = lambda: None
-
-    def before_call(
-        self, module: nn.Module, args: tuple[object, ...], named: dict[str, object]
-    ) -> None:
-        """Note the position at which a call of the module begins."""
-        state = named.get("state", args[3] if len(args) > 3 else None)
-        if not isinstance(state, State):
-            self.start, self.of = 0, lambda: None
-            return
-        same = self.of() is state and state.position == self.read
-        self.start = self.start + self.steps if same else state.position
-        self.of, self.read = ref(state), state.position
-
-    def at(self, weights: Tensor) -> int:
-        """The position of the first query of the weights (B, H, T, S) of this call."""
-        self.steps = weights.shape[2]
-        return self.start
+HookPoint = BaseAttention | ForeignAttention
 
 
 def hook_points(model: nn.Module) -> dict[str, HookPoint]:
@@ -447,11 +290,14 @@ def hook_points(model: nn.Module) -> dict[str, HookPoint]:
     that is clear, else the names of their modules.
     """
     attentions: dict[str, HookPoint] = {
-        name: OwnHookPoint(module)
-        for name, module in model.named_modules()
-        if isinstance(module, BaseAttention)
+        name: part for name, part in model.named_modules() if isinstance(part, BaseAttention)
     }
     return attentions or dict(foreign(model))
+
+
+def everywhere(name: str) -> bool:
+    """Every attention of a model."""
+    return True
 
 
 def chosen(model: nn.Module, where: Where) -> dict[str, HookPoint]:
@@ -527,7 +373,7 @@ BYTES = 4  # of a weight, kept in single precision
 
 @contextmanager
 def capture(
-    model: nn.Module, where: Where = lambda name: True, limit: int = LIMIT
+    model: nn.Module, where: Where = everywhere, limit: int = LIMIT
 ) -> Iterator[dict[str, Tensor]]:
     """Collect the weights (B, H, T, S) of attentions, those that are mixed in the end, by name.
 
@@ -613,11 +459,6 @@ def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
 # (`foveate.tasks.base.Task.forced`).
 
 Maps = Mapping[str, NDArray[np.float32]]  # by name (H, T, S), between the pieces that are read
-
-
-def everywhere(name: str) -> bool:
-    """Every attention of a model."""
-    return True
 
 
 @dataclass(frozen=True)

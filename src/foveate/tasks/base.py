@@ -34,8 +34,7 @@ from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, Module, SearchRequest, Source
 from foveate.engine.pytorch import DecodingBatch, TorchEngine
 from foveate.errors import UserError
-from foveate.inspect.records import AttentionRecord, ForcedPass
-from foveate.inspect.words import Units
+from foveate.inspect.records import AttentionRecord, ForcedPass, Units
 from foveate.models.encoder_decoder import Memory
 
 Input = TypeVar("Input")  # of one example: a line, a picture, a date

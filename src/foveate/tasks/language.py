@@ -42,8 +42,7 @@ from foveate.decode.search import (
 )
 from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.pytorch import DecodingBatch
-from foveate.inspect.records import AttentionRecord, ForcedPass, Maps
-from foveate.inspect.words import Units, to_words
+from foveate.inspect.records import AttentionRecord, ForcedPass, Maps, Units, to_words
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.state import State

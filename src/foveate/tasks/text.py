@@ -35,8 +35,7 @@ from foveate.data.text import (
 from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
 from foveate.errors import UserError
-from foveate.inspect.records import AttentionRecord, Maps
-from foveate.inspect.words import Units, group_pieces, to_words
+from foveate.inspect.records import AttentionRecord, Maps, Units, group_pieces, to_words
 from foveate.tasks.base import AnswerType, Batch, Task, TensorBatch
 
 Ids = list[int]

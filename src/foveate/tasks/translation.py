@@ -17,8 +17,7 @@ from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
 from foveate.engine.ensemble import steps_of
 from foveate.engine.pytorch import DecodingBatch
-from foveate.inspect.records import ForcedPass, capture
-from foveate.inspect.words import group_pieces, to_words
+from foveate.inspect.records import ForcedPass, capture, group_pieces, to_words
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.native import NativeSteps, decoder_steps, native_memory
 from foveate.native.kernels import library

@@ -11,8 +11,7 @@ from torch import nn
 from foveate.config import ConfigError
 from foveate.data.catalogue import MissingData
 from foveate.inspect.perturbations import encodings, layers_of, side_of
-from foveate.inspect.records import ForcedPass
-from foveate.inspect.words import Units
+from foveate.inspect.records import ForcedPass, Units
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.nn.attention import BaseAttention

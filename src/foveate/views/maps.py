@@ -21,10 +21,10 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.maps import AttentionView, HeadsView, LinksView
 from foveate.draw.pictures import over_picture
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.draw.terminal import visible
 from foveate.inspect.measure import Judge, confidence, diagonality, entropy
 from foveate.inspect.perturbations import without_positions, without_scaling
 from foveate.inspect.records import AttentionRecord, block_of, capture, spaced
-from foveate.inspect.words import visible
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.run import Run
 from foveate.tasks.base import Aligns, Scores, WordMaps

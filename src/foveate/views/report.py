@@ -11,8 +11,7 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.page import drawn
 from foveate.errors import UserError
 from foveate.files import replace_file
-from foveate.inspect.records import ForcedPass, Maps, Where, everywhere
-from foveate.inspect.words import Units
+from foveate.inspect.records import ForcedPass, Maps, Units, Where, everywhere
 from foveate.run import Run
 from foveate.views import VIEWS, ViewEntry
 from foveate.views.options import Question

@@ -20,9 +20,9 @@ from foveate.draw.charts import PanelGrid, line_chart
 from foveate.draw.lanes import LanesDrawing
 from foveate.draw.parts import Cell
 from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.terminal import visible
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 from foveate.inspect.records import calls_of
-from foveate.inspect.words import visible
 from foveate.run import Run
 from foveate.tasks.base import Generates
 from foveate.tasks.language import Language

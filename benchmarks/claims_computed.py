@@ -22,14 +22,13 @@ from foveate.models.presets import VaswaniBase
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.native.kernels import without_kernels
 from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.context import Mask, State
 from foveate.nn.efficient_attention import LinearAttention, LocalAttention, RandomFeatureAttention
 from foveate.nn.linear import LayerNorm
 from foveate.nn.loss import linear_cross_entropy
-from foveate.nn.masks import Mask
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
 from foveate.nn.recurrent import ElmanCell, LSTMCell
 from foveate.nn.scores import CosineScore, Dot, Hardmax, Location, ScaledDot, Softmax, Sparsemax
-from foveate.nn.state import State
 from foveate.spec import Tokens
 from foveate.train.optim import Noam
 from foveate.views.demos.networks import (

@@ -29,7 +29,7 @@ import harness
 from foveate.bench import training
 from foveate.data import synthetic
 from foveate.data.tokenizer import EOS
-from foveate.nn.state import State
+from foveate.nn.context import State
 from foveate.run import Run
 from foveate.tasks.metrics import paired_texts
 from foveate.train.config import resolve

@@ -60,7 +60,7 @@ def targets(place: Path) -> Targets:
     from foveate.server.keys import KeyFile
     from foveate.tasks.shortlist import FILE, Shortlist
     from foveate.train import checkpoint, journal
-    from foveate.train.tensors import opened, size_of
+    from foveate.train.stored import opened, size_of
 
     def on_file(name: str, act: Callable[[Path], object]) -> Read:
         def put(data: bytes) -> object:

@@ -24,9 +24,8 @@ from foveate.export.base import appearing
 from foveate.files import part_of, replace_file
 from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.train import checkpoint
-from foveate.train.lock import FILE, BusyError, alone
-from foveate.train.sealed import DamagedError, TrainError
-from foveate.train.tensors import WEIGHTS
+from foveate.train.checkpoint import LOCK, BusyError, run_lock
+from foveate.train.stored import WEIGHTS, DamagedError, TrainError
 from foveate.training import average, train
 from small_runs import made
 
@@ -59,39 +58,39 @@ def ended() -> int:
 
 
 def test_the_second_training_of_a_run_refuses_and_names_the_first(trained: Path, run: Path) -> None:
-    with alone(run):
+    with run_lock(run):
         for act in (lambda: train(trained / "rnn.toml", folder=run), lambda: average(run)):
             with pytest.raises(BusyError) as refusal:
                 act()
             output = str(refusal.value)
             assert f"process {os.getpid()} on {socket.gethostname()}, since 2" in output
             assert str(run) in output
-    assert not (run / FILE).exists()
+    assert not (run / LOCK).exists()
     train(trained / "rnn.toml", ["train.max_steps=5"], folder=run)
 
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     held = (
-        "import sys, time; from pathlib import Path; from foveate.train.lock import alone\n"
-        "with alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+        "import sys, time, pathlib; from foveate.train.checkpoint import run_lock\n"
+        "with run_lock(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", held, str(tmp_path / "run")],
         stdout=subprocess.PIPE, env=ENVIRONMENT,
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == b"held\n"
-    with pytest.raises(BusyError, match=f"process {process.pid} on"), alone(tmp_path / "run"):
+    with pytest.raises(BusyError, match=f"process {process.pid} on"), run_lock(tmp_path / "run"):
         pass
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    with alone(tmp_path / "run"):
+    with run_lock(tmp_path / "run"):
         pass
     assert not (tmp_path / "run").exists()  # it was empty
 
 
 def test_a_run_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
-    with pytest.raises(TrainError, match="--run"), alone(tmp_path / "file" / "run"):
+    with pytest.raises(TrainError, match="--run"), run_lock(tmp_path / "file" / "run"):
         pass
 
 

@@ -33,8 +33,7 @@ from foveate.export.huggingface import from_huggingface
 from foveate.run import RunConfig, load
 from foveate.tasks.shortlist import Shortlist
 from foveate.train import checkpoint
-from foveate.train.sealed import DamagedError
-from foveate.train.tensors import WEIGHTS, opened
+from foveate.train.stored import WEIGHTS, DamagedError, opened
 from small_runs import made
 
 ROOT = Path(__file__).parent.parent

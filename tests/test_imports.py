@@ -146,10 +146,10 @@ def test_other_packages_stay_in_their_places(path: Path) -> None:
 
 def test_the_direction_test_can_fail() -> None:
     assert wrong_direction("nn", "foveate.models.encoder_decoder")
-    assert wrong_direction("data", "foveate.nn.masks")
+    assert wrong_direction("data", "foveate.nn.context")
     assert wrong_direction("train", "foveate.tasks.translation")
     assert wrong_direction("inspect", "foveate.models.encoder_decoder")
-    assert wrong_direction("models", "foveate.nn.masks") is None
+    assert wrong_direction("models", "foveate.nn.context") is None
     assert wrong_direction("train", "foveate.tasks.base") is None
 
 

@@ -16,8 +16,8 @@ from foveate.models.classic import WindowDecoder
 from foveate.models.encoder_decoder import Decoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder
+from foveate.nn.context import State
 from foveate.nn.recurrent import RecurrentStack
-from foveate.nn.state import State
 from foveate.spec import Tokens
 from tolerances import close
 

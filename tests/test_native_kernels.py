@@ -43,17 +43,17 @@ def test_a_compiler_that_fails_is_told_of_once(monkeypatch, capsys, tmp_path: Pa
 
 BUSY = """
 import os, subprocess, sys, time, torch
-from foveate.native import barriers
-barriers.CHECK, barriers.CALM = 0.1, 1.0
-barriers.watch()
+from foveate.native import kernels
+kernels.CHECK, kernels.CALM = 0.1, 1.0
+kernels.sleep_at_barriers()
 torch.set_num_threads(2)
 x = torch.ones(300, 300)
 def until(busy):
     end = time.monotonic() + 60
-    while barriers.busy() != busy and time.monotonic() < end:
+    while kernels.machine_is_busy() != busy and time.monotonic() < end:
         x @ x
     time.sleep(0.5)
-    print(barriers.busy(), len(os.listdir("/proc/self/task")) - alone, flush=True)
+    print(kernels.machine_is_busy(), len(os.listdir("/proc/self/task")) - alone, flush=True)
 x @ x
 alone = len(os.listdir("/proc/self/task"))
 loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
@@ -63,7 +63,7 @@ try:
 finally:
     for loop in loops:
         loop.kill()
-barriers._waited = dict
+kernels._waited = dict
 until(False)
 """
 

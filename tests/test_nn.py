@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.nn.attention import Attention
-from foveate.nn.fused_attention import SHORT
-from foveate.nn.masks import Mask
+from foveate.nn.attention import SHORT, Attention
+from foveate.nn.context import Mask, State
 from foveate.nn.scores import Entmax15, Hardmax, Normalizer, Softmax, Sparsemax
-from foveate.nn.state import State
 from laws.conftest import each
 from tolerances import MODEL, ROW, close, rounding
 

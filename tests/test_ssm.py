@@ -9,8 +9,8 @@ from torch import Tensor
 from foveate.models.language_model import LanguageModel
 from foveate.models.mamba import MambaDecoder
 from foveate.native.kernels import library, without_kernels
+from foveate.nn.context import State
 from foveate.nn.ssm import SelectiveStateSpace, scan_chunked, scan_sequential, selective_scan
-from foveate.nn.state import State
 from foveate.spec import Tokens
 from tolerances import MODEL, close
 

@@ -18,16 +18,18 @@ from torch import Tensor, nn
 from foveate.train import checkpoint
 from foveate.train.checkpoint import path_of, read_chosen
 from foveate.train.optim import OptimizerConfig
-from foveate.train.sealed import (
+from foveate.train.stored import (
     MANIFEST,
+    WEIGHTS,
     DamagedError,
     TrainError,
     clean,
+    load_weights,
     remove,
+    save_weights,
     sealed_folder,
     verify,
 )
-from foveate.train.tensors import WEIGHTS, load_weights, save_weights
 from train_toy import ToyModel
 
 

@@ -20,8 +20,7 @@ from foveate.train import checkpoint
 from foveate.train.fit import keep_freed_memory
 from foveate.train.journal import read
 from foveate.train.optim import average
-from foveate.train.sealed import TrainError, verify
-from foveate.train.tensors import WEIGHTS, load_weights
+from foveate.train.stored import WEIGHTS, TrainError, load_weights, verify
 from train_toy import Toy, ToyModel, final, toy_config
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from foveate.tasks.base import Measures, ValidationSample
 from foveate.train.journal import Display, Health, Journal, clock, module_of, read, time_left
-from foveate.train.sealed import TrainError
+from foveate.train.stored import TrainError
 from tolerances import MODEL, near
 
 

@@ -30,8 +30,7 @@ from foveate.train.optim import (
     average,
     decay_groups,
 )
-from foveate.train.sealed import TrainError
-from foveate.train.tensors import WEIGHTS, write_tensors
+from foveate.train.stored import WEIGHTS, TrainError, write_tensors
 from foveate.train.trainer import Trainer
 from tolerances import ROW, close, near
 from train_toy import Toy, ToyModel, content, toy_config

@@ -26,8 +26,7 @@ from foveate.train.config import TrainConfig
 from foveate.train.distributed import Ranks
 from foveate.train.fit import Outcome
 from foveate.train.journal import read
-from foveate.train.sealed import TrainError
-from foveate.train.tensors import WEIGHTS, load_weights
+from foveate.train.stored import WEIGHTS, TrainError, load_weights
 from foveate.train.trainer import Feed, Indices, Interrupt, TrainState, fingerprint, mix, portions
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyBatch, ToyCopy, ToyModel, content, final, toy_config

@@ -13,7 +13,7 @@ from foveate.errors import UserError
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig, load
 from foveate.train import checkpoint, journal
-from foveate.train.tensors import WEIGHTS
+from foveate.train.stored import WEIGHTS
 from foveate.training import train
 
 load_kinds()

@@ -28,7 +28,7 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
 from foveate.decode.search import NoOutputError
 from foveate.engine.base import SearchRequest
-from foveate.engine.ensemble import Ensemble, check_pieces, steps_of, together
+from foveate.engine.pytorch import Ensemble, check_pieces, steps_of, together
 from foveate.inspect.records import capture
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel

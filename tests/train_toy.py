@@ -25,7 +25,7 @@ from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
 from foveate.train.distributed import Ranks
 from foveate.train.fit import Outcome, fit
-from foveate.train.tensors import WEIGHTS
+from foveate.train.stored import WEIGHTS
 from foveate.train.trainer import Job, PlanFactory
 
 VOCABULARY, PAD = 12, 0

@@ -13,7 +13,7 @@ Fill the gap; the answer is `foveate check docs/exercises/08_causal_mask.py`.
 import torch
 
 from foveate.nn.attention import Attention
-from foveate.nn.masks import indices
+from foveate.nn.context import indices
 
 
 class MyCausal(Attention):

@@ -35,12 +35,11 @@ from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, SearchRequest
-from foveate.engine.ensemble import together
-from foveate.engine.pytorch import TorchEngine
+from foveate.engine.pytorch import TorchEngine, together
 from foveate.inspect.records import AttentionRecord, ForcedPass, Units
 from foveate.kinds import load_kinds
 from foveate.models.encoder_decoder import Model
-from foveate.native import barriers
+from foveate.native.kernels import sleep_at_barriers
 from foveate.start import Start
 from foveate.tasks.base import (
     Aligns,
@@ -58,8 +57,8 @@ from foveate.tasks.base import (
 from foveate.tasks.metrics import BleuTokenizer
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.train import checkpoint
+from foveate.train.checkpoint import rebuilt
 from foveate.train.config import TrainConfig
-from foveate.train.rebuild import rebuilt
 
 load_kinds()
 
@@ -361,7 +360,7 @@ def load(
 
 
 def _load(path: Path, which: str, trust: bool) -> Run:
-    barriers.watch()
+    sleep_at_barriers()
     path, folder = checkpoint.place(path)
     config = read_run(path, trust)
     task = config.task.build(config.data)

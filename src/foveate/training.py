@@ -20,13 +20,12 @@ from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
 from foveate.tasks.base import AnyTask
 from foveate.train import checkpoint
+from foveate.train.checkpoint import run_lock
 from foveate.train.config import ConfigChange, changes
 from foveate.train.distributed import Ranks, ranks_of
 from foveate.train.fit import Outcome, fit
-from foveate.train.lock import alone
 from foveate.train.optim import average as average_weights
-from foveate.train.sealed import sealed_folder, verify, verify_run
-from foveate.train.tensors import WEIGHTS, write_tensors
+from foveate.train.stored import WEIGHTS, sealed_folder, verify, verify_run, write_tensors
 from foveate.train.trainer import Job
 
 
@@ -52,7 +51,7 @@ def train(
     _check_objective(resolved)
     resolved.train.check()  # before minutes go into preparing the data
     with ranks_of(resolved.train) as ranks, contextlib.ExitStack() as ending:
-        ranks.lead("the lock of the run", lambda: ending.enter_context(alone(path)))
+        ranks.lead("the lock of the run", lambda: ending.enter_context(run_lock(path)))
         outcome = _fitted(resolved, path, ranks, changed_data)
     if outcome.exit_code:
         raise SystemExit(outcome.exit_code)
@@ -172,7 +171,7 @@ def average(path: str | Path, last: int | None = None) -> str:
     steps = [step for step in checkpoint.steps(path) if step > 0][-(last or 0) :]
     if not steps:
         raise ConfigError(f"{path} has no checkpoints to average")
-    with alone(path):
+    with run_lock(path):
         folders = [checkpoint.path_of(path, step) for step in steps]
         for folder in folders:
             verify(folder, WEIGHTS)

@@ -23,11 +23,11 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import SSRUDecoder, TransformerDecoder, TransformerEncoder
-from foveate.nn import fused_attention as attention_module
+from foveate.nn import attention as attention_module
 from foveate.nn.attention import Attention
+from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention
 from foveate.nn.linear import LayerNorm
-from foveate.nn.masks import Mask
 from foveate.nn.recurrent import LSTMCell
 from foveate.spec import Tokens
 from variants import at_scale

@@ -11,10 +11,9 @@ from torch import Tensor
 from foveate.config import Config
 from foveate.laws.layers import check_weights
 from foveate.nn.attention import Attention, split_heads
-from foveate.nn.masks import Mask
+from foveate.nn.context import Mask, State
 from foveate.nn.positions import Rotary
 from foveate.nn.scores import Dot, Hardmax, Location, Score, Softmax
-from foveate.nn.state import State
 from laws.conftest import KEYS, SIZE, each, each_mask, keeps_laws, weights_of
 from tolerances import close, differ
 

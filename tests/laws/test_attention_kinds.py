@@ -18,6 +18,7 @@ from foveate.models.classifier import Classifier
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn import efficient_attention
 from foveate.nn.attention import Attention, BaseAttention, split_heads
+from foveate.nn.context import Mask, State
 from foveate.nn.efficient_attention import (
     BlockSparseAttention,
     LinearAttention,
@@ -26,9 +27,7 @@ from foveate.nn.efficient_attention import (
     RandomFeatureAttention,
     SparseAttention,
 )
-from foveate.nn.masks import Mask
 from foveate.nn.positions import ALiBi, Rotary
-from foveate.nn.state import State
 from foveate.run import RunConfig
 from foveate.spec import Labels, Tokens
 from laws.conftest import (

@@ -12,9 +12,9 @@ from foveate.inspect.cells import capture_cells
 from foveate.models.encoder_decoder import EncoderDecoder, Memory, Model
 from foveate.models.presets import Cho2014, Sutskever2014
 from foveate.models.recurrent import Bridge, RecurrentDecoder, StatesBridge
+from foveate.nn.context import State
 from foveate.nn.linear import quantized
 from foveate.nn.recurrent import GRUCell, LSTMCell
-from foveate.nn.state import State
 from foveate.spec import Tokens
 from laws.conftest import RECURRENT, TRANSFORMER, build, changed, defaults, each, ids, real
 from laws.test_learning import VOCABULARY, learn, loss_of, words

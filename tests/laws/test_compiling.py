@@ -12,7 +12,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.presets import Bahdanau2015, TransformerSmall
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.train.layers import compile_layers
-from foveate.train.sealed import TrainError
+from foveate.train.stored import TrainError
 from laws.conftest import DEVICES, build, ids, real
 from tolerances import MODEL, close
 

@@ -17,11 +17,11 @@ from foveate.inspect.records import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory, Model
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.nn.attention import BaseAttention
+from foveate.nn.context import State
 from foveate.nn.efficient_attention import LowRankAttention
 from foveate.nn.linear import Dropout
-from foveate.nn.state import State
 from foveate.spec import Tokens
-from foveate.train.tensors import load_weights, save_weights
+from foveate.train.stored import load_weights, save_weights
 from laws.conftest import (
     MODELS,
     RECURRENT,

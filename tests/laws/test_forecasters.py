@@ -23,7 +23,7 @@ from foveate.tasks.objectives import (
     Predictions,
     Scheduled,
 )
-from foveate.train.tensors import load_weights, save_weights
+from foveate.train.stored import load_weights, save_weights
 from laws.conftest import changed, defaults, gradients_reach, shrink
 from tolerances import MODEL, close, differ
 

@@ -12,7 +12,7 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.nn.attention import Attention
-from foveate.nn.masks import Mask
+from foveate.nn.context import Mask
 from foveate.train.config import resolve
 from foveate.train.optim import AdamWConfig
 from laws.conftest import GPU, ids, real

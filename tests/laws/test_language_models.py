@@ -11,10 +11,10 @@ import torch
 from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentDecoder
+from foveate.nn.context import State
 from foveate.nn.recurrent import LSTMCell
-from foveate.nn.state import State
 from foveate.spec import Tokens
-from foveate.train.tensors import load_weights, save_weights
+from foveate.train.stored import load_weights, save_weights
 from laws.conftest import VOCABULARY, defaults, gradients_reach, ids, shrink
 from tolerances import MODEL, close, differ
 

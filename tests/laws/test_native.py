@@ -21,8 +21,8 @@ from foveate.models.native import LONGEST, NativeSteps, decoder_steps, native_me
 from foveate.models.presets import TransformerSmall
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
 from foveate.native.kernels import highest, library, log_sum_exp
+from foveate.nn.context import Mask
 from foveate.nn.linear import Int8Linear, quantized
-from foveate.nn.masks import Mask
 from foveate.nn.positions import Position
 from laws.conftest import build, defaults
 from tolerances import MODEL, close, differ, near

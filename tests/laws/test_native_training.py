@@ -16,8 +16,8 @@ from foveate.models.presets import TransformerSmall
 from foveate.native.kernels import cross_entropy_, library, without_kernels
 from foveate.native.layers import EVEN, add_bias_, dropped, outer, random_bytes
 from foveate.nn.attention import Attention
+from foveate.nn.context import Mask
 from foveate.nn.linear import Linear
-from foveate.nn.masks import Mask
 from laws.conftest import build, ids, real
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")

@@ -22,10 +22,10 @@ from foveate.models.presets import vit
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder
 from foveate.models.vision import ConvolutionalEncoder, Glimpse
+from foveate.nn.context import State
 from foveate.nn.embedding import PatchStem
 from foveate.nn.recurrent import GRUCell
 from foveate.nn.scores import Sampled, choices
-from foveate.nn.state import State
 from foveate.spec import Labels, Pixels, Tokens
 from foveate.tasks.captioning import Captioning
 from foveate.tasks.image_classification import ImageClassification

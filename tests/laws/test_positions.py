@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
-from foveate.nn.masks import Mask
+from foveate.nn.context import Mask, State
 from foveate.nn.positions import (
     ALiBi,
     Concatenated,
@@ -21,7 +21,6 @@ from foveate.nn.positions import (
     Sinusoidal,
 )
 from foveate.nn.scores import Dot
-from foveate.nn.state import State
 from foveate.spec import Tokens
 from laws.conftest import (
     SIZE,

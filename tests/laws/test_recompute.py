@@ -12,7 +12,7 @@ from torch import Tensor
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.linear import BatchNorm, Dropout
 from foveate.train.layers import Recomputed, recompute
-from foveate.train.sealed import TrainError
+from foveate.train.stored import TrainError
 from laws.conftest import MODELS, TRANSFORMER, build, changed, ids, real
 
 KEYS = real(6, 4, 5)

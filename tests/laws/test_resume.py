@@ -18,8 +18,7 @@ import pytest
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
 from foveate.train.journal import read
-from foveate.train.sealed import TrainError
-from foveate.train.tensors import WEIGHTS
+from foveate.train.stored import WEIGHTS, TrainError
 from train_toy import Toy, final, toy_config
 
 TESTS = Path(__file__).parent.parent

@@ -12,7 +12,7 @@ from torch import Tensor
 from foveate.draw.stages import StepsDrawing, drawn
 from foveate.inspect.stages import attention_stages, capture_stages, cell_stages
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.masks import Mask
+from foveate.nn.context import Mask
 from foveate.nn.recurrent import Cell
 from laws.conftest import defaults
 

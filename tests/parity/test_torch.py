@@ -19,7 +19,7 @@ from foveate.models.recurrent import (
     SummaryBridge,
 )
 from foveate.nn.attention import Attention
-from foveate.nn.masks import Mask
+from foveate.nn.context import Mask
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentStack
 from foveate.spec import Tokens
 from tolerances import close

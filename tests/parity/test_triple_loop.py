@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from foveate.nn.attention import Attention
-from foveate.nn.masks import Mask
+from foveate.nn.context import Mask
 from foveate.nn.positions import Sinusoidal
 from foveate.nn.scores import Additive, CosineScore, Dot, General, Location, ScaledDot, Score
 from tolerances import MODEL, close

@@ -19,7 +19,7 @@ from foveate.config import Tree, kinds
 from foveate.engine.base import SearchRequest
 from foveate.kinds import load_kinds
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.masks import Mask
+from foveate.nn.context import Mask
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.run import device

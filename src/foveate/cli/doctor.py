@@ -133,11 +133,11 @@ def _processor(report: MachineReport, seconds: float) -> None:
     import torch
 
     from foveate.bench.machine import DTYPES, cpu_name, product_rate
-    from foveate.native.barriers import busy_now, single_thread
+    from foveate.native.kernels import busy_now
+    from foveate.train.config import single_thread
 
     flags = set(_field("/proc/cpuinfo", "flags", "Features").split())
     usable, threads = usable_cores(), torch.get_num_threads()
-    native = sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)
     wide = torch.backends.cpu.get_cpu_capability()
     with single_thread() as clock:
         report.gflops = {
@@ -152,7 +152,7 @@ def _processor(report: MachineReport, seconds: float) -> None:
         "threads of torch": str(threads),
         "load": f"{load:.1f} (mean of a minute)",
         "vectors": wide,
-        "bf16 in hardware": ", ".join(native) or "no",
+        "bf16 in hardware": ", ".join(sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)) or "no",
         "AMX": "yes" if "amx_tile" in flags else "no",
         **{f"{k} product, 1 thread": f"{v:.0f} GFLOP/s" for k, v in report.gflops.items()},
     }

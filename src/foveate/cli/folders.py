@@ -44,7 +44,7 @@ from foveate.server.languages import directions
 from foveate.tasks.base import CUT
 from foveate.tasks.text_to_text import TextToText
 from foveate.train import checkpoint
-from foveate.train.tensors import WEIGHTS
+from foveate.train.stored import WEIGHTS
 
 if TYPE_CHECKING:
     import pyarrow

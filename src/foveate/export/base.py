@@ -25,12 +25,12 @@ from foveate.data.catalogue import DataError
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.engine.base import SearchRequest, best
-from foveate.engine.ensemble import Ensemble
+from foveate.engine.pytorch import Ensemble
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
 from foveate.run import Run
 from foveate.tasks.translation import Translation
-from foveate.train.tensors import WEIGHTS
+from foveate.train.stored import WEIGHTS
 
 Ids = list[int]
 CHRF = 0.3  # what rounded weights may cost, in points of chrF

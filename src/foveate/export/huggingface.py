@@ -59,9 +59,8 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.run import RunConfig, load
 from foveate.spec import Pixels, Tokens
 from foveate.tasks.translation import Translation
-from foveate.train.rebuild import Within, refuse_larger
-from foveate.train.sealed import NEW, DamagedError, is_beside, sealed_folder
-from foveate.train.tensors import WEIGHTS, Size, opened, save_weights, write_tensors
+from foveate.train import stored
+from foveate.train.stored import WEIGHTS, Size, opened, save_weights, sealed_folder, write_tensors
 
 CONFIG, HUB_WEIGHTS = "config.json", "model.safetensors"
 STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
@@ -88,8 +87,8 @@ def from_huggingface(folder: str | Path) -> nn.Module:
     try:
         settings = family.completed(settings, tensors)
         config = family.read_config(settings)
-        refuse_larger(config.tree(), there, "the model")
-        with Within(there, "the config"):
+        stored.refuse_larger(config.tree(), there, "the model")
+        with stored.Within(there, "the config"):
             model: nn.Module = config.build(*family.ends.read(settings))
     except STRANGE as error:
         raise ExchangeError(f"{folder / CONFIG}: {error}") from error
@@ -133,8 +132,8 @@ def to_huggingface(
     for theirs in family.waves:
         tensors[theirs] = wave_table(written["max_position_embeddings"], written["d_model"])
     folder.mkdir(parents=True, exist_ok=True)
-    write_tensors(tensors, folder / (NEW + HUB_WEIGHTS))
-    os.replace(folder / (NEW + HUB_WEIGHTS), folder / HUB_WEIGHTS)
+    write_tensors(tensors, folder / (stored.NEW + HUB_WEIGHTS))
+    os.replace(folder / (stored.NEW + HUB_WEIGHTS), folder / HUB_WEIGHTS)
     replace_file(folder / CONFIG, json.dumps(written, indent=2, sort_keys=True) + "\n")
     return folder
 
@@ -180,7 +179,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
         try:
             with opened(path) as file:
                 tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except DamagedError as error:
+        except stored.DamagedError as error:
             why = str(error).removeprefix(f"{path} ")
             raise ExchangeError(f"{path}: damaged ({why}); {AGAIN}, or fetch it again") from None
     return tensors
@@ -190,7 +189,7 @@ def _shards(index: Path) -> list[str]:
     """The files that an index names. Raises `ExchangeError` for one that is not beside it."""
     try:
         names = sorted(set(_read_settings(index)["weight_map"].values()))
-        strange = [name for name in names if not is_beside(name)]
+        strange = [name for name in names if not stored.is_beside(name)]
     except (LookupError, AttributeError, TypeError) as error:
         raise ExchangeError(f"{index}: no index of weights ({error!r}); {AGAIN}") from None
     if strange:
@@ -206,24 +205,24 @@ def _fill(
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             theirs, form = family.their_name(name, settings)
-            stored = _stored(theirs, family.prefix, tensors)
-            if stored is None and theirs in family.optional:
+            own = _stored(theirs, family.prefix, tensors)
+            if own is None and theirs in family.optional:
                 parameter.zero_()
                 continue
-            if stored is None:
+            if own is None:
                 raise ExchangeError(
                     f"{path}: no tensor {theirs!r} (our {name}): the file is damaged or not of "
                     f"the {family.name} that {CONFIG} describes; {AGAIN}"
                 )
-            value = form.read(tensors[stored], settings)
+            value = form.read(tensors[own], settings)
             if value.shape != parameter.shape:
                 raise ExchangeError(
-                    f"{path}: {stored} is {tuple(tensors[stored].shape)}, which is "
+                    f"{path}: {own} is {tuple(tensors[own].shape)}, which is "
                     f"{tuple(value.shape)} to us, and {CONFIG} asks for {tuple(parameter.shape)}: "
                     "the two files are not of one model; take both from the same folder"
                 )
             parameter.copy_(value)
-            used.add(stored)
+            used.add(own)
     _account(family, {name: t for name, t in tensors.items() if name not in used}, tensors, path)
 
 

@@ -41,9 +41,9 @@ from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.context import State, Tensors
 from foveate.nn.positions import Appended, Concatenated, Position
 from foveate.nn.scores import Score
-from foveate.nn.state import State, Tensors
 from foveate.tasks.translation import Translation
 
 ENCODER, STEP, GRAPHS = "encoder.onnx", "step.onnx", "graphs.json"

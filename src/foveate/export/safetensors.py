@@ -17,8 +17,7 @@ from foveate.export.base import Checked, CheckSample, Different, ExchangeError, 
 from foveate.files import replace_file
 from foveate.run import load
 from foveate.tasks.translation import Translation
-from foveate.train.sealed import sealed_folder
-from foveate.train.tensors import WEIGHTS, save_weights
+from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 LOGS = ("log.jsonl", "best.json")  # of training
 FOLDER = "weights"

@@ -27,12 +27,11 @@ from foveate.laws.trial import (
     require_same,
 )
 from foveate.nn.attention import BaseAttention
+from foveate.nn.context import Mask, State
 from foveate.nn.efficient_attention import LowRankAttention
-from foveate.nn.masks import Mask
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.scores import Normalizer, Score
-from foveate.nn.state import State
 
 LAYERS = ("score", "normalizer", "position", "cell", "attention")
 

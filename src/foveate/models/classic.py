@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
+from foveate.nn.context import State
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout
-from foveate.nn.state import State
 from foveate.spec import Input, Tokens
 
 

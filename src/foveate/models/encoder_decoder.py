@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
+from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem
-from foveate.nn.masks import Mask
 from foveate.nn.recurrent import Hidden
-from foveate.nn.state import State
 from foveate.spec import Input, Tokens
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model, output_projection, tie
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.context import State
 from foveate.nn.linear import LayerNorm, Norm
-from foveate.nn.state import State
 from foveate.spec import Tokens
 
 

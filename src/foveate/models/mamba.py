@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.models.transformer import ResidualBlock
 from foveate.nn.attention import Attention
+from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout, Norm, RMSNorm
-from foveate.nn.masks import Mask
 from foveate.nn.ssm import SelectiveStateSpace
-from foveate.nn.state import State
 from foveate.spec import Input, Tokens
 
 

@@ -14,12 +14,11 @@ from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, Projection
+from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout
-from foveate.nn.masks import Mask
 from foveate.nn.recurrent import Cell, GRUCell, Hidden, RecurrentStack
 from foveate.nn.scores import Additive, AffineLocation, Score
-from foveate.nn.state import State
 from foveate.spec import Input, Tokens
 
 

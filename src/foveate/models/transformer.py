@@ -16,13 +16,12 @@ from foveate.config import Config
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
 from foveate.nn.linear import Dropout, LayerNorm, Norm, normalize
-from foveate.nn.masks import Mask
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.ssm import SSRU
-from foveate.nn.state import State
 from foveate.spec import Input, Tokens
 
 

@@ -5,38 +5,83 @@
 project → rotate → append to the state → score → bias → mask → normalise → mix. Decoders of every
 family use `Attention`; they differ in the score, the number of heads and which inputs are
 projected. A ``tap`` reads or replaces the weights from outside, a ``probe`` reads each of these
-stages. Cheaper kinds with the same interface, `BaseAttention`, are in
-`foveate.nn.efficient_attention`.
+stages; where neither does, `fused_attention` may give the mixture without forming the weights.
+Cheaper kinds with the same interface, `BaseAttention`, are in `foveate.nn.efficient_attention`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
+import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.nn.attention_context import (
-    AttentionContext,
-    join_hypotheses,
-    repeat,
-    split_hypotheses,
-)
-from foveate.nn.fused_attention import fused_attention
+from foveate.native.layers import Attend, attends
+from foveate.nn.context import Mask, Positions, Probed, State, indices
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
-from foveate.nn.masks import Mask, Positions, indices
 from foveate.nn.positions import Position
-from foveate.nn.probe import Probed
 from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
-from foveate.nn.state import State
 
 Tap = Callable[[Tensor], "Tensor | None"]  # weights (B, H, T, S) to others in their place, or None
 Projection = Literal["query", "key", "value", "output"]
+SHORT = 128 * 128  # query × key positions; above it PyTorch's fused attention is faster on CPUs
+
+
+@dataclass(frozen=True)
+class AttentionContext:
+    """What a call of attention has beside queries, keys and values.
+
+    The ``mask``, the positions of the queries, the position encoding and the decoder's state.
+    """
+
+    mask: Mask
+    query_at: range
+    position: Position | None
+    state: State | None
+
+    def bias(self, key_at: Positions, device: torch.device) -> Float[Tensor, "H T S"] | None:
+        """What the position encoding adds to the score of each query and key."""
+        if self.position is None or not self.position.biases:
+            return None
+        return self.position.bias(indices(self.query_at, device), indices(key_at, device))
+
+    def refuse_bias(self, kind: str, device: torch.device) -> None:
+        """Raise `UserError` where the position adds to scores, for a kind without scores."""
+        if self.bias(range(1), device) is not None and self.position is not None:
+            name = self.position.config.kind
+            raise UserError(
+                f'position = "{name}" adds to the score of each query and key, which '
+                f'attention = "{kind}" never forms; take another position or attention'
+            )
+
+
+def repeat(x: Tensor, steps: int, rows: int) -> Tensor:
+    """(B, 1, T or 1, S) -> (B, 1, n·T, S): the same for each of the n hypotheses of a source."""
+    if x.shape[2] == rows or x.shape[2] == 1:
+        return x
+    return x.repeat(1, 1, rows // steps, 1)
+
+
+def join_hypotheses(x: Tensor, rows: int) -> Tensor:
+    """(M·n, H, T, K) -> (M, H, n·T, K)."""
+    if len(x) == rows:
+        return x
+    return x.unflatten(0, (rows, -1)).transpose(1, 2).flatten(2, 3)
+
+
+def split_hypotheses(x: Tensor, steps: int) -> Tensor:
+    """(M, H, n·T, K) -> (M·n, H, T, K)."""
+    if x.shape[2] == steps:
+        return x
+    return x.unflatten(2, (-1, steps)).transpose(1, 2).flatten(0, 1)
 
 
 def split_heads(x: Float[Tensor, "B T D"], heads: int) -> Float[Tensor, "B H T K"]:
@@ -298,6 +343,53 @@ class Attention(BaseAttention):
         weights = self.normalizer(scores + repeat(self._stage("mask", hidden), steps, rows))
         blind = context.mask.blind(query_at, key_at)
         return weights if blind is None else weights.masked_fill(repeat(blind, steps, rows), 0)
+
+
+def fused_attention(
+    queries: Float[Tensor, "M H N K"],
+    keys: Float[Tensor, "M H S K"],
+    values: Float[Tensor, "M H S V"],
+    context: AttentionContext,
+    key_at: Positions,
+    scale: float,
+    dropout: float | None,
+) -> Float[Tensor, "M H N V"] | None:
+    """softmax(c q kᵀ + bias + mask) v by a kernel that never forms the weights.
+
+    None where forming the weights is faster, or a query may attend to no key.
+
+    ``scale`` is c; ``dropout`` is None outside of training. Long sequences, and all on other
+    devices than CPUs, take PyTorch's fused kernel. Short ones in training on a CPU take the native
+    kernel, whose sums have another order: outside of training a tap must not change a bit of the
+    output.
+    """
+    mask, query_at, device = context.mask, context.query_at, queries.device
+    steps, rows = len(query_at), queries.shape[2]
+    long = device.type != "cpu" or (rows > 1 and rows * keys.shape[2] > SHORT)
+    trains = dropout == 0 and steps == rows > 1 and attends(queries, keys, values)
+    if not long and not trains:
+        return None
+    bias = context.bias(key_at, device)
+    if (bias is not None and not long) or mask.blind(query_at, key_at) is not None:
+        return None
+    if not long:
+        hidden = mask.additive(query_at, key_at, torch.float32, device)
+        return Attend.apply(queries, keys, values, hidden, scale)  # type: ignore[no-untyped-call]
+    causal = bias is None and steps == rows and mask.is_causal_only(query_at, key_at)
+    added = None if causal else mask.dense(query_at, key_at, device)
+    if bias is not None:
+        hidden = mask.additive(query_at, key_at, queries.dtype, device)
+        bias = bias.to(queries.dtype)
+        added = bias[None] if hidden is None else bias + hidden
+    return F.scaled_dot_product_attention(
+        queries,
+        keys,
+        values,
+        attn_mask=None if added is None else repeat(added, steps, rows),
+        dropout_p=dropout or 0.0,
+        is_causal=causal,
+        scale=scale,
+    )
 
 
 BaseAttention.Config.kind = Attention.Config.kind  # a table without a kind is full attention

@@ -13,11 +13,15 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.errors import UserError
-from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.attention_context import AttentionContext, join_hypotheses, split_hypotheses
+from foveate.nn.attention import (
+    Attention,
+    AttentionContext,
+    BaseAttention,
+    join_hypotheses,
+    split_hypotheses,
+)
+from foveate.nn.context import Mask, Positions, indices, probed, take
 from foveate.nn.linear import single
-from foveate.nn.masks import Mask, Positions, indices, take
-from foveate.nn.probe import probed
 
 # queries of a block, the keys and values that it reads, its context, and where the keys stand
 Piece = tuple[Tensor, Tensor, Tensor, AttentionContext, tuple[range, ...]]

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.nn.context import Probed
 from foveate.nn.linear import Dropout
-from foveate.nn.probe import Probed
 
 Hidden = tuple[Tensor, ...]  # (h,) or (h, c), each (B, H)
 

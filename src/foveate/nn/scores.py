@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
 from foveate.native.kernels import AutogradContext
+from foveate.nn.context import Probed
 from foveate.nn.linear import single
-from foveate.nn.probe import Probed
 
 
 class Score(Probed, Configurable, nn.Module):

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.native.kernels import fits, library
 from foveate.native.layers import Scan
+from foveate.nn.context import State
 from foveate.nn.linear import single
-from foveate.nn.state import State
 
 Scanned = tuple[Tensor, Tensor]  # h at every step (B, T, E, N), and after the last (B, E, N)
 

@@ -23,7 +23,7 @@ from foveate.server.batching import Batcher, Batching, DirectionAssistance
 from foveate.server.common import RequestError, unused_name
 from foveate.server.languages import Direction, directions
 from foveate.train import checkpoint
-from foveate.train.tensors import WEIGHTS
+from foveate.train.stored import WEIGHTS
 
 MIB = 2**20
 CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it

@@ -45,7 +45,7 @@ from foveate.engine.pytorch import DecodingBatch
 from foveate.inspect.records import AttentionRecord, ForcedPass, Maps, Units, to_words
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
-from foveate.nn.state import State
+from foveate.nn.context import State
 from foveate.spec import Tokens
 from foveate.tasks.base import (
     Continues,

@@ -19,9 +19,9 @@ from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.language_model import LanguageModel
 from foveate.nn.attention import BaseAttention, Tap
+from foveate.nn.context import State
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.scores import HardChoice
-from foveate.nn.state import State
 from foveate.tasks.base import DecoderBatch, Loss
 
 Choose = Literal["greedy", "sample"]

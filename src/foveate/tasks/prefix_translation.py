@@ -20,8 +20,7 @@ from foveate.data.batches import pad
 from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
-from foveate.engine.ensemble import steps_of
-from foveate.engine.pytorch import DecodingBatch
+from foveate.engine.pytorch import DecodingBatch, steps_of
 from foveate.errors import UserError
 from foveate.inspect.records import ForcedPass
 from foveate.models.encoder_decoder import Model

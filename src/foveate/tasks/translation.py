@@ -15,8 +15,7 @@ from foveate.data.tokenizer import Encoded, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
-from foveate.engine.ensemble import steps_of
-from foveate.engine.pytorch import DecodingBatch
+from foveate.engine.pytorch import DecodingBatch, steps_of
 from foveate.inspect.records import ForcedPass, capture, group_pieces, to_words
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.native import NativeSteps, decoder_steps, native_memory

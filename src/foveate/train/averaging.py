@@ -8,8 +8,15 @@ from pathlib import Path
 from foveate.train import checkpoint
 from foveate.train.journal import read
 from foveate.train.optim import average
-from foveate.train.sealed import DamagedError, Record, sealed_folder, verify
-from foveate.train.tensors import WEIGHTS, load_weights, write_tensors
+from foveate.train.stored import (
+    WEIGHTS,
+    DamagedError,
+    Record,
+    load_weights,
+    sealed_folder,
+    verify,
+    write_tensors,
+)
 from foveate.train.trainer import Trainer
 
 

@@ -13,46 +13,53 @@ RUN/best.json               names the folder whose weights are the best so far
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
 import torch
+from filelock import Timeout
 from torch import Tensor, nn
 
-from foveate.config import ConfigError
-from foveate.files import read_bytes, replace_file
-from foveate.train.sealed import (
+from foveate.config import Config, ConfigError, load_tree
+from foveate.files import locked, read_bytes, replace_file
+from foveate.train.stored import (
     MANIFEST,
+    WEIGHTS,
     DamagedError,
     Record,
     TrainError,
-    clean,
-    remove,
-    sealed_folder,
-    verify,
-)
-from foveate.train.tensors import (
-    WEIGHTS,
+    Within,
     assign,
+    clean,
     is_shard,
     load_weights,
     opened,
     own_tensors,
+    refuse_larger,
+    remove,
+    sealed_folder,
+    size_of,
+    verify,
+    verify_run,
     whole,
     write_tensors,
 )
 
-if TYPE_CHECKING:
-    pass
-
 T = TypeVar("T")
+C = TypeVar("C", bound=Config)
 OPTIMIZER, REST = "optimizer.safetensors", "optimizer.json"
 TRAINED = "trained.safetensors"
+CONFIG = "config.toml"
+LOCK = ".writing"  # of the process that writes into a run
 
 
 def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
@@ -147,7 +154,7 @@ def save(
                 write_tensors(tensors, folder / file)
             (folder / REST).write_text(json.dumps(contents.rest, indent=1), encoding="utf-8")
             (folder / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
-            (folder / "config.toml").write_text(toml, encoding="utf-8")
+            (folder / CONFIG).write_text(toml, encoding="utf-8")
     except TrainError as error:
         known = steps(run)
         earlier = f"step {known[-1]} is kept" if known else "no earlier checkpoint is there"
@@ -261,3 +268,83 @@ def chosen(run: Path) -> Path | None:
         return best
     step, _ = newest_sound(run)
     return None if step is None else path_of(run, step)
+
+
+def rebuilt(config: C, build: Callable[[C], nn.Module], run: Path, folder: Path) -> nn.Module:
+    """The model of a config with the weights of a ``folder`` of its run.
+
+    Raises `DamagedError` for weights that are not as they were written, ``ConfigError`` for weights
+    of another model, and `TrainError` where names or shapes differ.
+    """
+    path = folder / WEIGHTS
+    if (folder / MANIFEST).is_file():
+        try:
+            verify(folder, WEIGHTS)
+            verify_run(run, folder)
+        except DamagedError as error:
+            other = "take another checkpoint: --checkpoint last, or the number of a step"
+            raise DamagedError(f"{error}; {other}") from None
+    with opened(path) as file:
+        there = size_of(file)
+    own = folder / CONFIG
+    if folder != run and own.is_file():
+        try:
+            own_model = load_tree(own, resolved=True).get("model", {})
+            same = type(config).parse(own_model) == config
+        except ConfigError:
+            same = False
+        if not same:
+            raise ConfigError(
+                f"{own} describes another model than {run / CONFIG}: the checkpoint is of another "
+                "run, or one of the two files was changed"
+            )
+    where = f"{run / CONFIG}: model"
+    refuse_larger(config.tree(), there, where)
+    with Within(there, where):
+        model = build(config)
+    load_weights(model, path)
+    return model
+
+
+class BusyError(TrainError):
+    """Another process writes into the run: says which, where, and since when."""
+
+
+@contextlib.contextmanager
+def run_lock(run: Path) -> Iterator[None]:
+    """Hold the lock of the run; the folder is made, and removed if it stays empty.
+
+    Raises `BusyError` where another does, and `TrainError` where the folder cannot be written.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            run.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(run / LOCK, wait=False))
+        except Timeout:
+            raise BusyError(
+                f"{run} is being written by {_holder(run / LOCK)}: wait until it has ended, end "
+                "it, or train in another folder: --run"
+            ) from None
+        except OSError as error:
+            raise TrainError(
+                f"cannot write into {run}: {error.strerror}; make it writable, or train in another "
+                "folder: --run"
+            ) from error
+        since = time.strftime("%Y-%m-%d %H:%M:%S %z")
+        who = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
+        with contextlib.suppress(OSError):  # of a full disk: it is locked all the same
+            (run / LOCK).write_text(json.dumps(who))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                (run / LOCK).unlink()
+                run.rmdir()  # does nothing unless it is empty
+
+
+def _holder(lock: Path) -> str:
+    try:
+        who: Record = json.loads(lock.read_text()[:1000])
+        return f"process {who['process']} on {who['host']}, since {who['since']}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "another process"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -15,7 +15,6 @@ from pydantic import Field
 
 from foveate.config import Config, ConfigError, Tree
 from foveate.files import replace_file
-from foveate.native.barriers import single_thread
 from foveate.train.journal import Journal, Snapshots
 from foveate.train.optim import AdamWConfig, InverseSqrt, MovingMean, OptimizerConfig, Schedule
 
@@ -50,6 +49,17 @@ def resolve(name: Name, device: torch.device | str = "cpu") -> Precision:
     chosen: Literal["fp32", "bf16"] = "bf16" if gain > WORTH else "fp32"
     why = f"{feature}, whose products ran {gain:.1f} times as fast as fp32 here, measured"
     return Precision(chosen, kind, f"precision {chosen} (auto): {why}")
+
+
+@contextlib.contextmanager
+def single_thread() -> Iterator[Callable[[], float]]:
+    """Compute in this thread alone; gives a clock that other programs do not move."""
+    threads, fine = torch.get_num_threads(), time.get_clock_info("thread_time").resolution < 1e-4
+    torch.set_num_threads(1)
+    try:
+        yield time.thread_time if fine else time.perf_counter
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _gain(device: str) -> float:

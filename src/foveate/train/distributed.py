@@ -29,8 +29,7 @@ from foveate.tasks.base import Loss
 from foveate.train.config import TrainConfig
 from foveate.train.journal import why_not_finite
 from foveate.train.optim import MovingMean
-from foveate.train.sealed import TrainError
-from foveate.train.tensors import own_part, own_tensors, whole
+from foveate.train.stored import TrainError, own_part, own_tensors, whole
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket, Store

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from foveate.errors import ConfigError, UserError
-from foveate.native import barriers
+from foveate.native.kernels import BUSY_MACHINE, machine_is_busy, sleep_at_barriers
 from foveate.train import checkpoint
 from foveate.train.averaging import try_average
 from foveate.train.config import Precision, TrainConfig, record, resolve
@@ -32,12 +32,13 @@ from foveate.train.journal import (
 )
 from foveate.train.layers import compile_layers, recompute
 from foveate.train.optim import MovingMean
-from foveate.train.sealed import (
+from foveate.train.stored import (
+    WEIGHTS,
     TrainError,
+    load_weights,
     run_files,
     verify_run,
 )
-from foveate.train.tensors import WEIGHTS, load_weights
 from foveate.train.trainer import (
     Best,
     Interrupt,
@@ -277,7 +278,7 @@ def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     if device.type == "cpu":
-        barriers.watch()
+        sleep_at_barriers()
         keep_freed_memory()
         torch.use_deterministic_algorithms(True)
         rules.fill_uninitialized_memory = False  # it would cost time, and no result depends on it
@@ -305,8 +306,8 @@ def _start(trainer: Trainer) -> None:
     trainer.ranks.doing("the rehearsal")
     rehearse(trainer)
     trainer.parallel.volume(1)
-    if barriers.busy():
-        tools.display.say(barriers.BUSY_MACHINE)
+    if machine_is_busy():
+        tools.display.say(BUSY_MACHINE)
     if state.best is not None:
         trainer.point()  # best.json may have named a damaged checkpoint
     if not checkpoint.steps(trainer.folder):

@@ -26,7 +26,7 @@ from foveate.errors import UserError, install
 from foveate.files import read_bytes, replace_file
 from foveate.inspect.records import capture, hook_points
 from foveate.tasks.base import AnyTask, Loss, Measures, Task
-from foveate.train.sealed import Record, TrainError
+from foveate.train.stored import Record, TrainError
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -24,7 +24,7 @@ from torch.utils import checkpoint as activation_checkpoint
 
 from foveate.nn.attention import BaseAttention
 from foveate.train.distributed import stacks
-from foveate.train.sealed import TrainError
+from foveate.train.stored import TrainError
 
 Forward = Callable[..., object]
 

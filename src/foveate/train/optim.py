@@ -14,8 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Config, ConfigError, Configurable
-from foveate.train.sealed import TrainError
-from foveate.train.tensors import WEIGHTS, assign, is_shard, opened, own_tensors
+from foveate.train.stored import WEIGHTS, TrainError, assign, is_shard, opened, own_tensors
 
 
 class Schedule(Configurable, ABC):

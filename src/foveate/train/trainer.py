@@ -28,7 +28,7 @@ from foveate.train.config import ConfigChange, Precision, TrainConfig
 from foveate.train.distributed import Parallel
 from foveate.train.journal import Display, Health, Journal, Snapshots, clock, peak_memory
 from foveate.train.optim import MovingMean, Schedule
-from foveate.train.sealed import Record, TrainError
+from foveate.train.stored import Record, TrainError
 
 
 class Interrupt:

@@ -20,10 +20,9 @@ from foveate.draw.texts import TableDrawing
 from foveate.errors import UserError
 from foveate.inspect.stages import attention_stages, capture_stages
 from foveate.nn.attention import Attention
+from foveate.nn.context import Mask, State
 from foveate.nn.feed_forward import ReLU
-from foveate.nn.masks import Mask
 from foveate.nn.scores import Dot, Hardmax, ScaledDot, Softmax
-from foveate.nn.state import State
 from foveate.views.demos import demo
 from foveate.views.demos.networks import attends, bidirectional, ids, transformer
 

@@ -22,10 +22,10 @@ from foveate.models.encoder_decoder import Decoder, Encoder
 from foveate.models.mamba import MambaDecoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.context import State
 from foveate.nn.efficient_attention import LocalAttention
 from foveate.nn.feed_forward import ReLU
 from foveate.nn.recurrent import ElmanCell, LSTMCell
-from foveate.nn.state import State
 from foveate.spec import Tokens
 from foveate.views.demos import demo
 

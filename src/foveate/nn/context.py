@@ -1,0 +1,228 @@
+"""What a layer has beside its input: mask and positions, the state between steps, a probe.
+
+Every forward of a decoder takes a state, or None to compute a whole sequence at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+import torch
+from torch import Tensor, nn
+
+Positions = range | tuple[range, ...]  # consecutive positions, or several runs of them
+Tensors = tuple[Tensor, ...]
+Probe = Callable[[str, Tensor, FrameType], None]  # name of a stage, its values, where it is made
+
+
+def runs(at: Positions) -> tuple[range, ...]:
+    """The runs of consecutive positions."""
+    return (at,) if isinstance(at, range) else at
+
+
+def indices(at: Positions, device: torch.device | None) -> Tensor:
+    """The positions as integers (T,)."""
+    return torch.cat([torch.arange(r.start, r.stop, device=device) for r in runs(at)])
+
+
+def take(x: Tensor, at: Positions, dim: int) -> Tensor:
+    """The slices of x at the positions, along one dimension."""
+    if at == range(x.shape[dim]):
+        return x
+    parts = [x.narrow(dim, r.start, len(r)) for r in runs(at)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+
+@dataclass
+class Mask:
+    """A query at position q may attend to a key at position k if
+
+        the key is real (``keys``),  k ≤ q (``causal``)  and  |q − k| < ``window``.
+
+    ``keys`` is (B, S), true at real keys, None where all are real. One mask serves all layers of a
+    forward pass and builds each dense form once. Positions are ranges of plain integers, so that
+    nothing is read back from a device.
+    """
+
+    keys: Tensor | None = None
+    causal: bool = False
+    window: int | None = None
+    _forms: dict[tuple[object, ...], Tensor | None] = field(default_factory=dict, repr=False)
+    _narrower: dict[int, Mask] = field(default_factory=dict, repr=False)
+
+    def within(self, window: int) -> Mask:
+        """The same mask with at most this window."""
+        if self.window is not None and self.window <= window:
+            return self
+        if window not in self._narrower:
+            self._narrower[window] = Mask(self.keys, self.causal, window)
+        return self._narrower[window]
+
+    def dense(
+        self, query_at: range, key_at: Positions, device: torch.device | None = None
+    ) -> Tensor | None:
+        """True where a query attends, (B or 1, 1, T, S); None where all attend to all keys."""
+        name = self._name("dense", query_at, key_at)
+        if name in self._forms:
+            return self._forms[name]
+        visible = None if self.keys is None else take(self.keys, key_at, 1)[:, None, None, :]
+        last = max((r.stop - 1 for r in runs(key_at)), default=0)
+        future = self.causal and last > query_at.start  # some key may lie in a query's future
+        if future or self.window is not None:
+            device = device if self.keys is None else self.keys.device
+            distance = indices(query_at, device)[:, None] - indices(key_at, device)  # (T, S)
+            if future:
+                past = (distance >= 0)[None, None]
+                visible = past if visible is None else visible & past
+            if self.window is not None:
+                near = (distance.abs() < self.window)[None, None]
+                visible = near if visible is None else visible & near
+        self._forms[name] = visible
+        return visible
+
+    def _name(self, form: object, query_at: range, key_at: Positions) -> tuple[object, ...]:
+        """The key of a dense form; without a causal mask or window it holds for all queries."""
+        return form, query_at if self.causal or self.window is not None else None, key_at
+
+    def is_causal_only(self, query_at: range, key_at: Positions) -> bool:
+        """Whether the mask is the causal one of a whole sequence and nothing else."""
+        return self.causal and self.keys is None and self.window is None and query_at == key_at
+
+    def additive(
+        self,
+        query_at: range,
+        key_at: Positions,
+        dtype: torch.dtype,
+        device: torch.device | None = None,
+    ) -> Tensor | None:
+        """0 where a query attends and −∞ elsewhere, to be added to scores; None for all zeros.
+
+        Rows of queries that may attend to no key are zeros (`blind`).
+        """
+        name = self._name(dtype, query_at, key_at)
+        if name not in self._forms:
+            visible = self.dense(query_at, key_at, device)
+            if visible is not None:
+                zeros = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+                hidden = ~visible & visible.any(dim=-1, keepdim=True)
+                visible = zeros.masked_fill_(hidden, -torch.inf)
+            self._forms[name] = visible
+        return self._forms[name]
+
+    def blind(
+        self, query_at: range, key_at: Positions, device: torch.device | None = None
+    ) -> Tensor | None:
+        """True for queries that may attend to no key, (B or 1, 1, T, 1); None without any."""
+        if self.is_causal_only(query_at, key_at):  # each query attends to itself
+            return None
+        name = self._name("blind", query_at, key_at)
+        if name not in self._forms:
+            visible = self.dense(query_at, key_at, device)
+            rows = None if visible is None else ~visible.any(dim=-1, keepdim=True)
+            self._forms[name] = rows if rows is not None and bool(rows.any()) else None
+        return self._forms[name]
+
+
+class State:
+    """The tensors that the modules of a decoder keep from step to step.
+
+    There are three kinds: tensors that grow by the new positions of each step (keys and values of
+    self-attention, `grow`), tensors made once (those of cross-attention, `cached`), and tensors
+    replaced at each step (recurrent states, `current` and `replace`). ``position`` counts the
+    tokens read so far. Rows are hypotheses, which `reorder` rearranges; tensors made once may have
+    a row for each source, which `select` drops.
+    """
+
+    def __init__(self) -> None:
+        self.position = 0
+        self._grown: dict[nn.Module, tuple[Tensors, int]] = {}  # buffers and the length in use
+        self._cached: dict[nn.Module, Tensors] = {}
+        self._current: dict[nn.Module, Tensors] = {}
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are stored, reserved buffers not counted."""
+        grown = sum(part[:, :, :length].numel() for p, length in self._grown.values() for part in p)
+        rest = (*self._cached.values(), *self._current.values())
+        return grown + sum(part.numel() for parts in rest for part in parts)
+
+    def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:
+        """Append parts (B, H, T, K) along dimension 2 and return those of all steps so far."""
+        buffers, length = self._grown.get(module, ((), 0))
+        steps = parts[0].shape[2]
+        if not buffers and steps > 1:  # a whole prefix: no buffer until the next step
+            self._grown[module] = (parts, steps)
+            return parts
+        if not buffers or buffers[0].shape[2] < length + steps:
+            capacity = max(16, 2 * (length + steps))
+            buffers = tuple(
+                part.new_empty(*part.shape[:2], capacity, part.shape[3]) for part in parts
+            )
+            if length:
+                for buffer, old in zip(buffers, self._grown[module][0], strict=True):
+                    buffer[:, :, :length] = old[:, :, :length]
+        for buffer, part in zip(buffers, parts, strict=True):
+            buffer[:, :, length : length + steps] = part
+        self._grown[module] = (buffers, length + steps)
+        return tuple(buffer[:, :, : length + steps] for buffer in buffers)
+
+    def cached(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
+        """The tensors of ``make``, which is called at the first step only."""
+        if module not in self._cached:
+            self._cached[module] = make()
+        return self._cached[module]
+
+    def current(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
+        """The module's current tensors, (B, …) each; at the first step those of ``make``."""
+        if module not in self._current:
+            self._current[module] = make()
+        return self._current[module]
+
+    def replace(self, module: nn.Module, tensors: Tensors) -> None:
+        """Replace the module's current tensors."""
+        self._current[module] = tensors
+
+    def reorder(self, rows: Tensor) -> None:
+        """Let row i become a copy of row ``rows[i]``; rows may be repeated or left out."""
+        for module, (buffers, length) in self._grown.items():
+            copies = tuple(b.new_empty(len(rows), *b.shape[1:]) for b in buffers)
+            for copy, buffer in zip(copies, buffers, strict=True):  # the length in use only
+                torch.index_select(buffer[:, :, :length], 0, rows, out=copy[:, :, :length])
+            self._grown[module] = copies, length
+        for module, tensors in self._current.items():
+            self._current[module] = tuple(t.index_select(0, rows) for t in tensors)
+
+    def select(self, sources: Tensor) -> None:
+        """Keep only the rows of these sources in the tensors made once."""
+        for module, tensors in self._cached.items():
+            self._cached[module] = tuple(t.index_select(0, sources) for t in tensors)
+
+
+class Probed:
+    """A module that passes the stages of its computation to a ``probe``, where one is set.
+
+    A probe reads and changes nothing. While it is set the module computes by its equation, not by
+    a fused kernel: what the probe reads is what the output is made of.
+    """
+
+    probe: Probe | None = None
+
+    def _stage(self, name: str, x: Tensor) -> Tensor:
+        """X itself; a probe is called with it and the frame of the caller."""
+        if self.probe is not None:
+            self.probe(name, x, sys._getframe(1))
+        return x
+
+
+@contextmanager
+def probed(module: Probed, probe: Probe | None) -> Iterator[None]:
+    """Set the probe of a module for the context; None passes its stages to nobody."""
+    before, module.probe = module.probe, probe
+    try:
+        yield
+    finally:
+        module.probe = before

@@ -69,7 +69,7 @@ NAMED = {  # other packages, and the only places that may import them
     "starlette": {"server"},
     "uvicorn": {"server"},
     "prometheus_client": {"server"},
-    "py3langid": {"server"},
+    "py3langid": {"data"},
     "ctranslate2": {"export"},
     "onnx": {"export"},
     "onnxruntime": {"export"},

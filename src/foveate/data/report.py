@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -30,84 +30,8 @@ from foveate.data.corpus import (
 )
 from foveate.data.series import SeriesData, date_column, labels, looks_like_series, scan, usual_step
 from foveate.data.text import Corpus, MappedTexts, TextData, is_table, keep, read_pairs
+from foveate.data.words import identifier, language, language_of
 from foveate.errors import UserError
-
-ENOUGH = 8.0  # common words, or characters of a script, from which a language is named
-CLEARLY = 1.5  # times as many as of the next language
-
-COMMON = {
-    language: frozenset(words.split())
-    for language, words in {
-        "cs": "a se na je že to v do s jsem jsou ale pro který si jako za nebo muž žena dva",
-        "da": "og det at jeg er ikke til af på med der som har men til en hun blev efter",
-        "de": "der die das und ist nicht ein eine mit auf sich dem den im zu ich von sie wird mann",
-        "en": "the of and to in is that with for was on it a are you his from this at man i",
-        "es": "el la los las de que y un una en es con por para se está del su no lo hombre",
-        "fi": "ja on ei se että oli hän mutta ovat kun myös tai kuin joka sen nyt mitä minä",
-        "fr": "le la les des et un une est dans que pour du qui sur pas avec ce il je homme vous",
-        "hu": "a az és nem hogy egy is ez volt de meg csak mint van már ki el még ha azt",
-        "it": "il di che e la un una è per non con sono del gli della nel si lo uomo più",
-        "nl": "de het een van en is dat niet in op te zijn met voor hij wij aan die ook man",
-        "pl": "i w na się nie to jest do z że jak ale po co tak za od czy jego mężczyzna",
-        "pt": "o a os as de que e um uma em é não com para se do da por no na homem mais",
-        "ro": "și de la în cu un o nu este pe care sa din pentru mai că ce sunt dar fi",
-        "sv": "och det att i en jag är inte som på för med den har av ett till om man kvinna",
-        "tr": "ve bir bu da de için ile çok ama o ne var daha gibi olarak olan ben sen değil",
-    }.items()
-}
-SCRIPTS = {
-    "ja": re.compile("[\u3040-\u30ff]"),
-    "ko": re.compile("[\uac00-\ud7af]"),
-    "zh": re.compile("[\u4e00-\u9fff]"),
-    "ru": re.compile("[\u0400-\u04ff]"),
-    "el": re.compile("[\u0370-\u03ff]"),
-    "ar": re.compile("[\u0600-\u06ff]"),
-    "he": re.compile("[\u0590-\u05ff]"),
-    "hi": re.compile("[\u0900-\u097f]"),
-    "th": re.compile("[\u0e00-\u0e7f]"),
-}
-LIKE = dict.fromkeys(("uk", "be", "bg", "mk", "sr", "kk"), "ru")  # not told apart: one script
-LIKE |= {"fa": "ar", "ur": "ar", "mr": "hi", "ne": "hi", "no": "da", "nb": "da"}
-KNOWN = {*COMMON, *SCRIPTS, *LIKE}
-_SHARED = Counter(word for words in COMMON.values() for word in words)
-_WORD = re.compile(r"[^\W\d_]+")
-
-
-def _evidence(texts: Iterable[str]) -> dict[str, float]:
-    """Common words of each language, one that n languages share counting 1/n, and characters."""
-    evidence = defaultdict[str, float](float)
-    for text in texts:
-        if not text.isascii():
-            for language, script in SCRIPTS.items():
-                evidence[language] += len(script.findall(text)) / 3
-        for word in _WORD.findall(text[:2000].lower()):
-            if word in _SHARED:
-                for language, words in COMMON.items():
-                    evidence[language] += (word in words) / _SHARED[word]
-    if evidence["ja"] > evidence["zh"] / 20:  # Japanese has Chinese characters too
-        evidence["ja"], evidence["zh"] = evidence["ja"] + evidence["zh"], 0.0
-    return evidence
-
-
-def language_of(texts: Iterable[str]) -> str | None:
-    """The code of the language of many lines, or None where it cannot be told."""
-    evidence = _evidence(texts)
-    first = max(evidence, key=evidence.__getitem__)
-    most, next_ = sorted(evidence.values())[:-3:-1]
-    return first if most >= ENOUGH and most >= CLEARLY * next_ else None
-
-
-def reads_as(text: str, language: str, other: str) -> bool:
-    """Whether a line is rather in one language than in another, by at least two common words."""
-    evidence = _evidence([text])
-    return evidence[language] >= 1.5 and evidence[other] == 0
-
-
-def declared(name: str) -> list[str]:
-    """The codes of languages in the name of a file or a column, such as ``train.en.gz``."""
-    parts = re.split(r"[._-]", Path(name).name.lower())
-    return [LIKE.get(part, part) for part in parts if part in KNOWN]
-
 
 BLOCK = 500  # pairs that are tested together for a shift of one side
 SHIFTS = (0, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5)
@@ -240,7 +164,6 @@ Check = Callable[[Traits], Mask]  # the traits of a corpus → which pairs are o
 Kind = Literal["pairs", "labelled", "text", "series"]
 
 EXAMPLES = 3  # shown of each finding
-SAMPLED = 2000  # lines, spread evenly, that tell the language of a side
 LABELS = 50  # shown at most
 UNUSUAL = 6.0  # standard deviations of length from which a pair is an outlier
 MARGIN = 0.45  # in agreement (usually about 1) of sides that belong together: 7 standard errors
@@ -372,7 +295,10 @@ def report(
             if title is not None and (odd := check(traits)).any():
                 findings.append(_finding(title, odd, corpus))
         texts = (corpus.sources, corpus.targets)[sides]
-        languages = [language_of(side[:: max(1, len(side) // SAMPLED)]) for side in texts]
+        languages = [
+            language_of(side, name)
+            for side, name in zip(texts, named or (None, None), strict=False)
+        ]
         if kind == "pairs":
             findings += _swapped_sides(corpus, languages, named, splits.get("train"))
         if kind == "pairs" and tokens is None:  # training starts without this look at every pair
@@ -444,7 +370,8 @@ def _read(paths: Sequence[str | Path], config: TextData, kind: Kind | None) -> C
 
 def _named(files: Sequence[str | Path]) -> tuple[str, str] | None:
     """The languages that two files are named after, or both in the name of one."""
-    codes = [declared(str(file)) for file in files]
+    known = dict(identifier().rank("a"))
+    codes = [[c for c in re.split(r"[._-]", Path(f).name.lower()) if c in known] for f in files]
     languages = codes[0] if len(files) == 1 else [code for own in codes for code in own[-1:]]
     return (
         (languages[0], languages[1])
@@ -482,7 +409,7 @@ def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> li
     if source is None or target is None or source == target:
         return []
     pairs = zip(corpus.sources, corpus.targets, strict=True)
-    odd = [reads_as(s, target, source) and reads_as(t, source, target) for s, t in pairs]
+    odd = [language(s) == target and language(t) == source for s, t in pairs]
     title = f"pair the other way round, {target} → {source}"
     return [_finding(title, np.array(odd), corpus)] if any(odd) else []
 

@@ -1,15 +1,18 @@
-"""The words of a text, as alignments count them and axes of attention maps show them.
+"""The words of a text, as alignments count them and axes of attention maps show them; its language.
 
 The subwords that a model reads are those of `foveate.data.tokenizer`.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,3 +111,42 @@ def document_terms(documents: Sequence[Sequence[str]]) -> Counts:
     terms = sorted(set().union(*counts))
     table = np.array([[count[term] for count in counts] for term in terms], dtype=np.int64)
     return Counts(terms, table.reshape(len(terms), len(documents)))
+
+
+# ------------------------------------------------------------------------------ languages
+
+LINES = 200  # spread evenly, that tell the language of a text
+ENOUGH = 8  # of them with letters, from which it is named
+MOST, SOME = 2 / 3, 0.1  # shares of lines that read as a language
+
+
+@cache
+def identifier() -> Any:
+    """The classifier of py3langid, which is loaded at its first use (Lui and Baldwin, 2012):
+
+        log p(l | x) ∝ log p(l) + Σ_n count(n, x) log p(n | l)
+
+    over those n-grams of bytes n that tell languages apart.
+    """
+    langid = importlib.import_module("py3langid.langid")  # it has no types
+    return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+
+
+def language(line: str) -> str:
+    """The code of the most probable language of a line, "" where it has no letter."""
+    return str(identifier().classify(line[:400])[0]) if any(map(str.isalpha, line[:400])) else ""
+
+
+def language_of(texts: Sequence[str], named: str | None = None) -> str | None:
+    """The code of the language of many lines, or None where it cannot be told.
+
+    The ``named`` one is believed where some lines read so: few tell Croatian from Serbian.
+    """
+    lines = texts[:: max(1, len(texts) // LINES)]
+    read = Counter(code for line in lines if (code := language(line)) not in ("", "zxx"))
+    if read.total() < ENOUGH:
+        return None
+    if named is not None and read[named] >= SOME * read.total():
+        return named
+    (code, count) = read.most_common(1)[0]
+    return code if count >= MOST * read.total() else None

@@ -1,23 +1,16 @@
-"""Languages: codes and names, the directions that a run translates, detection from text.
-
-Detection is the Naive Bayes classifier of py3langid, offline:
-
-    log p(l | x) ∝ log p(l) + Σ_n count(n, x) log p(n | l)
-
-over those n-grams of bytes n that tell languages apart (Lui and Baldwin, 2012).
-"""
+"""Languages: codes and names, the directions that a run translates, detection from text."""
 
 from __future__ import annotations
 
-import importlib
 import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foveate.config import ConfigError
+from foveate.data.words import identifier
 from foveate.run import RunConfig
 from foveate.tasks.text_to_text import CorpusFiles, TextToText
 
@@ -129,19 +122,13 @@ class Detector:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._identifier: Any = None
 
     def rank(self, text: str) -> list[Detected]:
         """All languages, the most probable first; none where the text has no letter."""
         if not any(character.isalpha() for character in text[:MOST_CHARACTERS]):
             return []
         with self._lock:
-            if self._identifier is None:
-                langid = importlib.import_module("py3langid.langid")  # it has no types
-
-                make = langid.LanguageIdentifier.from_model_file
-                self._identifier = make(langid.MODEL_FILE, norm_probs=True)
-            ranked = self._identifier.rank(text[:MOST_CHARACTERS])
+            ranked = identifier().rank(text[:MOST_CHARACTERS])
         return [Detected(str(code), round(100 * float(p), 2)) for code, p in ranked]
 
     def best(self, text: str, among: Sequence[str]) -> Detected:

@@ -22,9 +22,10 @@ from foveate.config import Config
 from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import learn_tokenizer, sample
-from foveate.data.report import language_of, report
+from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, taken, to_measure
 from foveate.data.tokenizer import BPE, UNK, Tokenizer
+from foveate.data.words import language_of
 from foveate.decode.search import Hypothesis, Search
 from foveate.engine.base import Engine, SearchRequest, best
 from foveate.errors import UserError

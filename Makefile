@@ -98,15 +98,15 @@ growth: $(STAMPS)/foveate  ## cost of preparing and feeding corpora up to PAIRS 
 	$(BIN)/python benchmarks/growth.py --pairs $(PAIRS)
 
 kill: $(STAMPS)/foveate  ## kill a run 20 times at random moments; the weights must not notice
-	$(BIN)/python benchmarks/kill.py
+	$(BIN)/python benchmarks/durability kill
 
 faults: $(STAMPS)/dev  ## SIGKILL, full and read-only disks, two at once, clock jumps (root, Linux; minutes)
-	$(BIN)/python benchmarks/faults.py
+	$(BIN)/python benchmarks/durability faults
 
 SECONDS ?= 60
 fuzz: $(STAMPS)/dev  ## every reader under a fuzzer, SECONDS (60) each; with atheris where it installs
 	$(BIN)/python -m pip install -q 'atheris>=3,<4' || echo "no atheris here: random mutations"
-	$(BIN)/python benchmarks/fuzz.py --seconds $(SECONDS)
+	$(BIN)/python benchmarks/durability fuzz --seconds $(SECONDS)
 
 audit: $(BIN)/python  ## SBOM of the locked packages in build/sbom.json; known weaknesses (needs network)
 	test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && \
@@ -114,7 +114,7 @@ audit: $(BIN)/python  ## SBOM of the locked packages in build/sbom.json; known w
 	build/audit/bin/python tools/audit.py requirements.lock --sbom build/sbom.json
 
 hosts: $(STAMPS)/foveate  ## two hosts that train together lose their link (root, network namespaces)
-	$(BIN)/python benchmarks/hosts.py
+	$(BIN)/python benchmarks/durability hosts
 
 scaling: $(STAMPS)/foveate  ## the tables of docs/scaling.md from the numbers stated
 	$(BIN)/python tools/scaling.py

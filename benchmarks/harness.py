@@ -21,15 +21,18 @@ RESULTS = ROOT / "docs" / "results"
 DATA = Path(os.environ.get("FOVEATE_DATA") or ROOT.parent / "shared" / "data")
 
 
-def run(main: Callable[..., None]) -> None:
-    """Call ``main`` with the options of its signature; the help is the docstring of its module."""
+def run(main: Callable[..., None], part: str | None = None) -> None:
+    """Call ``main`` with the options of its signature; the help is the docstring of its module.
+
+    A ``part`` of a program is the first word of its command line.
+    """
     paragraphs = (sys.modules[main.__module__].__doc__ or "").split("\n\n")
     text = "\n\n".join(f"\b\n{paragraph}" for paragraph in paragraphs)  # \b: lines stay as they are
     program = typer.Typer(
         add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
     )
     program.command(help=text)(main)
-    program()
+    program(sys.argv[2:] if part else None, prog_name=part)
 
 
 def among(names: Collection[str], text: str) -> Any:

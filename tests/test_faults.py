@@ -1,4 +1,4 @@
-"""Small forms of the faults that `benchmarks/faults.py` tries in earnest."""
+"""Small forms of the faults that `benchmarks/durability faults` tries in earnest."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import differences
 from foveate.config import Config, ConfigError, kinds
 from foveate.kinds import described, kinds_table, load_kinds, metric_kinds
 from foveate.run import RunConfig
@@ -67,10 +67,6 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
 
 
 def test_a_kind_says_how_it_differs_from_its_paper() -> None:
-    spec = importlib.util.spec_from_file_location("differences", ROOT / "tools/differences.py")
-    assert spec is not None and spec.loader is not None
-    differences = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(differences)
     assert differences.PAGE.read_text("utf-8") == differences.page(), "make differences"
     cells = {kind.name: kind for kind in described("cell", RunConfig)}
     assert cells["gru"].differs.endswith("gru_cho") and cells["gru_cho"].differs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -19,16 +18,13 @@ from foveate.run import Run, RunConfig
 pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 from fastapi.testclient import TestClient
 
+import lectures as lecture_pages
 from foveate.server.lectures import FOLDER, LOOK, Lecture, LectureStep, lectures, look_line
 from foveate.server.studio_api import application
 from foveate.views import VIEWS
 from small_runs import made
 
 ROOT = Path(__file__).parent.parent
-SPEC = importlib.util.spec_from_file_location("lecture_pages", ROOT / "tools" / "lectures.py")
-assert SPEC is not None and SPEC.loader is not None
-tool = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(tool)
 
 COMMAND = typer.main.get_command(app)
 STEPS = [(each, k, step) for each in lectures().lectures for k, step in enumerate(each.steps, 1)]
@@ -52,8 +48,8 @@ def test_every_lecture_has_all_its_steps() -> None:
 
 
 def test_the_pages_are_what_the_tool_writes() -> None:
-    written = {path.name: path.read_text("utf-8") for path in tool.PAGES.glob("*.md")}
-    assert written == tool.pages(), "write them anew: make lectures"
+    written = {path.name: path.read_text("utf-8") for path in lecture_pages.PAGES.glob("*.md")}
+    assert written == lecture_pages.pages(), "write them anew: make lectures"
 
 
 @pytest.mark.parametrize(("lecture", "number", "step"), STEPS)

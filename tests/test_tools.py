@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
+import fuzz
 import pytest
 import torch
 
+import claims
 import scaling
+from foveate.errors import is_for_the_user
 
 # ---- docs/claims.md: the verdicts that need no training, and that the page is what the JSON gives
 ROOT = Path(__file__).parent.parent
@@ -21,33 +22,25 @@ RECORD = json.loads((ROOT / "docs" / "results" / "claims.json").read_text("utf-8
 VERDICTS = {row["name"]: row["verdict"] for row in RECORD["claims"]}
 
 
-@pytest.fixture(scope="module")
-def tool() -> Any:
-    """benchmarks/claims.py, imported from its folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        return importlib.import_module("claims")
-
-
-def test_every_claim_is_in_the_record_and_there_are_thirty_at_least(tool: Any) -> None:
-    assert set(VERDICTS) == set(tool.CLAIMS)
+def test_every_claim_is_in_the_record_and_there_are_thirty_at_least() -> None:
+    assert set(VERDICTS) == set(claims.CLAIMS)
     assert len(VERDICTS) >= 30
     assert all(row["criterion"] for row in RECORD["claims"])
 
 
-def test_the_verdicts_are_those_of_the_record(tool: Any) -> None:
-    decided = {row["name"]: row["verdict"] for row in tool.results()}
+def test_the_verdicts_are_those_of_the_record() -> None:
+    decided = {row["name"]: row["verdict"] for row in claims.results()}
     assert decided == VERDICTS
 
 
-def test_the_page_is_what_the_record_gives(tool: Any) -> None:
-    assert (ROOT / "docs" / "claims.md").read_text("utf-8") == tool.page(RECORD)
+def test_the_page_is_what_the_record_gives() -> None:
+    assert (ROOT / "docs" / "claims.md").read_text("utf-8") == claims.page(RECORD)
 
 
-def test_a_verdict_needs_its_criterion(tool: Any) -> None:
-    assert tool.verdict(False, "it is so") == "does not hold here"
-    assert tool.verdict(True, "it is so") == "holds only if it is so"
-    assert tool.verdict(True) == "holds"
+def test_a_verdict_needs_its_criterion() -> None:
+    assert claims.verdict(False, "it is so") == "does not hold here"
+    assert claims.verdict(True, "it is so") == "holds only if it is so"
+    assert claims.verdict(True) == "holds"
 
 
 WORDS, ROWS, MODELS = "by_source_words", "rows", "models"
@@ -85,14 +78,14 @@ PAIR: dict[str, tuple[str, list[str | int], object, object]] = {  # file, key, a
 }  # fmt: skip
 
 
-def test_every_claim_of_a_training_has_a_figure_that_decides(tool: Any) -> None:
-    assert set(PAIR) == {name for name, claim in tool.CLAIMS.items() if claim.result}
+def test_every_claim_of_a_training_has_a_figure_that_decides() -> None:
+    assert set(PAIR) == {name for name, claim in claims.CLAIMS.items() if claim.result}
 
 
 @pytest.mark.parametrize("name", PAIR)
-def test_another_figure_gives_another_verdict(tool: Any, name: str, monkeypatch) -> None:
+def test_another_figure_gives_another_verdict(name: str, monkeypatch) -> None:
     file, (*keys, last), *values = PAIR[name]
-    read, verdicts = tool.read, set()
+    read, verdicts = claims.read, set()
     for value in values:
         result = read(file)
         place = result
@@ -100,8 +93,8 @@ def test_another_figure_gives_another_verdict(tool: Any, name: str, monkeypatch)
             place = place[key]
         place[last] = value
         with monkeypatch.context() as patch:
-            patch.setattr(tool, "read", lambda asked: result if asked == file else read(asked))  # noqa: B023
-            verdicts.add(tool.CLAIMS[name].measure()[1])
+            patch.setattr(claims, "read", lambda asked: result if asked == file else read(asked))  # noqa: B023
+            verdicts.add(claims.CLAIMS[name].measure()[1])
     assert len(verdicts) == 2
 
 
@@ -188,3 +181,13 @@ def test_the_formulas() -> None:
     assert two == 4 * base.parameters  # a ring of two sends each half there and back
     _, parts = scaling.shards(scaling.MACHINE, base, 2)
     assert parts == 1.5 * two
+
+
+# ---- The fuzzer
+def test_what_the_fuzzer_begins_with_is_read_or_refused_in_words_of_ours(tmp_path: Path) -> None:
+    for name, (read, examples) in fuzz.targets(tmp_path).items():
+        for example in examples:
+            try:
+                read(example)
+            except Exception as error:
+                assert is_for_the_user(error), name

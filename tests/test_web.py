@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import hatch_build
 import pytest
+import tables
 
 ROOT = Path(__file__).parent.parent
 WEB = ROOT / "web"
@@ -19,20 +19,11 @@ SCRIPT = ROOT / "src" / "foveate" / "draw" / "embed.js"
 MOST_PACKED = 40_000  # bytes
 
 
-def module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
 WRITTEN = {"schema": "core/types.ts", "palette": "core/palette.ts", "api": "studio/api.ts"}
 
 
 @pytest.mark.parametrize(("part", "file"), WRITTEN.items())
 def test_what_typescript_has_of_python_is_fresh(part: str, file: str) -> None:
-    tables = module(WEB / "scripts" / "tables.py")
     written = (WEB / "src" / file).read_text("utf-8")
     output = re.search(r"do not edit\. Of (\w+)\.", written)
     assert output is not None
@@ -62,13 +53,12 @@ def test_the_script_of_the_pages_is_small_and_ends_no_element() -> None:
 
 
 def test_a_wheel_without_what_the_browser_runs_is_not_made(tmp_path: Path, monkeypatch) -> None:
-    build = module(ROOT / "hatch_build.py")
-    hook: Any = build.BuildHook(str(tmp_path), {}, None, None, str(tmp_path), "wheel")
+    hook: Any = hatch_build.BuildHook(str(tmp_path), {}, None, None, str(tmp_path), "wheel")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match=r"widget\.js.* no npm to build with"):
         hook.initialize("standard", {})
     hook.initialize("editable", {})
-    for name in build.BUILT:
+    for name in hatch_build.BUILT:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("built")
     hook.initialize("standard", {})

@@ -1,6 +1,6 @@
 """What is lost when a process is killed, a disk is full, a folder is read-only, a clock jumps.
 
-    python benchmarks/faults.py [--kills 10] [--only kill,full,read_only,two,clock] [--out FILE]
+    python benchmarks/durability faults [--kills 10] [--only kill,full,read_only,two,clock]
 
 Every act of foveate that writes is carried out by a process that has the program loaded already, so
 that the moments of SIGKILL fall into the work and not into its start. Full and read-only disks are
@@ -521,7 +521,3 @@ def main(
     print(f"{report['tried']} faults: lost {report['lost'] or 'nothing'}", end=", ")
     print(f"not mended {report['not_mended'] or 'nothing'} ({path})")
     sys.exit(bool(report["lost"] or report["not_mended"] or report["tracebacks"]))
-
-
-if __name__ == "__main__":
-    harness.run(main)

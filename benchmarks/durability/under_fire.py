@@ -1,6 +1,6 @@
 """A server under fire: throughput, loads, bad clients, weights that change, its end.
 
-    python benchmarks/under_fire.py RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50]
+    python benchmarks/durability under_fire RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50]
                                                   [--only PART] [--processes 2]
 
 RUN translates en → fr; SENTENCES is a file of English lines. ``foveate serve RUN`` runs as a
@@ -404,11 +404,7 @@ def main(
     result = harness.previous("under-fire")
     options = f"--seconds {seconds:g} --ends {times} --examples {examples} --processes {processes}"
     for name in only or parts:
-        command = f"python benchmarks/under_fire.py RUN SENTENCES {options} --only {name}"
+        command = f"python benchmarks/durability under_fire RUN SENTENCES {options} --only {name}"
         result[name] = {"command": command, "machine": harness.describe()} | parts[name]()
         print(name, json.dumps(result[name], indent=2), flush=True)
         harness.write("under-fire", result)
-
-
-if __name__ == "__main__":
-    harness.run(main)

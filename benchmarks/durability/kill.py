@@ -1,6 +1,6 @@
 """A run killed at random moments gives the weights of a run that was never stopped, byte for byte.
 
-    python benchmarks/kill.py [CONFIG.toml] [a.b=c …] [--kills 20] [--seed 1] [--out FILE.json]
+    python benchmarks/durability kill [CONFIG.toml] [a.b=c …] [--kills 20] [--seed 1]
 
 Trains CONFIG twice with ``foveate train``: once to its end, and once with SIGKILL at random moments
 (start-up, steps, validation, saving) until so many kills are done, then to its end. Compares
@@ -159,7 +159,3 @@ def main(
     verdict = "equal, byte for byte" if report["equal"] else "NOT EQUAL"
     print(f"{len(kills)} kills: {verdict} ({path})")
     sys.exit(not report["equal"])
-
-
-if __name__ == "__main__":
-    harness.run(main)

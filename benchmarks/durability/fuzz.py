@@ -1,6 +1,6 @@
 """Every reader of foveate under a fuzzer: what it is given is read, or refused in words of ours.
 
-    python benchmarks/fuzz.py [--seconds 60] [--only TARGET,…] [--out FILE.json]
+    python benchmarks/durability fuzz [--seconds 60] [--only TARGET,…] [--out FILE.json]
 
 `atheris` (libFuzzer) mutates bytes, guided by which branches of foveate they reach; where it is not
 installed (pip install atheris), random mutations of the same examples take its place. A finding is
@@ -60,7 +60,7 @@ def targets(place: Path) -> Targets:
     from foveate.server.keys import KeyFile
     from foveate.tasks.shortlist import FILE, Shortlist
     from foveate.train import checkpoint, journal
-    from foveate.train.stored import opened, size_of
+    from foveate.train.stored import MANIFEST, opened, size_of, verify
 
     def on_file(name: str, act: Callable[[Path], object]) -> Read:
         def put(data: bytes) -> object:
@@ -93,10 +93,7 @@ def targets(place: Path) -> Targets:
         "tokenizer.json": (on_file("tokenizer.json", read_tokenizer), _tokenizers()),
         "vocabulary": (on_file("v.txt", imported), [b"a\t3\n<unk>\t1\n"]),
         "tensors": (on_file("model.safetensors", tensors), [_weights()]),
-        "manifest": (
-            on_file(MANIFEST, lambda p: verify(p.parent)),
-            [b'{"files": {}}'],
-        ),
+        "manifest": (on_file(MANIFEST, lambda p: verify(p.parent)), [b'{"files": {}}']),
         "best.json": (
             on_file("best.json", lambda p: checkpoint.chosen(p.parent)),
             [b'{"folder": "averaged", "value": 1.0}'],
@@ -334,7 +331,3 @@ def main(
     path = harness.write("fuzz", report, out)
     print(f"{report['executions']:,} executions, {report['findings']} findings ({path})")
     sys.exit(bool(report["findings"]))
-
-
-if __name__ == "__main__":
-    harness.run(main)

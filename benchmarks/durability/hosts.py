@@ -1,4 +1,4 @@
-"""Two hosts that train together lose their link: python benchmarks/hosts.py [--out FILE.json]
+"""Two hosts that train together lose their link: python benchmarks/durability hosts
 
 Two network namespaces with one cable between them stand for two machines that share a disk; in each
 ``torchrun --nnodes 1:2`` starts one rank of ``foveate train``. In the middle the cable is cut. What
@@ -215,7 +215,3 @@ def main(
     path = harness.write("hosts", report, out)
     print(json.dumps({k: report[k] for k in ("cut_after_step", "ended", "starts")}), path)
     sys.exit(not finished)
-
-
-if __name__ == "__main__":
-    harness.run(main)

@@ -176,5 +176,5 @@ def test_a_table_puts_numbers_right_and_breaks_long_texts() -> None:
     [drawing] = TABLE.drawings()
     assert isinstance(drawing, TableDrawing)
     assert drawing.rows[:2] == [[1, "A cat."], [2, None]]
-    texts = [text.get_text() for text in TABLE.figure().texts]
+    texts = [text.get_text() for text in TABLE.figure().axes[0].texts]
     assert texts[0] == "Best" and "   1  A cat." in texts

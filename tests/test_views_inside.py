@@ -15,8 +15,8 @@ from foveate.inspect.flow import relevance, rollout
 from foveate.inspect.perturbations import importance
 from foveate.run import Run
 from foveate.views import find
+from foveate.views.examples import passes_kept
 from foveate.views.options import Question
-from foveate.views.report import Known
 from small_runs import made as small
 from tolerances import differ
 
@@ -57,8 +57,8 @@ def test_a_report_answers_and_records_once(run: Run) -> None:
     passes: list[int] = []
     handle = run.model.encoder.register_forward_hook(lambda *_: passes.append(1))
     try:
-        known = Known(run)
-        views = [find(name).draw([known], Question(text="b a")) for name in names]
+        with passes_kept():
+            views = [find(name).draw([run], Question(text="b a")) for name in names]
     finally:
         handle.remove()
     assert len(passes) == 4  # the search, the maps; log p of all tokens, gradients of the weights
@@ -70,9 +70,10 @@ def test_a_report_answers_and_records_once(run: Run) -> None:
 
 
 def test_what_is_dropped_stands_beside_what_is_kept(run: Run) -> None:
-    def drawn(*drop: str) -> Any:  # of a run that knows its passes, as in a report
+    def drawn(*drop: str) -> Any:  # where passes are kept, as in a report
         asked = {"text": "a b c", "block": "encoder.self_attention", "drop": drop}
-        return find("without").draw([Known(run)], Question.model_validate(asked))
+        with passes_kept():
+            return find("without").draw([run], Question.model_validate(asked))
 
     kept, changed = drawn("order").sheets
     plain = find("attention").draw([run], Question(text="a b c", block="encoder.self_attention"))

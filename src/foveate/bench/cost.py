@@ -7,7 +7,6 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,7 +17,7 @@ from foveate.bench.decoding import forced
 from foveate.bench.growth import exponent
 from foveate.bench.machine import MIB, counting
 from foveate.data.tokenizer import SPECIALS
-from foveate.draw.charts import LinesDrawing, line_chart
+from foveate.draw.charts import line_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Cell
 from foveate.draw.texts import TableDrawing
@@ -122,16 +121,14 @@ def written(contenders: Sequence[Contender], say: Say) -> list[Drawing]:
             work = writer(each.run, length)
             speeds.setdefault(each.name, []).append(length / best_of(work))
             peaks.setdefault(each.name, []).append(most_bytes(each.run.model, work) / MIB)
-    x = np.array(OUTPUTS, float)
     across = "tokens of the output"
     return [
         line_chart(
-            x, {n: np.array(y) for n, y in speeds.items()}, across, "tokens a second",
-            "Speed of writing", log="x", caption="greedy, one source, quickest of two",
+            OUTPUTS, speeds, across, "tokens a second", "Speed of writing", log="x",
+            caption="greedy, one source, quickest of two",
         ),
         line_chart(
-            x, {n: np.array(y) for n, y in peaks.items()}, across, "MiB",
-            "Peak memory of writing", log="x",
+            OUTPUTS, peaks, across, "MiB", "Peak memory of writing", log="x",
             caption="most bytes of tensors alive at a time, weights left out: a cache of keys and "
             "values grows with the output, a recurrent state does not",
         ),
@@ -239,17 +236,11 @@ def operations(contenders: Sequence[Contender]) -> list[Drawing]:
             caption=f"forward and backward, {ROWS} examples of n tokens; matrix products counted; "
             f"all of n = {LONG} divided by those of n = {SHORT}: 2 is linear, 4 quadratic",
         ),
-        time_chart(times),
+        line_chart(
+            READ, times, "tokens of each side", "ms", "Time of one training step", log="xy",
+            caption=f"{ROWS} examples; a gap is a length that the model refuses",
+        ),
     ]  # fmt: skip
-
-
-def time_chart(times: dict[str, list[float]]) -> LinesDrawing:
-    """Milliseconds of a training step against the length."""
-    return line_chart(
-        np.array(READ, float), {n: np.array(y) for n, y in times.items()}, "tokens of each side",
-        "ms", "Time of one training step", log="xy",
-        caption=f"{ROWS} examples; a gap is a length that the model refuses",
-    )  # fmt: skip
 
 
 def stepper(run: Run, length: int) -> Callable[[], object]:

@@ -265,21 +265,18 @@ def of_labels(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Qual
 def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quality:
     """Squared errors of the same windows, and against the steps ahead."""
     names, errors = [c.name for c in contenders], []
-    curves: dict[str, Floats] = {}
+    curves: dict[str, list[float]] = {}
     for each in contenders:
         say(f"{each.name}: windows of {split}")
         evaluation = each.run.evaluate(split=split)
         assert isinstance(evaluation, ForecastEvaluation)
         errors.append(np.array([float(line.split()[-1]) for line in evaluation.outputs]))
-        curves[each.name] = np.array(evaluation.curves["forecast"])
+        curves[each.name] = evaluation.curves["forecast"]
     count = min(map(len, errors))
     errors = [values[-count:] for values in errors]  # a longer look-back has fewer windows
     figures = {"mse (scaled values)": paired_means(errors, np.ones(count))}
     quality = _quality(names, figures, [f"{count:,} windows of {split}, drawn as if independent"])
-    longest = max(map(len, curves.values()))
-    drawn = {n: np.pad(y, (0, longest - len(y)), constant_values=np.nan) for n, y in curves.items()}
-    steps = np.arange(1.0, longest + 1)
-    quality.drawings.append(line_chart(steps, drawn, "steps ahead", "mse", "Error by horizon"))
+    quality.drawings.append(line_chart(None, curves, "steps ahead", "mse", "Error by horizon"))
     return quality
 
 

@@ -82,17 +82,9 @@ def gradients(norms: Mapping[str, Figures]) -> LinesDrawing:
     ``norms`` are those of `influence`. What is 0 is left out of the lines.
     """
     curves = {name: by_distance(matrix) for name, matrix in norms.items()}
-    longest = max(map(len, curves.values()))
-    drawn = {
-        name: np.pad(
-            np.where(curve > 0, curve, np.nan) / curve[0],
-            (0, longest - len(curve)),
-            constant_values=np.nan,
-        )
-        for name, curve in curves.items()
-    }
+    drawn = {name: np.where(y > 0, y, np.nan) / y[0] for name, y in curves.items()}
     return line_chart(
-        np.arange(longest, dtype=float), drawn, "distance k in tokens",
+        range(max(map(len, drawn.values()))), drawn, "distance k in tokens",
         "gradient norm / that at k = 0", "The gradient against distance in time", "y",
     )  # fmt: skip
 
@@ -281,7 +273,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDraw
     places = len(next(iter(curves.values())))
     labels = list(forced.read.get(side_of(forced.model), ()))
     return line_chart(
-        np.arange(places, dtype=float), curves, "place", "change when shuffled",
+        range(places), curves, "place", "change when shuffled",
         title or "Does order matter?", labels=labels if len(labels) == places else (),
         caption="shuffled input: " + "; ".join(lost),
     )  # fmt: skip
@@ -308,4 +300,4 @@ def schedule(
         raise ValueError(f"{steps} steps: a curve begins with step 1")
     places = np.unique(np.linspace(1, steps, min(steps, POINTS)).round()).astype(int)
     curves = {name: np.array([rate(int(step)) for step in places]) for name, rate in rates.items()}
-    return line_chart(places.astype(float), curves, "step", up, title)
+    return line_chart(places, curves, "step", up, title)

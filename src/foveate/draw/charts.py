@@ -157,15 +157,27 @@ class LinesDrawing(Drawing):
 
 
 def line_chart(
-    x: Floats, curves: Mapping[str, Floats], across: str = "", up: str = "", title: str = "",
-    log: Literal["", "x", "y", "xy"] = "", bands: Bands | None = None, labels: Sequence[str] = (),
+    x: Floats | Sequence[float] | None, curves: Mapping[str, Floats | Sequence[float]],
+    across: str = "", up: str = "", title: str = "", log: Literal["", "x", "y", "xy"] = "",
+    bands: Bands | None = None, labels: Sequence[str] = (),
     marks: Mapping[str, float] | None = None, caption: str = "", joined: bool = True,
 ) -> LinesDrawing:  # fmt: skip
-    """A line for each name over the same places; ``marks`` are places with names."""
+    """A line for each name over the same places; ``marks`` are places with names.
+
+    Places are 1, 2, … where none are given; a line of fewer values ends earlier.
+    """
+    longest = max(map(len, curves.values()), default=0)
+    x = np.arange(1.0, 1 + longest) if x is None else np.asarray(x, float)
+    lines = {
+        name: np.pad(np.asarray(y), (0, len(x) - len(y)), constant_values=np.nan)
+        if len(y) < len(x)
+        else np.asarray(y)
+        for name, y in curves.items()
+    }
     return LinesDrawing(
         title=title, caption=caption, x=x, across=across, up=up, log=log, labels=list(labels),
         joined=joined,
-        curves=[Curve(name=name, y=y, **_band(bands, name)) for name, y in curves.items()],
+        curves=[Curve(name=name, y=y, **_band(bands, name)) for name, y in lines.items()],
         marks=[Mark(x=place, label=label) for label, place in (marks or {}).items()],
     )  # fmt: skip
 

@@ -140,8 +140,22 @@ def show_colours(ax: Axes, colours: NDArray[np.float64]) -> None:
 LETTERS_A_LINE = 96
 
 
-def write(ax: Axes, x: float, y: float, text: str, color: str) -> None:
-    """Write a line of letters of one width."""
-    ax.text(
-        x, y, text, color=color, size=FONT_SIZE, family=MONOSPACED, va="center", parse_math=False
-    )
+def page(width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure whose places are inches from the left and the top."""
+    made = Figure(figsize=(width, height))
+    ax = made.add_axes((0, 0, 1, 1))
+    ax.set(xlim=(0, width), ylim=(height, 0))
+    ax.set_axis_off()
+    return made, ax
+
+
+def write(ax: Axes, x: float, y: float, text: str, color: str = "black", **style: Any) -> None:
+    """Write a text as it is, mathematics or not, its middle at y."""
+    look = {"size": FONT_SIZE, "va": "center", "parse_math": False, **style}
+    ax.text(x, y, text, color=color, **look)
+
+
+def write_lines(ax: Axes, x: float, y: float, lines: Sequence[str], color: str = "black") -> None:
+    """Lines of letters of one width, one below the other from y on."""
+    for number, line in enumerate(lines):
+        write(ax, x, y + number * LINE_HEIGHT, line, color, family=MONOSPACED)

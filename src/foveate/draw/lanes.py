@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -136,12 +136,10 @@ def _write_node(ax: Axes, node: Node, place: tuple[int, int], chosen: bool) -> N
         "edgecolor": colors.line(0) if chosen else FAINT,
         "linestyle": "--" if dropped else "-", "linewidth": 1.4 if chosen else 0.7,
     }  # fmt: skip
-    ax.text(
-        *place, f"{word}{mark} {score_text(node, 1)}".replace("-", "−"),
-        size=figures.FONT_SIZE - 1.5, ha="center", va="center",
-        color=figures.NOTE if dropped else "black",
-        weight="bold" if chosen else "normal", parse_math=False, bbox=box,
-    )  # fmt: skip
+    text = f"{word}{mark} {score_text(node, 1)}".replace("-", "−")
+    weight = "bold" if chosen else "normal"
+    style: Any = {"size": figures.FONT_SIZE - 1.5, "weight": weight, "bbox": box}
+    figures.write(ax, *place, text, figures.NOTE if dropped else "black", ha="center", **style)
 
 
 def _lane_cell(node: Node, chosen: bool) -> str:

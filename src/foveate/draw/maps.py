@@ -122,9 +122,7 @@ class AttentionView(AttentionDrawing):
         height, width = self.array.shape
         words = self.rows, self.columns
         letters = [max(map(len, map(visible, labels)), default=0) for labels in words]
-        margins = [
-            0.075 * min(n, figures.LONGEST_LABEL) + 0.4 for n in letters
-        ]  # inches of the words
+        margins = [0.075 * min(n, figures.LONGEST_LABEL) + 0.4 for n in letters]  # in inches
         cell = min(0.36, 14 / max(height, width, 1))
         size = max(cell * width + margins[0] + 1.1, 3.4), max(cell * height + margins[1] + 0.7, 2.6)
         made, [ax] = figures.subplots(size, caption=self.caption)
@@ -172,16 +170,7 @@ class LinksView(AttentionView):
                 )  # fmt: skip
         for words, start, x, side in ((rows, left, -0.03, "right"), (columns, right, 1.03, "left")):
             for place, word in enumerate(words):
-                label = cut(word, figures.LONGEST_LABEL)
-                ax.text(
-                    x,
-                    place + start,
-                    label,
-                    size=figures.FONT_SIZE,
-                    ha=side,
-                    va="center",
-                    parse_math=False,
-                )
+                figures.write(ax, x, place + start, cut(word, figures.LONGEST_LABEL), ha=side)
         ax.set(xlim=(-0.9, 1.9), ylim=(count - 0.4, -0.6))
         ax.set_axis_off()
         means = self.record.row_means(self.name)

@@ -27,6 +27,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 import foveate.draw.colors as colors
+import foveate.draw.figures as figures
 from foveate.config import Config, Configurable
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Label, Text
@@ -576,29 +577,22 @@ def figure(drawing: ModelDrawing) -> Figure:
     legend = [line for each in classes.values() for line in textwrap.wrap(each, int(wide * 16))]
     notes = textwrap.wrap("; ".join([drawing.caption, *drawing.notes]), int(wide * 16))
     below = 0.14 * len(legend + notes) + 0.2
-    made = Figure(figsize=(wide, 0.4 + tall + below))
-    ax = made.add_axes((0, 0, 1, 1))
-    ax.set(xlim=(0, wide), ylim=(0.4 + tall + below, 0))
-    ax.set_axis_off()
-    _write(ax, 0.12, 0.22, drawing.title, SIZE + 2)
+    made, ax = figures.page(wide, 0.4 + tall + below)
+    figures.write(ax, 0.12, 0.22, drawing.title, size=SIZE + 2)
     left = 0.12
     for column in columns:
         _column(ax, column, left)
         left += column.width
     for number, line in enumerate([*legend, *notes]):
-        _write(ax, 0.12, 0.5 + tall + 0.14 * number, line, SIZE - 1.5, GREY)
+        figures.write(ax, 0.12, 0.5 + tall + 0.14 * number, line, GREY, size=SIZE - 1.5)
     return made
-
-
-def _write(ax: Axes, x: float, y: float, words: str, size: float, color: str = "black") -> None:
-    ax.text(x, y, words, size=size, color=color, va="center", parse_math=False)
 
 
 def _column(ax: Axes, column: ScaledPart, left: float) -> None:
     """The blocks of a part from top to bottom; the stream is as wide as its vectors."""
     part, rows, (middle, side, words) = column.part, column.rows, column.lanes
     heading = f"{part.name} · {part.does} · {part.parameters:,}"
-    _write(ax, left, 0.5, heading, SIZE)
+    figures.write(ax, left, 0.5, heading, size=SIZE)
     y, stream = 0.7, 0.0
 
     def band(top: float, bottom: float, width: float) -> None:
@@ -610,7 +604,7 @@ def _column(ax: Axes, column: ScaledPart, left: float) -> None:
         height = column.row(row)
         if isinstance(row, str):
             band(y, y + height, stream)
-            _write(ax, left + words, y + height / 2, row, SIZE - 1, GREY)
+            figures.write(ax, left + words, y + height / 2, row, GREY, size=SIZE - 1)
             y += height
             continue
         body, tall, widths = height - PLACE * bool(row.steps), column.tall(row), column.widths(row)
@@ -631,9 +625,9 @@ def _column(ax: Axes, column: ScaledPart, left: float) -> None:
             edge += [(x + w / 2, at) for w, at in zip(widths[::-1], heights[::-1], strict=True)]
             fill = color if row.parameters else "white"
             ax.add_patch(Polygon(edge, fc=fill, ec=color, lw=1, zorder=3))
-        _write(ax, left + words, y + body / 2 - 0.07, row.heading, SIZE)
+        figures.write(ax, left + words, y + body / 2 - 0.07, row.heading, size=SIZE)
         facts = " · ".join(each for each in (row.sizes, row.shape, row.amount) if each)
-        _write(ax, left + words, y + body / 2 + 0.07, facts, SIZE - 1.5, GREY)
+        figures.write(ax, left + words, y + body / 2 + 0.07, facts, GREY, size=SIZE - 1.5)
         _unroll(ax, row, left + words, y + body, color)
         y += height
 
@@ -661,10 +655,10 @@ def _unroll(ax: Axes, block: ModelBlock, left: float, y: float, color: str) -> N
         x = left + number * PLACE
         if word:
             ax.add_patch(Rectangle((x, y), box, box, fc="white", ec=color, lw=1.2))
-            _write(ax, x + 0.05, middle, "cell", SIZE - 2)
-        _write(ax, x, y + box + 0.12, cut(word, 8) if word else "…", SIZE - 1.5)
+            figures.write(ax, x + 0.05, middle, "cell", size=SIZE - 2)
+        figures.write(ax, x, y + box + 0.12, cut(word, 8) if word else "…", size=SIZE - 1.5)
         if number < len(places) - 1:
             arrow = {"arrowstyle": "<-" if block.backwards else "->", "color": color}
             ends = (x + PLACE, middle), (x + box * bool(word), middle)
             ax.annotate("", *ends, arrowprops=arrow)
-            _write(ax, x + box + 0.05, middle - 0.08, block.states, SIZE - 2, GREY)
+            figures.write(ax, x + box + 0.05, middle - 0.08, block.states, GREY, size=SIZE - 2)

@@ -82,10 +82,9 @@ class SheetDrawing(Drawing):
                 level = (values[t, s] - least) / ((most - least) or 1)
                 dark = abs(level - 0.5) > 0.27 if least < 0 < most else level <= 0.5
                 ink = "white" if dark and np.isfinite(level) else "black"
-                ax.text(
-                    s + 0.5, t + 0.5, cut(text) if text else "", size=size, ha="center",
-                    va="center", color=ink, parse_math=False,
-                )  # fmt: skip
+                figures.write(
+                    ax, s + 0.5, t + 0.5, cut(text) if text else "", ink, size=size, ha="center"
+                )
         if not self.marked:
             ax.set(xticks=[], yticks=[])
         if self.columns or self.rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from matplotlib import colormaps
@@ -17,7 +17,7 @@ from rich.cells import cell_len
 import foveate.draw.colors as colors
 import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
-from foveate.draw.parts import Arrays, Cell, DrawingPart, Label, TableCell, Text, shown
+from foveate.draw.parts import Arrays, DrawingPart, Label, TableCell, Text, shown
 from foveate.draw.terminal import visible, wrap
 
 WIDEST = 64  # letters of a column of a table; longer texts go on in the next line
@@ -69,29 +69,20 @@ class WordsDrawing(Drawing):
         cells, lines = _flow(self.words)
         tallest = max((len(_below(word)) for word in self.words), default=0)
         height = (tallest + 2) * figures.LINE_HEIGHT
-        heading = [*textwrap.wrap(self.title, figures.LETTERS_A_LINE), self.legend]
-        top = 0.25 + figures.LINE_HEIGHT * len(heading)
+        heading = textwrap.wrap(self.title, figures.LETTERS_A_LINE)
+        top = 0.25 + figures.LINE_HEIGHT * (len(heading) + 1)
         caption = wrap(self.caption.splitlines(), figures.LETTERS_A_LINE)
         bottom = top + lines * height
-        made = Figure(
-            figsize=(
-                figures.LETTERS_A_LINE * figures.LETTER + 0.3,
-                bottom + figures.LINE_HEIGHT * len(caption),
-            )
+        made, ax = figures.page(
+            figures.LETTERS_A_LINE * figures.LETTER + 0.3,
+            bottom + figures.LINE_HEIGHT * len(caption),
         )
-        size = made.get_size_inches()
-        ax = made.add_axes((0, 0, 1, 1))
-        ax.set(xlim=(0, size[0]), ylim=(size[1], 0))
-        ax.set_axis_off()
-        for number, text in enumerate(heading):
-            ink = figures.NOTE if text is self.legend else "black"
-            figures.write(ax, 0.15, 0.15 + number * figures.LINE_HEIGHT, text, ink)
+        figures.write_lines(ax, 0.15, 0.15, heading)
+        legend = 0.15 + len(heading) * figures.LINE_HEIGHT
+        figures.write_lines(ax, 0.15, legend, [self.legend], figures.NOTE)
         for word, (x, line) in zip(self.words, cells, strict=True):
             _place_word(ax, self, word, 0.15 + x * figures.LETTER, top + line * height)
-        for number, text in enumerate(caption):
-            figures.write(
-                ax, 0.15, bottom + (number - 0.5) * figures.LINE_HEIGHT, text, figures.NOTE
-            )
+        figures.write_lines(ax, 0.15, bottom - figures.LINE_HEIGHT / 2, caption, figures.NOTE)
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
@@ -114,11 +105,10 @@ def _place_word(ax: Axes, drawing: WordsDrawing, word: Word, x: float, y: float)
         fill, ink = fill_and_ink(drawing, word.value)
         wide = cell_len(label) * figures.LETTER
         ax.add_patch(Rectangle((x - 0.02, y - 0.11), wide + 0.04, 0.2, color=fill, lw=0))
-    figures.write(ax, x, y, label, ink)
+    figures.write_lines(ax, x, y, [label], ink)
     if not word.space and _below(word):  # a piece of a word, apart from the one before it
-        figures.write(ax, x - 1.2 * figures.LETTER, y, "‿", figures.NOTE)
-    for row, text in enumerate(_below(word), start=1):
-        figures.write(ax, x, y + row * figures.LINE_HEIGHT, text, figures.NOTE)
+        figures.write_lines(ax, x - 1.2 * figures.LETTER, y, ["‿"], figures.NOTE)
+    figures.write_lines(ax, x, y + figures.LINE_HEIGHT, _below(word), figures.NOTE)
 
 
 def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, float, float], str]:
@@ -168,35 +158,14 @@ class TableDrawing(Drawing):
         return {name: np.array(cells) for name, cells in across}
 
     def figure(self) -> Figure:
-        lines = table_lines(self)
-        width = max(map(cell_len, lines), default=1) * figures.LETTER + 0.3
-        caption = self.caption.splitlines()
-        height = 0.7 + figures.LINE_HEIGHT * (len(lines) + len(caption))
-        made = Figure(
-            figsize=(
-                max(4.0, width, *(len(line) * figures.LETTER + 0.3 for line in caption)),
-                height,
-            )
-        )
-        across = 0.15 / made.get_figwidth()
-        style: Any = {
-            "size": figures.FONT_SIZE,
-            "family": figures.MONOSPACED,
-            "va": "top",
-            "parse_math": False,
-        }
-        made.text(across, 1 - 0.1 / height, visible(self.title), **style)
-        made.text(across, 1 - 0.4 / height, lines[0], color=figures.NOTE, **style)
-        for number, line in enumerate(lines[1:], start=1):
-            made.text(across, 1 - (0.4 + figures.LINE_HEIGHT * number) / height, line, **style)
-        for number, line in enumerate(caption, start=len(lines)):
-            made.text(
-                across,
-                1 - (0.5 + figures.LINE_HEIGHT * number) / height,
-                line,
-                color=figures.NOTE,
-                **style,
-            )
+        lines, caption = table_lines(self), self.caption.splitlines()
+        width = max(map(cell_len, [*lines, *caption]), default=1) * figures.LETTER + 0.3
+        step = figures.LINE_HEIGHT
+        made, ax = figures.page(max(4.0, width), 0.7 + step * (len(lines) + len(caption)))
+        figures.write_lines(ax, 0.15, 0.18, [visible(self.title)])
+        figures.write_lines(ax, 0.15, 0.48, lines[:1], figures.NOTE)
+        figures.write_lines(ax, 0.15, 0.48 + step, lines[1:])
+        figures.write_lines(ax, 0.15, 0.58 + step * len(lines), caption, figures.NOTE)
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
@@ -207,7 +176,10 @@ class TableDrawing(Drawing):
 
 def table_lines(drawing: TableDrawing) -> list[str]:
     """A table as lines of text, the names of the columns first."""
-    rows = [[_table_cell(cell) for cell in row] for row in drawing.rows]
+    rows = [
+        ["" if c is None else str(shown(c)) if isinstance(c, str) else f"{c:.4g}" for c in row]
+        for row in drawing.rows
+    ]
     wide = [
         min(WIDEST, max(cell_len(name), *(cell_len(row[n]) for row in rows)) if rows else 0)
         for n, name in enumerate(drawing.columns)
@@ -224,9 +196,3 @@ def table_lines(drawing: TableDrawing) -> list[str]:
             )
             lines.append("  ".join(padded).rstrip())
     return lines
-
-
-def _table_cell(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return str(shown(cell))
-    return "" if cell is None else f"{cell:.4g}"

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, cast
 
 from foveate.errors import ConfigError, innermost, placed
 
@@ -74,6 +74,11 @@ class Entry(Generic[Spec]):
     package: ClassVar[str] = __name__
     registered: ClassVar[Mapping[str, object]]
 
+    @classmethod
+    def table(cls, *rows: tuple[str, str, str]) -> dict[str, Self]:
+        """The entries of rows (name, module, summary), by name."""
+        return {name: cls(name, summary, module) for name, module, summary in rows}
+
     @property
     def spec(self) -> Spec:
         """What is registered under the name; its module is imported."""
@@ -128,43 +133,40 @@ class ViewEntry(Entry[ViewSpec]):
             raise
 
 
-VIEWS = {
-    name: ViewEntry(name, summary, module)
-    for name, module, summary in (
-        ("attention", "maps", "Which source words each target word attends to."),
-        ("links", "maps", "What each word looks at, as lines between words."),
-        ("coverage", "maps", "How much of all looks fell on each source word."),
-        ("heads", "maps", "All layers and heads of a block side by side."),
-        ("beam", "text", "What a beam search kept and dropped, step by step."),
-        ("picture", "maps", "Where the model looked, over the picture."),
-        ("probabilities", "text", "How sure each token was, and what else might stand there."),
-        ("nbest", "text", "The n best outputs, and how they differ from the best."),
-        ("lengths", "text", "BLEU and chrF by the length of the source, with intervals."),
-        ("growing", "text", "One source word by word: what each run makes of its beginnings."),
-        ("importance", "maps", "Which heads align, are sure, or look broadly."),
-        ("masks", "maps", "Which keys each query may see: causal, window, padding."),
-        ("rollout", "maps", "What each place has of each input, through all layers."),
-        ("relevance", "maps", "What mattered for each word or label, by gradients."),
-        ("ablation", "inside", "What the model loses without each head."),
-        ("lens", "inside", "What the model would say if it ended after each layer."),
-        ("permutation", "inside", "Whether the order of the input matters."),
-        ("without", "maps", "Answer and map without word order, positions or scaling."),
-        ("states", "inside", "The path of hidden states over time."),
-        ("surface", "inside", "The loss around the weights, over two directions."),
-        ("gates", "inside", "The gates of a recurrent network over time."),
-        ("steps", "inside", "The stages of an attention head, or of a cell, in numbers."),
-        ("gradients", "inside", "How far back language models can learn."),
-        ("model", "inside", "The model's blocks to scale: shapes, parameters, equations."),
-        ("exposure", "exposure", "How a model errs by place: after the truth, and its own output."),
-        ("horizon", "series", "How a forecast errs at each step ahead."),
-        ("forecast", "series", "One forecast with its quantiles and what was looked at."),
-        ("curves", "training", "How trainings went: loss, rate, scores, speed."),
-        ("learning", "training", "How attention to one example changed in training: a film."),
-        ("health", "training", "Gradients and updates of each module over training."),
-        ("positions", "training", "What a run's position encoding tells of each place."),
-        ("schedule", "training", "The learning rates of runs."),
-    )
-}
+VIEWS = ViewEntry.table(
+    ("attention", "maps", "Which source words each target word attends to."),
+    ("links", "maps", "What each word looks at, as lines between words."),
+    ("coverage", "maps", "How much of all looks fell on each source word."),
+    ("heads", "maps", "All layers and heads of a block side by side."),
+    ("beam", "text", "What a beam search kept and dropped, step by step."),
+    ("picture", "maps", "Where the model looked, over the picture."),
+    ("probabilities", "text", "How sure each token was, and what else might stand there."),
+    ("nbest", "text", "The n best outputs, and how they differ from the best."),
+    ("lengths", "text", "BLEU and chrF by the length of the source, with intervals."),
+    ("growing", "text", "One source word by word: what each run makes of its beginnings."),
+    ("importance", "maps", "Which heads align, are sure, or look broadly."),
+    ("masks", "maps", "Which keys each query may see: causal, window, padding."),
+    ("rollout", "maps", "What each place has of each input, through all layers."),
+    ("relevance", "maps", "What mattered for each word or label, by gradients."),
+    ("ablation", "inside", "What the model loses without each head."),
+    ("lens", "inside", "What the model would say if it ended after each layer."),
+    ("permutation", "inside", "Whether the order of the input matters."),
+    ("without", "maps", "Answer and map without word order, positions or scaling."),
+    ("states", "inside", "The path of hidden states over time."),
+    ("surface", "inside", "The loss around the weights, over two directions."),
+    ("gates", "inside", "The gates of a recurrent network over time."),
+    ("steps", "inside", "The stages of an attention head, or of a cell, in numbers."),
+    ("gradients", "inside", "How far back language models can learn."),
+    ("model", "inside", "The model's blocks to scale: shapes, parameters, equations."),
+    ("exposure", "exposure", "How a model errs by place: after the truth, and its own output."),
+    ("horizon", "series", "How a forecast errs at each step ahead."),
+    ("forecast", "series", "One forecast with its quantiles and what was looked at."),
+    ("curves", "training", "How trainings went: loss, rate, scores, speed."),
+    ("learning", "training", "How attention to one example changed in training: a film."),
+    ("health", "training", "Gradients and updates of each module over training."),
+    ("positions", "training", "What a run's position encoding tells of each place."),
+    ("schedule", "training", "The learning rates of runs."),
+)
 
 
 def nearest(what: str, name: str, table: Mapping[str, E]) -> E:

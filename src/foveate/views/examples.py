@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from torch import nn
@@ -11,7 +14,7 @@ from torch import nn
 from foveate.config import ConfigError
 from foveate.data.catalogue import MissingData
 from foveate.inspect.perturbations import encodings, layers_of, side_of
-from foveate.inspect.records import ForcedPass, Units
+from foveate.inspect.records import ForcedPass, Maps, Units, Where, everywhere
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.nn.attention import BaseAttention
@@ -61,7 +64,36 @@ def ready(
     run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
 ) -> ForcedPass:
     """The forced pass over the example that is named, or over the run's own."""
-    return run.forced(example_of(run, text, image), target, units)
+    kept, key = _kept.get(), (run.path, example_of(run, text, image), target, units)
+    if kept is None:
+        return run.forced(*key[1:])
+    if key not in kept:
+        kept[key] = Recorded(**vars(run.forced(*key[1:])))
+    return kept[key]
+
+
+class Recorded(ForcedPass):
+    """A forced pass that keeps the maps of the whole model."""
+
+    def maps(self, where: Where = everywhere) -> Maps:
+        return self._recorded if where is everywhere else super().maps(where)
+
+    @cached_property
+    def _recorded(self) -> Maps:
+        return super().maps()
+
+
+_kept: ContextVar[dict[object, Recorded] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def passes_kept() -> Iterator[None]:
+    """Views answer and record an example once, however many draw it; models do not change."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
 
 
 def evaluated_split(task: AnyTask) -> str:

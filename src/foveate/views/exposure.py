@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from foveate.decode.search import token_log_probabilities
-from foveate.draw.charts import LinesDrawing, PanelGrid, line_chart
+from foveate.draw.charts import PanelGrid, line_chart
 from foveate.run import Run
 from foveate.tasks.base import Generates, spread
 from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
@@ -74,11 +74,11 @@ def place_errors(run: Run, split: str = "test") -> PlaceErrors:
     at = places.astype(int)
     counts = np.bincount(at).astype(float)
     means = [np.bincount(at, error) / np.maximum(counts, 1) for error in errors]
-    names = ("nll", "accuracy")
+    forced_nll, forced_accuracy, free_nll, free_accuracy = means
     return PlaceErrors(
         counts,
-        dict(zip(names, means[:2], strict=True)),
-        dict(zip(names, means[2:], strict=True)),
+        {"nll": forced_nll, "accuracy": forced_accuracy},
+        {"nll": free_nll, "accuracy": free_accuracy},
     )
 
 
@@ -100,13 +100,6 @@ def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
             for figure, values in figures.items():
                 panels.setdefault(figure, {})[label] = np.where(enough, values, np.nan)
     return PanelGrid(
-        panels=[chart(figure, lines) for figure, lines in panels.items()],
+        panels=[line_chart(None, lines, "place", figure) for figure, lines in panels.items()],
         title=f"Exposure bias, {split}",
     )
-
-
-def chart(figure: str, lines: dict[str, Errors]) -> LinesDrawing:
-    """The lines of a figure over the places, the shorter ones ending earlier."""
-    longest = max(map(len, lines.values()))
-    padded = {n: np.pad(y, (0, longest - len(y)), constant_values=np.nan) for n, y in lines.items()}
-    return line_chart(np.arange(1.0, 1 + longest), padded, "place", figure)

@@ -13,6 +13,7 @@ import foveate.draw.analyses as analyses
 import foveate.draw.stages as stages
 import foveate.inspect.cells as cells
 import foveate.inspect.perturbations as perturbations
+import foveate.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
 from foveate.draw.charts import LinesDrawing, StatesDrawing
@@ -27,23 +28,11 @@ from foveate.nn.recurrent import Cell
 from foveate.run import Run
 from foveate.tasks.language import END_OF_LINE, Language
 from foveate.views import view
-from foveate.views.examples import (
-    attends,
-    embeds,
-    explains,
-    gives_probabilities,
-    layered,
-    models_language,
-    ready,
-    recurs,
-    stemmed,
-    steps_through,
-    text_of,
-)
+from foveate.views.examples import ready, text_of
 from foveate.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text
 
 
-@view(attends, explains)
+@view(needs.attends, needs.explains)
 def ablation(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
 ) -> SheetGrid:
@@ -53,13 +42,13 @@ def ablation(
     return analyses.importances(lost, passes, run.path.name)
 
 
-@view(gives_probabilities, layered, silence=True)
+@view(needs.gives_probabilities, needs.layered, silence=True)
 def lens(run: Run, text: Text = None, target: Target = None, image: Image = None) -> LensDrawing:
     """The top token after each layer."""
     return analyses.lens(ready(run, text, target, image), run.path.name)
 
 
-@view(explains, stemmed)
+@view(needs.explains, needs.stemmed)
 def permutation(
     run: Run, text: Text = None, target: Target = None, image: Image = None
 ) -> LinesDrawing:
@@ -68,7 +57,7 @@ def permutation(
     return analyses.permutation(ready(run, text, target, image), title)
 
 
-@view(explains, recurs)
+@view(needs.explains, needs.recurs)
 def states(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
 ) -> StatesDrawing:
@@ -77,7 +66,7 @@ def states(
     return analyses.states(steps.states[0].numpy(), words, f"{cells.called(name)}: {run.path.name}")
 
 
-@view(explains, recurs)
+@view(needs.explains, needs.recurs)
 def gates(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
 ) -> SheetGrid:
@@ -116,7 +105,7 @@ def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, cells.CellStep
     return name, cells.CellSteps(states, gates), labels
 
 
-@view(explains, steps_through)
+@view(needs.explains, needs.steps_through)
 def steps(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     layer: Layer = -1, head: Head = None, query: Query = None,
@@ -154,7 +143,7 @@ def model(run: Run, text: Text = None, target: Target = None, image: Image = Non
         return made.model_copy(update={"notes": [f"no shapes: {error}"]})
 
 
-@view(gives_probabilities)
+@view(needs.gives_probabilities)
 def surface(
     runs: Sequence[Run], text: Text = None, target: Target = None, image: Image = None,
     steps: Steps = 7,
@@ -171,7 +160,7 @@ def _loss(forced: ForcedPass) -> float:
     return -float(np.mean(forced.scores()))
 
 
-@view(models_language, embeds)
+@view(needs.models_language, needs.embeds)
 def gradients(runs: Sequence[Run], text: Text = None) -> LinesDrawing:
     """The gradient's norm against distance, for language models that read a text."""
     text, norms = text_of(runs[0], text), {}

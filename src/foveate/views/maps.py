@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import foveate.draw.maps as drawn_maps
 import foveate.inspect.flow as flow
+import foveate.views.examples as needs
 from foveate.align.aer import rank_heads, read_gold, read_links
 from foveate.config import ConfigError
 from foveate.data.tokenizer import PAD, Tokenizer
@@ -31,19 +32,7 @@ from foveate.tasks.base import Aligns, Scores, WordMaps
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.text import collate
 from foveate.views import view
-from foveate.views.examples import (
-    aligns,
-    attends,
-    crosses,
-    explains,
-    gives_probabilities,
-    picture_of,
-    reads_pictures,
-    reads_words,
-    ready,
-    text_of,
-    translates,
-)
+from foveate.views.examples import picture_of, ready, text_of
 from foveate.views.options import (
     AxisUnits,
     Block,
@@ -69,7 +58,7 @@ def block_in(record: AttentionRecord, block: str | None) -> str:
     return block or ("cross_attention" if crosses else next(iter(record.blocks()), ""))
 
 
-@view(attends, explains, silence=True)
+@view(needs.attends, needs.explains, silence=True)
 def attention(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     layer: Layer = -1, head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
@@ -79,7 +68,7 @@ def attention(
     return drawn_maps.attention(record, block_in(record, block), layer, head, scale)
 
 
-@view(attends, explains, reads_words, silence=True)
+@view(needs.attends, needs.explains, needs.reads_words, silence=True)
 def links(
     run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
     head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
@@ -88,7 +77,7 @@ def links(
     return drawn_maps.links(attention(run, text, target, None, block, layer, head, scale, units))
 
 
-@view(crosses, translates)
+@view(needs.crosses, needs.translates)
 def coverage(
     run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
     head: Head = None, units: AxisUnits = "auto",
@@ -105,7 +94,7 @@ def coverage(
     )  # fmt: skip
 
 
-@view(attends, explains, silence=True)
+@view(needs.attends, needs.explains, silence=True)
 def heads(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     scale: Scale = None, units: AxisUnits = "auto",
@@ -115,7 +104,7 @@ def heads(
     return drawn_maps.heads(record, block_in(record, block), scale)
 
 
-@view(reads_pictures, by_place="image")
+@view(needs.reads_pictures, by_place="image")
 def picture(
     run: Run, image: Image = None, target: Target = None, block: Block = None, layer: Layer = -1,
     head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
@@ -125,7 +114,7 @@ def picture(
     return run.view(picture_of(image or "0"), target, **part)
 
 
-@view(attends, explains, silence=True)
+@view(needs.attends, needs.explains, silence=True)
 def rollout(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     layer: Layer = -1, units: AxisUnits = "auto",
@@ -135,7 +124,7 @@ def rollout(
     return _of_record(run, record, image, block, layer)
 
 
-@view(attends, gives_probabilities, silence=True)
+@view(needs.attends, needs.gives_probabilities, silence=True)
 def relevance(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     units: AxisUnits = "auto",
@@ -156,7 +145,7 @@ def _of_record(
     return over_picture(record, pixels, block, layer)
 
 
-@view(attends, explains, reads_words)
+@view(needs.attends, needs.explains, needs.reads_words)
 def without(
     run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
     head: Head = None, units: AxisUnits = "auto", drop: Drop = ("order",),
@@ -169,7 +158,7 @@ def without(
     text, notes = text_of(run, text), list[str]()
 
     def answered(name: str, text: str) -> SheetDrawing:
-        record = Run.forced(run, text, target, units).record()  # `Known` knows the unchanged model
+        record = run.forced(text, target, units).record()
         drawn = drawn_maps.attention(record, block_in(record, block), layer, head)
         title = f"{name}: {record.title}"
         return sheet(title, drawn.array, drawn.rows, drawn.columns, least=0.0, most=1.0)
@@ -193,7 +182,7 @@ def without(
 # ------------------------------------------------------------------------------------------- masks
 
 
-@view(attends, explains)
+@view(needs.attends, needs.explains)
 def masks(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
 ) -> SheetGrid:
@@ -251,7 +240,7 @@ def _name_or_pad(tokenizer: Tokenizer, i: int) -> str:
 # -------------------------------------------------------------------------------------- importance
 
 
-@view(crosses, aligns)
+@view(needs.crosses, needs.aligns)
 def importance(
     run: Run, text: Text = None, target: Target = None, split: Split = "test",
     gold: GoldFile = None,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-from foveate.answers import Picture
 from foveate.draw.drawings import Drawing
 from foveate.draw.page import drawn
 from foveate.errors import UserError
 from foveate.files import replace_file
-from foveate.inspect.records import ForcedPass, Maps, Units, Where, everywhere
 from foveate.run import Run
 from foveate.views import VIEWS, ViewEntry
+from foveate.views.examples import passes_kept
 from foveate.views.options import Question
 
 
@@ -37,49 +35,19 @@ class Report:
 
 def report(run: Run, question: Question) -> Report:
     """Draw every view that fits; the others are left out with the reason."""
-    views, left_out, known = [], {}, Known(run)
-    for entry in VIEWS.values():
-        if reason := entry.unfit(run):
-            left_out[entry.name] = reason
-            continue
-        try:
-            view = entry.draw([known], question)
-            views.append((entry, view))
-        except (UserError, OSError) as error:
-            left_out[entry.name] = str(error)
+    views, left_out = [], {}
+    with passes_kept():
+        for entry in VIEWS.values():
+            if reason := entry.unfit(run):
+                left_out[entry.name] = reason
+                continue
+            try:
+                views.append((entry, entry.draw([run], question)))
+            except (UserError, OSError) as error:
+                left_out[entry.name] = str(error)
     name, step = f"{run.path.resolve().parent.name}/{run.path.name}", Path(run.checkpoint).name
     title = f"{name}: {run.config.task.kind}, {run.config.model.kind}, {step}"
     return Report(title.replace("_", " "), views, left_out)
-
-
-class Known(Run):
-    """A run that answers and records an example once, however many views look at it.
-
-    The model must not change meanwhile.
-    """
-
-    def __init__(self, run: Run) -> None:
-        super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
-        self._passes: dict[tuple[object, object, Units], Recorded] = {}
-
-    def forced(
-        self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
-    ) -> Recorded:
-        key = source, target, units
-        if key not in self._passes:
-            self._passes[key] = Recorded(**vars(super().forced(*key)))
-        return self._passes[key]
-
-
-class Recorded(ForcedPass):
-    """A forced pass that keeps the maps of the whole model."""
-
-    def maps(self, where: Where = everywhere) -> Maps:
-        return self._recorded if where is everywhere else super().maps(where)
-
-    @cached_property
-    def _recorded(self) -> Maps:
-        return super().maps()
 
 
 def _named(entry: ViewEntry, view: Drawing) -> list[Drawing]:

@@ -32,14 +32,8 @@ def horizon(runs: Sequence[Run], split: Split = "test") -> LinesDrawing:
             if not naive and len(runs) > 1:
                 label = f"{run.path.name}, {label}"
             curves.setdefault(label, curve)
-    ahead = np.arange(1.0, 1 + max(map(len, curves.values())))
-    lines = {name: np.full(len(ahead), np.nan) for name in curves}
-    for name, curve in curves.items():
-        lines[name][: len(curve)] = curve
-    return line_chart(
-        ahead, lines, "steps ahead", "mean squared error, scaled",
-        f"Error against horizon, {split}",
-    )  # fmt: skip
+    title = f"Error against horizon, {split}"
+    return line_chart(None, curves, "steps ahead", "mean squared error, scaled", title)
 
 
 @view(forecasts)
@@ -70,7 +64,7 @@ def forecast(
         bands["forecast"] = np.append(past, low), np.append(past, high)
     levels = task.config.quantiles
     chart = line_chart(
-        np.arange(float(len(dates))), lines, "date", task.names[channel],
+        range(len(dates)), lines, "date", task.names[channel],
         f"{task.names[channel]} from {dates[read]}", bands=bands, labels=dates,
         marks={"forecast": read - 0.5},
         caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if bands else "",

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import foveate.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.constraints import Next
@@ -29,16 +30,7 @@ from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
 from foveate.tasks.text_to_text import TextToText
 from foveate.views import view
-from foveate.views.examples import (
-    decoder_of,
-    example_of,
-    explains,
-    forced_to_text,
-    ready,
-    text_of,
-    translates,
-    writes,
-)
+from foveate.views.examples import decoder_of, example_of, ready, text_of
 from foveate.views.options import (
     BeamSize,
     Image,
@@ -61,7 +53,7 @@ MOST_ROWS = 24  # beginnings of a growing source
 FEWEST = 5  # sentences of a group; fewer are too few for a figure
 
 
-@view(writes, silence=True)
+@view(needs.writes, silence=True)
 def beam(
     run: Run, text: Text = None, image: Image = None, beam_size: BeamSize = None
 ) -> LanesDrawing:
@@ -79,7 +71,7 @@ def beam(
     return watched.lanes(outputs[0], outputs[0].text)
 
 
-@view(translates, silence=True)
+@view(needs.translates, silence=True)
 def nbest(run: Run, text: Text = None, num: Num = 5, beam_size: BeamSize = None) -> TableDrawing:
     """The n best outputs for a text, with their scores, lengths and differences to the first."""
     text, width = text_of(run, text), max(num, beam_size or 0)
@@ -159,7 +151,7 @@ def forced(
     return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
 
 
-@view(explains, forced_to_text, silence=True)
+@view(needs.explains, needs.forced_to_text, silence=True)
 def probabilities(
     run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
 ) -> WordsDrawing:
@@ -190,7 +182,7 @@ def probabilities(
 # ----------------------------------------------------------------------------------------- lengths
 
 
-@view(translates, fewest=0)
+@view(needs.translates, fewest=0)
 def lengths(
     runs: Sequence[Run], split: Split = "test", beam_size: BeamSize = None,
     source: Sources = None, reference: ReferenceFile = None, hypotheses: Outputs = (),
@@ -262,7 +254,7 @@ def by_length(
 # ----------------------------------------------------------------------------------------- growing
 
 
-@view(translates)
+@view(needs.translates)
 def growing(
     runs: Sequence[Run], text: Text = None, target: Target = None, split: Split = "test"
 ) -> SheetGrid:

@@ -65,36 +65,33 @@ class DemoEntry(Entry["Callable[..., Drawing]"]):
         return self.spec(**dict(config))
 
 
-DEMOS = {
-    name: DemoEntry(name, summary, module)
-    for name, module, summary in (
-        ("beam", "text", "Greedy and beam search in a model that is a small table."),
-        ("lookup", "attention", "Attention as a lookup: a query, keys, and a mix of values."),
-        ("step", "attention", "One attention step with numbers that are typed: a small table."),
-        ("scaling", "attention", "Why scores are divided by √K: the gradient of softmax."),
-        ("reach", "networks", "Which inputs each output depends on, in nine families."),
-        ("vanishing", "networks", "The gradient against distance, by cell and forget gate."),
-        ("scores", "formulas", "The score of a key anywhere in the plane, for six scores."),
-        ("normalizers", "formulas", "The weights that five normalizers make of the same scores."),
-        ("sinusoids", "formulas", "Sinusoidal positions: the vectors and their products."),
-        ("rotary", "formulas", "Rotary positions: the angle of each pair, and the products."),
-        ("noam", "formulas", "Learning rates with warm-up of several sizes D:steps."),
-        ("em", "text", "IBM Model 1 learns t(f|e) by expectation maximization."),
-        ("bpe", "text", "The merges of byte pair encoding, one after the other."),
-        ("masks", "attention", "Masks of encoder, decoder and encoder-decoder, one sentence."),
-        ("paths", "formulas", "Longest path, serial steps and operations against length."),
-        ("parallel", "attention", "Training in one pass, generation row by row with a cache."),
-        ("chain", "text", "The probability of a sentence, word by word."),
-        ("bag", "text", "Texts as counts of words, and what is left of their order."),
-        ("memory", "networks", "How many numbers a model stores against the length read."),
-        ("residual", "networks", "The gradient of each layer with residuals and without."),
-        ("rnn", "networks", "A recurrent network unrolled, every step with its numbers."),
-        ("weights", "attention", "Fixed weights against weights that the input makes."),
-        ("permutation", "attention", "Shuffled inputs: attention gives shuffled outputs."),
-        ("linear", "attention", "Self-attention is linear in its values, layers with ReLU not."),
-        ("leak", "attention", "Without a mask the first step reads what comes later."),
-    )
-}
+DEMOS = DemoEntry.table(
+    ("beam", "text", "Greedy and beam search in a model that is a small table."),
+    ("lookup", "attention", "Attention as a lookup: a query, keys, and a mix of values."),
+    ("step", "attention", "One attention step with numbers that are typed: a small table."),
+    ("scaling", "attention", "Why scores are divided by √K: the gradient of softmax."),
+    ("reach", "networks", "Which inputs each output depends on, in nine families."),
+    ("vanishing", "networks", "The gradient against distance, by cell and forget gate."),
+    ("scores", "formulas", "The score of a key anywhere in the plane, for six scores."),
+    ("normalizers", "formulas", "The weights that five normalizers make of the same scores."),
+    ("sinusoids", "formulas", "Sinusoidal positions: the vectors and their products."),
+    ("rotary", "formulas", "Rotary positions: the angle of each pair, and the products."),
+    ("noam", "formulas", "Learning rates with warm-up of several sizes D:steps."),
+    ("em", "text", "IBM Model 1 learns t(f|e) by expectation maximization."),
+    ("bpe", "text", "The merges of byte pair encoding, one after the other."),
+    ("masks", "attention", "Masks of encoder, decoder and encoder-decoder, one sentence."),
+    ("paths", "formulas", "Longest path, serial steps and operations against length."),
+    ("parallel", "attention", "Training in one pass, generation row by row with a cache."),
+    ("chain", "text", "The probability of a sentence, word by word."),
+    ("bag", "text", "Texts as counts of words, and what is left of their order."),
+    ("memory", "networks", "How many numbers a model stores against the length read."),
+    ("residual", "networks", "The gradient of each layer with residuals and without."),
+    ("rnn", "networks", "A recurrent network unrolled, every step with its numbers."),
+    ("weights", "attention", "Fixed weights against weights that the input makes."),
+    ("permutation", "attention", "Shuffled inputs: attention gives shuffled outputs."),
+    ("linear", "attention", "Self-attention is linear in its values, layers with ReLU not."),
+    ("leak", "attention", "Without a mask the first step reads what comes later."),
+)
 
 
 def find(name: str) -> DemoEntry:

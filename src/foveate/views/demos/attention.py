@@ -148,8 +148,8 @@ def scaling(
             jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None]
             curves[name].append(float(jacobian.norm(dim=(1, 2)).mean()))
     return line_chart(
-        sizes.astype(float), {name: np.array(y) for name, y in curves.items()},
-        "K, numbers of a key", "mean norm of ∂α/∂e", "Why scores are divided by √K", log="x",
+        sizes.astype(float), curves, "K, numbers of a key", "mean norm of ∂α/∂e",
+        "Why scores are divided by √K", log="x",
         caption="Products of K random numbers spread like √K: softmax then picks one key and "
         "passes no gradient. Divided by √K they spread like one product.",
     )  # fmt: skip

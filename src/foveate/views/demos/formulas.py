@@ -9,37 +9,24 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+import foveate.nn.scores as kinds
 from foveate.config import ConfigError
 from foveate.draw.analyses import schedule, sheets
 from foveate.draw.charts import LinesDrawing, PanelGrid, line_chart
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.nn.positions import Rotary, Sinusoidal
-from foveate.nn.scores import (
-    Additive,
-    CosineScore,
-    Dot,
-    Entmax15,
-    General,
-    Hardmax,
-    Location,
-    Normalizer,
-    ScaledDot,
-    Score,
-    Softmax,
-    Sparsemax,
-)
 from foveate.train.optim import Noam
 from foveate.views.demos import demo
 
 Length = Annotated[int, Field(ge=2, le=512, description="places")]
 Size = Annotated[int, Field(ge=2, le=1024, description="numbers of a vector, D")]
-SCORES: dict[str, type[Score]] = {
-    "cosine (Graves 2014)": CosineScore,
-    "additive (Bahdanau 2015)": Additive,
-    "location (Luong 2015)": Location,
-    "general (Luong 2015)": General,
-    "dot (Luong 2015)": Dot,
-    "scaled dot (Vaswani 2017)": ScaledDot,
+SCORES: dict[str, type[kinds.Score]] = {
+    "cosine (Graves 2014)": kinds.CosineScore,
+    "additive (Bahdanau 2015)": kinds.Additive,
+    "location (Luong 2015)": kinds.Location,
+    "general (Luong 2015)": kinds.General,
+    "dot (Luong 2015)": kinds.Dot,
+    "scaled dot (Vaswani 2017)": kinds.ScaledDot,
 }
 
 
@@ -47,7 +34,7 @@ SCORES: dict[str, type[Score]] = {
 
 
 @torch.no_grad()
-def landscape(kind: type[Score], query: Tensor, reach: float, points: int) -> Tensor:
+def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int) -> Tensor:
     """The score of a query (2,) with every key of a square of the plane, (points, points)."""
     torch.manual_seed(5)
     score = kind.Config().build(num_heads=1, head_size=2)
@@ -68,9 +55,9 @@ def scores(
 ) -> SheetGrid:
     """The score of one query with keys anywhere in the plane."""
     query, drawn = torch.tensor([x, y]), []
-    most = float(landscape(Dot, query, reach, points).abs().max())
+    most = float(landscape(kinds.Dot, query, reach, points).abs().max())
     for name, kind in SCORES.items():
-        shared = (-most, most) if kind is ScaledDot else (None, None)
+        shared = (-most, most) if kind is kinds.ScaledDot else (None, None)
         least, best = shared if kind.reads_keys else (0.0, 1.0)
         values = landscape(kind, query, reach, points).numpy()
         label = "" if kind.reads_keys else "reads no key"
@@ -89,12 +76,12 @@ def normalizers(
     temperature: Annotated[float, Field(gt=0, description="of the second softmax")] = 0.3,
 ) -> SheetGrid:  # fmt: skip
     """The weights that each normalizer makes of the same scores."""
-    configs: dict[str, Normalizer.Config] = {
-        "softmax": Softmax.Config(),
-        f"softmax, τ = {temperature:g}": Softmax.Config(temperature=temperature),
-        "entmax-1.5": Entmax15.Config(),
-        "sparsemax": Sparsemax.Config(),
-        "hardmax": Hardmax.Config(),
+    configs: dict[str, kinds.Normalizer.Config] = {
+        "softmax": kinds.Softmax.Config(),
+        f"softmax, τ = {temperature:g}": kinds.Softmax.Config(temperature=temperature),
+        "entmax-1.5": kinds.Entmax15.Config(),
+        "sparsemax": kinds.Sparsemax.Config(),
+        "hardmax": kinds.Hardmax.Config(),
     }
     weights = np.array([c.build()(torch.tensor(scores)).tolist() for c in configs.values()])
     drawn = sheet(
@@ -175,7 +162,7 @@ def paths(
     """Longest path, serial steps and operations of a layer (Vaswani et al., 2017, table 1)."""
     n = 2.0 ** np.arange(1, np.log2(length) + 1)
     d, at_once, logarithm = hidden_size, np.ones_like(n), np.ceil(np.log(n) / np.log(kernel))
-    kinds = {  # longest path, serial steps, multiplications
+    layers = {  # longest path, serial steps, multiplications
         "recurrent": (n, n, n * d * d),
         "convolutions, dilated": (logarithm, at_once, kernel * n * d * d),
         "local attention": (np.ceil(n / window), at_once, n * np.minimum(2 * window + 1, n) * d),
@@ -183,7 +170,7 @@ def paths(
     }
     titles = "longest path between two places", "serial steps", "multiplications of a layer"
     panels = [
-        line_chart(n, {name: f[k] for name, f in kinds.items()}, "length n", title, log="xy")
+        line_chart(n, {name: f[k] for name, f in layers.items()}, "length n", title, log="xy")
         for k, title in enumerate(titles)
     ]
     return PanelGrid(

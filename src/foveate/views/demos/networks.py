@@ -192,7 +192,7 @@ def memory(
             model(ids(count), None, state)
             curves[name][row] = state.numbers
     return line_chart(
-        np.array(lengths, dtype=float), curves, "tokens read", "numbers stored",
+        lengths, curves, "tokens read", "numbers stored",
         f"Memory of the state; {layers} layers, D = {hidden_size}", "xy",
         caption="Keys and values grow with every token; the state of a recurrent network and of "
         "Mamba has one size.",

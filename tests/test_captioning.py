@@ -12,7 +12,7 @@ from torch import Tensor
 
 from foveate.data.image import Album, ImageFiles
 from foveate.data.text import TextData
-from foveate.data.tokenizer import UNK, WordTokenizer
+from foveate.data.tokenizer import PAD, UNK, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import MinLength
 from foveate.engine.base import SearchRequest
@@ -120,7 +120,7 @@ def test_watching_keeps_the_graph_and_the_tap_that_was_there(task: Captioning, m
     attention.tap = None
     with watched([attention]) as weights:
         model.decode(batch.read, model.encode(batch.pixels))
-    doubly_stochastic(weights, batch.real).backward()
+    doubly_stochastic(weights, batch.target != PAD).backward()
     assert bool(attention.query.weight.grad.any())
 
 

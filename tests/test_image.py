@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,7 @@ def test_crops_are_mirrored_half_of_the_time() -> None:
 # ---- Pictures to labels: batches, figures, answers, maps, and noise that seeds what is random
 VIT = Classifier.Config(encoder=vit(4, 10, (8, 2, 2, 12)), pooling=First.Config(), dropout=0.0)
 GLIMPSE = Glimpse.Config(patch_size=4, scales=2, num_glimpses=3, hidden_size=8, glimpse_size=6)
+REQUEST = SearchRequest(Greedy.Config().build())
 
 
 @pytest.fixture
@@ -241,9 +243,7 @@ def test_figures_and_answers(task: ImageClassification) -> None:
     model: Any = task.build(VIT).eval()
     model.output.weight.zero_()
     model.output.bias.copy_(torch.tensor([0.0, 1.0]))
-    result = task.evaluate(
-        task.engine(model), task.examples("test"), SearchRequest(Greedy.Config().build())
-    )
+    result = task.evaluate(task.engine(model), task.examples("test"), REQUEST)
     assert result.figures["accuracy"] == 50
     nll = [float(torch.tensor([0.0, 1.0]).log_softmax(0)[label]) for label in (0, 1)]
     assert result.figures["loss"] == pytest.approx(-sum(nll) / 2)
@@ -253,15 +253,9 @@ def test_figures_and_answers(task: ImageClassification) -> None:
     assert result.outputs == ["1"] * 24
     assert result.tables["confusion"].cells == [[0, 12], [0, 12]]
     assert task.measure(model, "test", None).figures == result.figures
-    assert (
-        len(
-            task.evaluate(
-                task.engine(model), "test", SearchRequest(Greedy.Config().build(), batch_tokens=7)
-            ).outputs
-        )
-        == 24
-    )
-    (answer,) = task.classify(model, [3])
+    few = replace(REQUEST, batch_tokens=7)
+    assert len(task.evaluate(task.engine(model), "test", few).outputs) == 24
+    (answer,) = task.answer(task.engine(model), [3], REQUEST)
     assert (answer.source, answer.label) == (3, "1")
     assert list(answer.probabilities) == ["1", "0"]  # the most probable first
     assert sum(answer.probabilities.values()) == pytest.approx(1)
@@ -270,12 +264,13 @@ def test_figures_and_answers(task: ImageClassification) -> None:
 @torch.no_grad()
 def test_answers_are_in_order_whatever_the_batch(task: ImageClassification) -> None:
     model: Any = task.build(VIT).eval()
-    together = task.classify(model, [5, 2, 9], batch_size=2)
+    engine = task.engine(model)
+    together = task.answer(engine, [5, 2, 9], replace(REQUEST, batch_tokens=2))
     assert [item.source for item in together] == [5, 2, 9]
     for item in together:
-        (alone,) = task.classify(model, [item.source])
+        (alone,) = task.answer(engine, [item.source], REQUEST)
         assert item.probabilities == near(alone.probabilities)
-    assert task.classify(model, []) == []
+    assert task.answer(engine, [], REQUEST) == []
 
 
 def test_a_label_that_training_did_not_show_is_named(task: ImageClassification, tmp_path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol, TypedDict
@@ -29,7 +29,6 @@ class TranslateOptions(TypedDict, total=False):
     num_hypotheses: int
     length_penalty: float | None
     batch_tokens: int | None
-    progress: Callable[[int], None] | None
     to: str | None
     prefix: str | Sequence[str] | None
     required: Sequence[Sequence[Term]]

@@ -124,7 +124,6 @@ class Run:
         num_hypotheses: int = 1,
         length_penalty: float | None = None,
         batch_tokens: int | None = None,
-        progress: Callable[[int], None] | None = None,
         to: str | None = None,
         prefix: str | Sequence[str] | None = None,
         required: Sequence[Sequence[Term]] = (),
@@ -149,7 +148,7 @@ class Run:
             num=num_hypotheses,
         )
         lines = task.addressed(_several(lines, "translate"), to)
-        return list(self.task.answer(self.engine, lines, request, progress))
+        return list(self.task.answer(self.engine, lines, request))
 
     def classify(
         self, inputs: Sequence[Picture], batch_tokens: int | None = None

@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 
-from foveate.answers import Picture
 from foveate.data.series import labels as date_labels
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
@@ -122,7 +121,7 @@ def scoring(run: Run, split: str) -> Scoring | None:
         return language_scoring(run, task, split)
     examples = examples_of(task, split)
     if examples is not None and isinstance(task, Classifies):
-        return label_scoring(run, task, examples)
+        return label_scoring(run, examples)
     return text_scoring(run, examples) if examples is not None and task.gives == "text" else None
 
 
@@ -194,14 +193,14 @@ def text_scoring(run: Run, examples: SplitExamples) -> Scoring:
     return Scoring("chrf", len(examples.names), rows, mean if examples.pictures else figures)
 
 
-def label_scoring(run: Run, task: Classifies[Picture], examples: SplitExamples) -> Scoring:
+def label_scoring(run: Run, examples: SplitExamples) -> Scoring:
     """A label, by the probability of the right one."""
     scored = "p of the right label"
 
     def rows(places: Sequence[int]) -> Rows:
         names = [examples.names[i] for i in places]
         lengths = [1 if examples.pictures else len(name.split()) for name in names]
-        answers = task.classify(run.model, list(places) if examples.pictures else names)
+        answers = run.classify(list(places) if examples.pictures else names)
         return [
             examples.row(i, answer.label, length, answer.probabilities.get)
             for i, answer, length in zip(places, answers, lengths, strict=True)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.align.aer import Head, Links, Rows
-from foveate.answers import Answer, Continuation, LabelAnswer
+from foveate.answers import Answer, Continuation
 from foveate.config import BaseConfig, ConfigError, Configurable
 from foveate.data.batches import BatchPlan, Mixture
 from foveate.data.text import TextData
@@ -282,17 +282,9 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
         return TorchEngine(self, model)
 
     def answer(
-        self,
-        engine: Engine,
-        inputs: Sequence[Input],
-        request: SearchRequest,
-        progress: Callable[[int], None] | None = None,
+        self, engine: Engine, inputs: Sequence[Input], request: SearchRequest
     ) -> Sequence[AnswerType]:
-        """An answer for each input, in their order.
-
-        ``progress`` gets the number of inputs answered each time. Raises ``ConfigError`` where the
-        task gives none.
-        """
+        """An answer for each input, in order. Raises ``ConfigError`` where the task gives none."""
         raise ConfigError(f"the task {self.config.kind} gives no answers")
 
     def examples(self, split: str) -> Any:
@@ -534,17 +526,7 @@ class Aligns(ABC):
         return [chosen.links(maps) if maps else set() for maps in word_maps]
 
 
-class Classifies(ABC, Generic[Input]):
+class Classifies:
     """Gives one of a fixed set of labels."""
 
     label_names: tuple[str, ...] = ()  # in the order of the model's outputs
-
-    @abstractmethod
-    def classify(
-        self,
-        model: Module,
-        inputs: Sequence[Input],
-        batch_size: int | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[LabelAnswer]:
-        """The label of each input with p of every label, in the order of the inputs."""

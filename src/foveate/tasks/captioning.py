@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.answers import CaptionAnswer, Picture
-from foveate.data.batches import pad, sorted_batches
 from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, WordTokenizer
+from foveate.data.tokenizer import PAD, UNK, Tokenizer, WordTokenizer
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.pytorch import DecodingBatch
@@ -44,12 +43,23 @@ from foveate.tasks.objectives import (
     add_choices,
     advantage,
     attentions,
+    decode,
     doubly_stochastic,
+    loss_at,
+    mean_nll,
     steps_drawn,
     tokens_of,
     watched,
 )
-from foveate.tasks.text import END, START, OneTokenizer, TokenizedText, attention_record, namer
+from foveate.tasks.text import (
+    END,
+    START,
+    OneTokenizer,
+    TokenizedText,
+    attention_record,
+    decoder_sides,
+    namer,
+)
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 
@@ -90,14 +100,12 @@ Ids = list[int]
 
 @dataclass(frozen=True)
 class CaptionBatch(TensorBatch):
-    """``pixels`` (B, C, H, W); ``read`` (B, T) the caption behind its start, ``target`` (B, T) the
-    caption with its end, ``real`` (B, T) false at padding.
-    """
+    """``pixels`` (B, C, H, W) and the captions as of a `foveate.tasks.text.TextBatch`."""
 
     pixels: Tensor
     read: Tensor
     target: Tensor
-    real: Tensor
+    real: Tensor | None
 
 
 class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
@@ -159,7 +167,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> CaptionBatch:
         chosen = [self.pairs(split)[i] for i in indices]
         pixels = self.pixels(split, [row for row, _ in chosen], noise)
-        return caption_batch(pixels, [ids for _, ids in chosen])
+        return CaptionBatch(pixels, *decoder_sides([ids for _, ids in chosen]))
 
     def describe_data(self) -> list[str]:
         captions = len(self.pairs("train"))
@@ -177,49 +185,38 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
 
     def decoder_batch(self, model: EncoderDecoder, batch: CaptionBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
-        real = batch.real.flatten().nonzero().flatten()
-        return DecoderBatch(batch.read, batch.target, real, model.encode(batch.pixels))
+        return DecoderBatch(batch.read, batch.target, batch.real, model.encode(batch.pixels))
 
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
-        batch = batch.to(model.output.weight.device)
-        memory = model.encode(batch.pixels)
-        read = objective.read(tokens_of(model, memory), batch.read)
+        sides = self.decoder_batch(model, batch)
+        memory, real = sides.memory, sides.target != PAD
+        read = objective.read(tokens_of(model, memory), sides.gold)
         layers = attentions(model, "cross_attention")
         with choices(model) as made, watched(layers) as weights:
-            hidden = model.decode(read, memory)
-        target, output = batch.target[batch.real], model.output
-        loss = objective(hidden[batch.real], output.weight, target, output.bias)
+            hidden = decode(model, read, memory)
+        loss = loss_at(model, hidden, sides, objective)
         if self.config.doubly_stochastic and any(weights):
-            cost = doubly_stochastic([calls for calls in weights if calls], batch.real)
+            cost = doubly_stochastic([calls for calls in weights if calls], real)
             total = loss.total + self.config.doubly_stochastic * cost
             loss = Loss(total, loss.count, loss.logged | {"places": cost.detach()})
         if not made:
             return loss
         with torch.no_grad():
-            expected = model.decode(read, memory)
             drawn_log_p, log_p = (
-                token_log_probabilities(model.logits(vectors), batch.target)
-                for vectors in (hidden, expected)
+                token_log_probabilities(model.logits(vectors), sides.target)
+                for vectors in (hidden, decode(model, read, memory))
             )
-            reward = advantage(drawn_log_p, log_p, batch.real)
-        return add_choices(loss, steps_drawn(made, batch.read.shape[1]), reward, objective)
+            reward = advantage(drawn_log_p, log_p, real)
+        return add_choices(loss, steps_drawn(made, real.shape[1]), reward, objective)
 
     @torch.inference_mode()
     def measure(
         self, model: EncoderDecoder, split: str, search: Search, samples: int = 3
     ) -> Measures:
-        plain = CrossEntropy.Config(label_smoothing=0.0).build()
-        total, count = 0.0, 0
-        for indices in sorted_batches(self.lengths(split), 1024):
-            batch = self.batch(split, indices.tolist()).to(model.output.weight.device)
-            hidden = model.decode(batch.read, model.encode(batch.pixels))[batch.real]
-            output = model.output
-            loss = plain(hidden, output.weight, batch.target[batch.real], output.bias)
-            total, count = total + float(loss.total), count + loss.count
-        album = self.album(split)
+        nll, album = mean_nll(self, model, split, self.lengths(split), 1024), self.album(split)
         outputs = self._described(self.engine(model), split, SearchRequest(search))
         return Measures(
-            {"loss": total / max(count, 1), "bleu": self._bleu(outputs, album)[0]},
+            {"loss": nll, "bleu": self._bleu(outputs, album)[0]},
             [
                 ValidationSample(album.names[i], album.texts[i][0], outputs[i])
                 for i in spread(len(album), samples)
@@ -259,11 +256,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             yield DecodingBatch(places, steps, [0] * len(pictures))
 
     def answer(
-        self,
-        engine: Engine,
-        inputs: Sequence[Picture],
-        request: SearchRequest,
-        progress: Callable[[int], None] | None = None,
+        self, engine: Engine, inputs: Sequence[Picture], request: SearchRequest
     ) -> list[CaptionAnswer]:
         """A caption for each picture: a file, or the number of one of the test data."""
         pictures, names = zip(*map(self.shown, inputs), strict=True) if inputs else ((), ())
@@ -286,11 +279,9 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         """A caption being written: rows are words, columns "row,column" of cells."""
         ids = self.tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
         pixels, name = self.shown(source)
-        batch = caption_batch(self.tensor([pixels]), [ids]).to(model.output.weight.device)
-        caption, places = (
-            TokenizedText.written(self.tokenizer, ids),
-            place_labels(model.encoder),
-        )
+        batch = CaptionBatch(self.tensor([pixels]), *decoder_sides([ids]))
+        batch = batch.to(model.output.weight.device)
+        caption, places = TokenizedText.written(self.tokenizer, ids), place_labels(model.encoder)
 
         def run() -> Tensor:
             return token_log_probabilities(model(batch.pixels, batch.read), batch.target)[0]
@@ -303,12 +294,3 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             {"encoder": places, "decoder": [START, *caption.labels]},
             token=namer(self.tokenizer),
         )
-
-
-def caption_batch(pixels: Tensor, captions: Sequence[Ids]) -> CaptionBatch:
-    """Pictures and their captions side by side, starts and ends added, padded on the right."""
-    read = torch.from_numpy(pad([[BOS, *ids] for ids in captions]))
-    target = torch.from_numpy(pad([[*ids, EOS] for ids in captions]))
-    lengths = torch.tensor([len(ids) + 1 for ids in captions])
-    real = torch.arange(read.shape[1])[None] < lengths[:, None]
-    return CaptionBatch(pixels, read, target, real)

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -187,7 +187,7 @@ class LabelledBatch(TensorBatch):
     target: Tensor
 
 
-class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]):
+class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
     """Text in, label out."""
 
     class Config(SingleText.Config, kind="classification"):
@@ -278,13 +278,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]
         return measures_of_labels(log_p, target, self.label_names, corpus.sources, samples)
 
     @torch.inference_mode()
-    def predict(
-        self,
-        model: Classifier,
-        texts: Sequence[Ids],
-        batch_tokens: int = 8192,
-        progress: Callable[[int], None] | None = None,
-    ) -> LogP:
+    def predict(self, model: Classifier, texts: Sequence[Ids], batch_tokens: int = 8192) -> LogP:
         """Log p of every label for each text, (N, C)."""
         log_p = np.zeros((len(texts), len(self.label_names)), dtype=np.float32)
         lengths: NDArray[np.int64] = sizes_of(texts)[:, None] + EXTRA
@@ -292,8 +286,6 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]
             source, keys = wrapped([texts[i] for i in indices], model.output.weight.device)
             scores = model(source, keys).float().log_softmax(dim=-1)
             log_p[indices] = scores.cpu().numpy()
-            if progress is not None:
-                progress(len(indices))
         return log_p
 
     # ---- answers
@@ -333,37 +325,19 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]
         wanted = [names[label] for label in examples.targets]
         return Baseline(about, figures_of_labels(log_p, wanted))
 
-    def classify(
-        self,
-        model: Classifier,
-        inputs: Sequence[str],
-        batch_size: int | None = None,
-        progress: Callable[[int], None] | None = None,
+    def answer(
+        self, engine: Engine, inputs: Sequence[str], request: SearchRequest
     ) -> list[LabelAnswer]:
-        """The label of each line and p of every label, in their order; none for an empty line.
-
-        ``batch_size`` counts tokens.
-        """
+        """The label of each line and p of every label, in their order; none for an empty line."""
         limit, encoded = self.data.max_length, self.tokenizer.encode_ids(inputs)
         rows = [i for i, line in enumerate(inputs) if line.strip()]
+        answers = [LabelAnswer(line, "", {}, explains=engine) for line in inputs]
         texts = [encoded[i][:limit] for i in rows]
-        answers = [LabelAnswer(line, "", {}) for line in inputs]
-        log_p = self.predict(model, texts, batch_size or 8192, progress)
+        log_p = self.predict(engine.model, texts, request.batch_tokens)
         for i, row in zip(rows, log_p, strict=True):
-            probabilities = probabilities_of(row, self.label_names)
-            cut = max(0, len(encoded[i]) - limit)
-            answers[i] = LabelAnswer(inputs[i], next(iter(probabilities)), probabilities, cut)
+            p, cut = probabilities_of(row, self.label_names), max(0, len(encoded[i]) - limit)
+            answers[i] = LabelAnswer(inputs[i], next(iter(p)), p, cut, engine)
         return answers
-
-    def answer(
-        self,
-        engine: Engine,
-        inputs: Sequence[str],
-        request: SearchRequest,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[LabelAnswer]:
-        answers = self.classify(engine.model, inputs, request.batch_tokens, progress)
-        return [replace(answer, explains=engine) for answer in answers]
 
     def forced_pass(self, model: Classifier, source: str, target: str | None) -> ForcedPass:
         """A text being read, and log p of the label, or of the most probable one.

@@ -6,7 +6,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -628,11 +628,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         return Baseline("ridge regression, one linear map for all columns", figures)
 
     def answer(
-        self,
-        engine: Engine,
-        inputs: Sequence[str | None],
-        request: SearchRequest,
-        progress: Callable[[int], None] | None = None,
+        self, engine: Engine, inputs: Sequence[str | None], request: SearchRequest
     ) -> list[Forecast]:
         """The rows after the end of each file, or of the run's own series (None)."""
         return [self.forecast(engine.model, source) for source in inputs]

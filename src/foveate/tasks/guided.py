@@ -136,7 +136,7 @@ class GuidedTranslation(Translation):
         texts = [corpus.sources[i] for i in indices], [corpus.targets[i] for i in indices]
         sides = [
             [pieces_of(e, cut(x)) for e, x in zip(t.encode_batch(side), side, strict=True)]
-            for t, side in zip(self._both(), texts, strict=True)
+            for t, side in zip(self.tokenizers, texts, strict=True)
         ]
         entries = []
         for row, (index, (source, target)) in enumerate(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -210,7 +210,7 @@ class PictureBatch(TensorBatch):
     labels: Tensor
 
 
-class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Picture]):
+class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
     """One label for each picture."""
 
     class Config(PictureTask.Config, kind="image_classification"):
@@ -303,30 +303,15 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         log_p, target = self._judged(engine.model, examples, min(ROWS, request.batch_tokens))
         return evaluation_of_labels(log_p, target, self.label_names)
 
-    def classify(
-        self,
-        model: PictureModel,
-        inputs: Sequence[Picture],
-        batch_size: int | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[LabelAnswer]:
-        """The label of each picture, ``batch_size`` of them at a time, in their order."""
-        shown = [self.shown(source)[0] for source in inputs]  # all are read before one is judged
-        parts = _parts(shown, batch_size or ROWS)
-        log_p = self.predict(model, (self.tensor(part) for part in parts))
-        labels = [probabilities_of(row, self.label_names) for row in log_p]
-        return [LabelAnswer(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
-
     def answer(
-        self,
-        engine: Engine,
-        inputs: Sequence[Picture],
-        request: SearchRequest,
-        progress: Callable[[int], None] | None = None,
+        self, engine: Engine, inputs: Sequence[Picture], request: SearchRequest
     ) -> list[LabelAnswer]:
-        rows = min(ROWS, request.batch_tokens)
-        answers = self.classify(engine.model, inputs, rows, progress)
-        return [replace(answer, explains=engine) for answer in answers]
+        shown = [self.shown(source)[0] for source in inputs]  # all are read before one is judged
+        parts = _parts(shown, min(ROWS, request.batch_tokens))
+        log_p = self.predict(engine.model, (self.tensor(part) for part in parts))
+        labels = [probabilities_of(row, self.label_names) for row in log_p]
+        pairs = zip(inputs, labels, strict=True)
+        return [LabelAnswer(source, next(iter(p)), p, explains=engine) for source, p in pairs]
 
     def forced_pass(self, model: Classifier, source: Picture, target: str | None) -> ForcedPass:
         """A picture being read, and log p of the label, or of the most probable one.

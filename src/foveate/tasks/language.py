@@ -388,11 +388,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         ]
 
     def answer(
-        self,
-        engine: Engine,
-        inputs: Sequence[str],
-        request: SearchRequest,
-        progress: Callable[[int], None] | None = None,
+        self, engine: Engine, inputs: Sequence[str], request: SearchRequest
     ) -> list[Continuation]:
         """How each text goes on, to the end of its line."""
         return self.generate(engine, inputs, request.search.config, whole_lines=True)

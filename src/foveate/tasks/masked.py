@@ -8,7 +8,7 @@ token and 10 % stay as they are, so that no place can be trusted (Devlin et al.,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -203,11 +203,7 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
     # ---- answers
 
     def answer(
-        self,
-        engine: Engine,
-        inputs: Sequence[str],
-        request: SearchRequest,
-        progress: Callable[[int], None] | None = None,
+        self, engine: Engine, inputs: Sequence[str], request: SearchRequest
     ) -> list[FilledText]:
         """The texts with some tokens hidden, as in a validation, and predicted."""
         limit = self.data.max_length

@@ -7,14 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.data.batches import sorted_batches
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.language_model import LanguageModel
@@ -313,11 +316,37 @@ def token_loss(
 ) -> Loss:
     """The loss of the places that count, after what the objective lets the decoder read."""
     read = objective.read(tokens_of(model, batch.memory, batch.prompt), batch.gold)
-    hidden = decode(model, read, batch.memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
-    target = batch.target.flatten()
+    return loss_at(model, decode(model, read, batch.memory), batch, objective)
+
+
+def loss_at(
+    model: EncoderDecoder | LanguageModel,
+    hidden: Float[Tensor, "B T D"],
+    batch: DecoderBatch,
+    objective: CrossEntropy,
+) -> Loss:
+    """The loss of the places that count, from the vectors of all."""
+    hidden, target = hidden.flatten(0, 1), batch.target.flatten()  # (B, T, D) -> (B·T, D)
     if batch.real is not None:
         hidden, target = hidden[batch.real], target[batch.real]
     return objective(hidden, model.output.weight, target, model.output.bias)
+
+
+def mean_nll(
+    task: Any,
+    model: EncoderDecoder | LanguageModel,
+    split: str,
+    lengths: NDArray[np.int32],
+    batch_tokens: int,
+) -> float:
+    """Mean −log p of a token of a split, all that is read being true."""
+    plain = CrossEntropy.Config(label_smoothing=0.0).build()
+    total, count = 0.0, 0
+    for indices in sorted_batches(lengths, batch_tokens):
+        batch = task.decoder_batch(model, task.batch(split, indices.tolist()))
+        loss = token_loss(model, batch, plain)
+        total, count = total + float(loss.total), count + loss.count
+    return total / max(count, 1)
 
 
 # ----------------------------------------------------------------------------- objective reinforce

@@ -26,8 +26,7 @@ from foveate.inspect.records import ForcedPass
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.spec import Tokens
-from foveate.tasks.base import DecoderBatch, Loss, TensorBatch
-from foveate.tasks.objectives import CrossEntropy, token_loss
+from foveate.tasks.base import DecoderBatch, TensorBatch
 from foveate.tasks.text import END, START, Ids, TokenizedText, joined_record, namer
 from foveate.tasks.text_to_text import TextToText
 
@@ -88,9 +87,6 @@ class PrefixTranslation(TextToText[PrefixBatch]):
     def decoder_batch(self, model: LanguageModel, batch: PrefixBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
         return DecoderBatch(batch.read, batch.target, batch.real, prompt=batch.prompt)
-
-    def loss(self, model: LanguageModel, batch: PrefixBatch, objective: CrossEntropy) -> Loss:
-        return token_loss(model, self.decoder_batch(model, batch), objective)
 
     def decoding_batches(
         self, model: LanguageModel, sources: Sequence[Ids], request: SearchRequest

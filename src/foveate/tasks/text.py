@@ -58,13 +58,20 @@ class TextBatch(TensorBatch):
 def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
     """Tensors of some pairs of ids: ends and starts added, padded on the right."""
     source, keys = source_batch(sources)
+    return TextBatch(source, keys, *decoder_sides(targets))
+
+
+def decoder_sides(targets: Sequence[Ids]) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What a decoder reads and predicts of some targets, (B, T) each, and the flat places of real
+    tokens, None where all are.
+    """
     read = torch.from_numpy(pad([[BOS, *ids] for ids in targets]))
     target = torch.from_numpy(pad([[*ids, EOS] for ids in targets]))
     lengths = torch.tensor([len(ids) + 1 for ids in targets])
     ragged = len(set(lengths.tolist())) > 1
     places = torch.arange(read.shape[1])[None] < lengths[:, None]
     real = places.flatten().nonzero().flatten() if ragged else None
-    return TextBatch(source, keys, read, target, real)
+    return read, target, real
 
 
 def lengths_of(*sides: Sequence[Ids]) -> NDArray[np.int32]:

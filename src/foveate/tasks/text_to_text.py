@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -26,7 +26,7 @@ from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, taken, to_measure
 from foveate.data.tokenizer import BPE, UNK, Tokenizer
 from foveate.data.words import language_of
-from foveate.decode.search import Hypothesis, Search
+from foveate.decode.search import Search
 from foveate.engine.base import Engine, SearchRequest, best
 from foveate.errors import UserError
 from foveate.tasks.base import (
@@ -34,6 +34,7 @@ from foveate.tasks.base import (
     Batch,
     Evaluation,
     Generates,
+    Loss,
     Measures,
     Scores,
     Translates,
@@ -49,7 +50,7 @@ from foveate.tasks.metrics import (
     figures_of,
     known_metrics,
 )
-from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy, mean_nll, token_loss
 from foveate.tasks.text import Ids, TextTask, filled, lengths_of, paired
 
 
@@ -178,11 +179,11 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
 
     figures = ("loss", "perplexity", *(name for name in METRICS if name not in SLOW))
     config: Config
+    tokenizers: tuple[Tokenizer, ...] = ()  # of sources and of targets, from `prepare` or `restore`
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
         self._read = {}
-        self.tokenizers: tuple[Tokenizer, Tokenizer] | None = None
         self.folder = Path()  # of the run
         self._encoded: dict[str, Sides] = {}
         self._examples: dict[str, Examples] = {}
@@ -192,7 +193,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
     def prepare(self, folder: Path, seed: int) -> None:
         self.folder = folder
         check_tokenizer(self.config.bleu_tokenizer)
-        if self.tokenizers is None:
+        if not self.tokenizers:
             self.tokenizers = self._train(seed)
         source, target = self.tokenizers
         source.save(folder / "source.tokenizer.json")
@@ -202,8 +203,9 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         tags = self.config.tags()
         sources, targets = self._learnt_from(tags, seed)
         if self.config.joint:
-            source = learn_tokenizer(self.config.tokenizer, lambda: chain(sources, targets))
-            target = source
+            source = target = learn_tokenizer(
+                self.config.tokenizer, lambda: chain(sources, targets)
+            )
         else:
             config = self.config.target_tokenizer or self.config.tokenizer
             source = learn_tokenizer(self.config.tokenizer, lambda: sources, "source tokenizer")
@@ -223,40 +225,32 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
     def extend(self) -> None:
         tags = list(self.source_tokenizer.tags)
         sides = self._learnt_from(tags, 0)
-        source, target = self._both()
+        source, target = self.tokenizers
         source.extend(chain(*sides) if self.config.joint else sides[0], self.config.tokenizer)
         if not self.config.joint:
             target.extend(sides[1], self.config.target_tokenizer or self.config.tokenizer)
         source.add_tags(list(dict.fromkeys([*tags, *self.config.tags()])))
 
     def pieces(self) -> dict[str, list[str]]:
-        source, target = self._both()
+        source, target = self.tokenizers
         return {"encoder": source.pieces, "decoder": target.pieces, "output": target.pieces}
 
     def restore(self, folder: Path) -> None:
         self.folder = folder
         source = Tokenizer.load(folder / "source.tokenizer.json")
-        joint = self.config.joint
-        self.tokenizers = (
-            source,
-            source if joint else Tokenizer.load(folder / "target.tokenizer.json"),
-        )
+        target = folder / "target.tokenizer.json"
+        self.tokenizers = source, source if self.config.joint else Tokenizer.load(target)
 
     @property
     def source_tokenizer(self) -> Tokenizer:
-        return self._both()[0]
+        return self.tokenizers[0]
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        return self._both()[1]
+        return self.tokenizers[1]
 
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         return {"source": self.source_tokenizer, "target": self.target_tokenizer}
-
-    def _both(self) -> tuple[Tokenizer, Tokenizer]:
-        if self.tokenizers is None:
-            raise RuntimeError("the task has no tokenizers yet: call prepare or restore first")
-        return self.tokenizers
 
     def readings(self, split: str) -> list[Reading]:
         return [Tagged(part, split, self.data) for part in self.config.parts()]
@@ -331,7 +325,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         for split in ("valid", "test"):
             with contextlib.suppress(DataError):  # a run may do without
                 corpora[split] = self.corpus(split)
-        sizes = [f"{t.vocab_size:,} {t.config.kind}" for t in dict.fromkeys(self._both())]
+        sizes = [f"{t.vocab_size:,} {t.config.kind}" for t in dict.fromkeys(self.tokenizers)]
         done = {"drop_duplicates": False, "drop_identical": False}  # when they were read
         tokens = {split: lengths_of(*self._ids(split)) for split in corpora}
         summary = report(corpora, self.data.model_copy(update=done), tokens)
@@ -353,27 +347,16 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
     # ---- answers
 
     @torch.inference_mode()
-    def measure(
-        self,
-        model: nn.Module,
-        split: str,
-        search: Search,
-        samples: int = 3,
-    ) -> Measures:
+    def measure(self, model: Any, split: str, search: Search, samples: int = 3) -> Measures:
         examples = self.tokens(split)
         corpus, sources, targets = examples.corpus, examples.sources, examples.targets
-        plain = CrossEntropy.Config(label_smoothing=0.0).build()
-        total, count = 0.0, 0
-        for indices in sorted_batches(lengths_of(sources, targets) + 1, 4096):
-            loss = self.loss(model, self.batch(split, indices.tolist()), plain)
-            total, count = total + float(loss.total), count + loss.count
+        nll = mean_nll(self, model, split, lengths_of(sources, targets) + 1, 4096)
         results = self.engine(model).outputs(
             sources, SearchRequest(search, batch_tokens=4096 * search.width)
         )
         outputs = [self.text_of(best(hypotheses).ids) for hypotheses in results]
         names = [name for name in self.config.metrics if name not in SLOW]
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
-        nll = total / max(count, 1)
         shown = spread(len(outputs), samples)
         return Measures(
             {"loss": nll, "perplexity": float(np.exp(min(nll, 700.0))), **figures},
@@ -406,23 +389,14 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         return [ids if line.strip() else [] for ids, line in zip(encoded, lines, strict=True)]
 
     def answer(
-        self,
-        engine: Engine,
-        inputs: Sequence[str],
-        request: SearchRequest,
-        progress: Callable[[int], None] | None = None,
+        self, engine: Engine, inputs: Sequence[str], request: SearchRequest
     ) -> list[TextAnswer]:
         """The outputs for each line, in their order; an empty line has the output "".
 
         Lines longer than ``data.max_length`` tokens are cut, and their answers say by how many.
         """
         limit, ids = self.data.max_length, self._read_ids(inputs)
-        outputs: list[list[Hypothesis]] = [[] for _ in ids]
-        for places, results in engine.search([each[:limit] for each in ids], request):
-            for place, hypotheses in zip(places, results, strict=True):
-                outputs[place] = hypotheses
-            if progress is not None:
-                progress(len(places))
+        outputs = engine.outputs([each[:limit] for each in ids], request)
         return [
             TextAnswer(
                 line,
@@ -444,6 +418,9 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
             for i, row in zip(indices.tolist(), rows, strict=True):
                 log_p[i] = row
         return log_p
+
+    def loss(self, model: Any, batch: Batch, objective: CrossEntropy) -> Loss:
+        return token_loss(model, self.decoder_batch(model, batch), objective)
 
     @abstractmethod
     def _log_p(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:

@@ -21,8 +21,7 @@ from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.native import NativeSteps, decoder_steps, native_memory
 from foveate.native.kernels import library
 from foveate.spec import Tokens
-from foveate.tasks.base import Aligns, Cut, DecoderBatch, Loss, WordMaps
-from foveate.tasks.objectives import CrossEntropy, token_loss
+from foveate.tasks.base import Aligns, Cut, DecoderBatch, WordMaps
 from foveate.tasks.shortlist import Shortlist
 from foveate.tasks.text import (
     END,
@@ -67,7 +66,7 @@ class Translation(TextToText[TextBatch], Aligns):
         corpus = examples.corpus
         sides = [[ids[i] for i in indices] for ids in (examples.sources, examples.targets)]
         texts = corpus.sources, corpus.targets
-        for side, tokenizer in enumerate(self._both() if split == "train" else ()):
+        for side, tokenizer in enumerate(self.tokenizers if split == "train" else ()):
             if tokenizer.noisy:
                 drawn = tokenizer.encode_noisy(
                     [texts[side][i] for i in indices], [(noise, side, i) for i in indices]
@@ -79,16 +78,13 @@ class Translation(TextToText[TextBatch], Aligns):
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        sizes = [Tokens(t.vocab_size) for t in self._both()]
+        sizes = [Tokens(t.vocab_size) for t in self.tokenizers]
         return model.build(*sizes)
 
     def decoder_batch(self, model: EncoderDecoder, batch: TextBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.source, batch.keys)
         return DecoderBatch(batch.read, batch.target, batch.real, memory)
-
-    def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
-        return token_loss(model, self.decoder_batch(model, batch), objective)
 
     def decoding_batches(
         self, model: EncoderDecoder, sources: Sequence[Ids], request: SearchRequest
@@ -126,7 +122,7 @@ class Translation(TextToText[TextBatch], Aligns):
         is the mean of its pieces' steps, or of the steps that follow them (``rows = "read"``).
         ``cut`` says where the words of a text stand; a target may be given as ids.
         """
-        later, (reads, writes) = rows == "read", self._both()
+        later, (reads, writes) = rows == "read", self.tokenizers
         for start in range(0, len(pairs), AT_ONCE):
             chosen = pairs[start : start + AT_ONCE]
             sources = reads.encode_batch([source for source, _ in chosen])

@@ -26,7 +26,7 @@ from foveate.models.recurrent import LocationDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
-from foveate.nn.linear import BatchNorm, LayerNorm, normalize
+from foveate.nn.linear import BatchNorm, normalize
 from foveate.nn.positions import Appended, Sinusoidal
 from foveate.nn.recurrent import ChoGRUCell, ElmanCell, GRUCell
 from foveate.nn.scores import Additive
@@ -422,16 +422,3 @@ def test_configs_that_the_lectures_name(name: str, task: str, model: str) -> Non
     assert (config.task.kind, config.model.kind) == (task, model)
     if task == "forecasting":
         assert config.task.calendar == ("day", "month", "year")  # and the value: four columns
-
-
-# ------------------------------------------------------------------------------ what was, is
-
-
-def test_a_config_written_before_these_fields_gives_the_same_model() -> None:
-    for config in (TransformerEncoder.Config(), TransformerDecoder.Config()):
-        tree = {k: v for k, v in config.tree().items() if k != "causal"}
-        family: type[Config] = (
-            Encoder.Config if "encoder" in type(config).family else Decoder.Config
-        )
-        assert family.parse(tree) == config
-    assert isinstance(translator().encoder.layers[0].blocks[0].norm, LayerNorm)

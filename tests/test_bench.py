@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,6 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import bench_tiny
 from foveate.bench import decoding, growth, machine, training
 from foveate.bench.decoding import Case, batches_of, forced
 from foveate.bench.growth import Growth, Variant, cost, exponent, variants, worth
@@ -19,9 +19,42 @@ from foveate.bench.training import SHAPES, workload
 from foveate.cli import app
 from foveate.cli.bench import draw_growth, growth_view
 from foveate.config import ConfigError, kinds
+from foveate.data import synthetic
 from foveate.engine.base import SearchRequest
 from foveate.kinds import load_kinds
 from foveate.train.config import resolve
+
+TOML = """
+[task]
+kind = "translation"
+source = "{folder}/{{split}}.en"
+target = "{folder}/{{split}}.fr"
+tokenizer = {{ kind = "word", min_frequency = 1 }}
+
+[model]
+kind = "transformer-tiny"
+encoder = {{ hidden_size = 16, num_heads = 2, num_layers = 1, ffn_size = 32, dropout = 0.0 }}
+decoder = {{ hidden_size = 16, num_heads = 2, num_layers = 1, ffn_size = 32, dropout = 0.0 }}
+
+[train]
+batch_tokens = 128
+max_steps = 1
+precision = "fp32"
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> str:
+    """A config that trains in milliseconds, with its data."""
+    synthetic.write(tmp_path, {"train": 60, "valid": 4, "test": 40})
+    (tmp_path / "tiny.toml").write_text(TOML.format(folder=tmp_path))
+    return str(tmp_path / "tiny.toml")
+
+
+@pytest.fixture
+def work(tiny: str) -> Iterator[training.Workload]:
+    with workload(tiny) as work:
+        yield work
 
 
 # ---- Training is measured on the trainer itself, and products are counted exactly
@@ -33,10 +66,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "COUNTED", 2)
 
 
-def test_measure(tmp_path: Path) -> None:
+def test_measure(work: training.Workload) -> None:
     messages: list[str] = []
-    with workload(str(bench_tiny.write(tmp_path))) as work:
-        result = training.measure(work, 0.2, say=messages.append)
+    result = training.measure(work, 0.2, say=messages.append)
     assert any("a step takes" in message for message in messages)
     assert result["target_tokens_per_second"] > 0
     assert result["steps"] >= training.LEAST
@@ -48,12 +80,13 @@ def test_measure(tmp_path: Path) -> None:
     assert result["machine"]["torch"] == torch.__version__
 
 
-def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(tmp_path: Path) -> None:
-    with workload(str(bench_tiny.write(tmp_path))) as work:
-        lengths = work.task.lengths("train")
-        steps = training.train(work, work.model(), resolve("fp32"), steps=3)
-        plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
-        counts = [int(lengths[batch][:, 1].sum()) for batch in plan.epoch(0)[:3]]
+def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(
+    work: training.Workload,
+) -> None:
+    lengths = work.task.lengths("train")
+    steps = training.train(work, work.model(), resolve("fp32"), steps=3)
+    plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
+    counts = [int(lengths[batch][:, 1].sum()) for batch in plan.epoch(0)[:3]]
     assert [line["step"] for line in steps] == [1, 2, 3]
     assert steps[-1]["target_tokens"] == sum(counts)
 
@@ -104,21 +137,19 @@ def test_the_shapes_are_presets_of_the_sizes_that_they_name() -> None:
     assert presets[SHAPES["rnnsearch"]]().decoder.hidden_size == 256
 
 
-def test_a_config_is_measured_as_it_is(tmp_path: Path) -> None:
-    path = bench_tiny.write(tmp_path)
-    with workload(str(path), ["train.batch_tokens=64"]) as work:
+def test_a_config_is_measured_as_it_is(tiny: str) -> None:
+    with workload(tiny, ["train.batch_tokens=64"]) as work:
         assert work.name == "tiny" and work.config.train.batch_tokens == 64
         assert sum(p.numel() for p in work.model().parameters()) > 1000
         assert work.summary()["batch_tokens"] == 64
         assert 0 <= work.padding() < 0.5
 
 
-def test_padding_is_what_the_batches_hold_beyond_the_tokens(tmp_path: Path) -> None:
-    with workload(str(bench_tiny.write(tmp_path))) as work:
-        lengths = work.task.lengths("train")
-        plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
-        places = sum(len(b) * int(np.sum(lengths[b].max(axis=0))) for b in plan.epoch(0))
-        assert work.padding() == pytest.approx(1 - lengths.sum() / places)
+def test_padding_is_what_the_batches_hold_beyond_the_tokens(work: training.Workload) -> None:
+    lengths = work.task.lengths("train")
+    plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
+    places = sum(len(b) * int(np.sum(lengths[b].max(axis=0))) for b in plan.epoch(0))
+    assert work.padding() == pytest.approx(1 - lengths.sum() / places)
 
 
 def test_without_multi30k_the_embedded_corpus_is_taken(tmp_path: Path, monkeypatch) -> None:
@@ -137,9 +168,8 @@ def test_a_name_that_is_nothing_is_an_error() -> None:
 
 
 # ------------------------------ Decoding is measured with outputs of equal length
-def test_every_case_is_measured(tmp_path: Path) -> None:
-    with workload(str(bench_tiny.write(tmp_path))) as work:
-        result = decoding.measure(work, 0.01, sentences=6, precision="fp32")
+def test_every_case_is_measured(work: training.Workload) -> None:
+    result = decoding.measure(work, 0.01, sentences=6, precision="fp32")
     assert list(result["sentences_per_second"]) == [
         "beam 5, batch 32", "greedy, batch 32", "beam 5, one by one", "greedy, one by one",
         "beam 5, whole corpus",
@@ -148,21 +178,21 @@ def test_every_case_is_measured(tmp_path: Path) -> None:
     assert result["sentences"] == 6
 
 
-def test_int8_is_a_precision_of_decoding(tmp_path: Path) -> None:
-    with workload(str(bench_tiny.write(tmp_path))) as work:
-        result = decoding.measure(work, 0.01, sentences=3, precision="int8")
-        assert result["precision"] == "int8" and min(result["sentences_per_second"].values()) > 0
-        with pytest.raises(ConfigError, match=r"no precision 'int4'; there are: auto.*, int8"):
-            decoding.measure(work, 0.01, sentences=3, precision="int4")
+def test_int8_is_a_precision_of_decoding(work: training.Workload) -> None:
+    result = decoding.measure(work, 0.01, sentences=3, precision="int8")
+    assert result["precision"] == "int8" and min(result["sentences_per_second"].values()) > 0
+    with pytest.raises(ConfigError, match=r"no precision 'int4'; there are: auto.*, int8"):
+        decoding.measure(work, 0.01, sentences=3, precision="int4")
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_outputs_are_as_long_as_they_are_forced_to_be(tmp_path: Path, beam_size: int) -> None:
-    with workload(str(bench_tiny.write(tmp_path))) as work:
-        sources = [[5, 6, 7], [8]]
-        result = work.task.engine(work.model().eval()).outputs(
-            sources, SearchRequest(forced(beam_size, 7))
-        )
+def test_outputs_are_as_long_as_they_are_forced_to_be(
+    work: training.Workload, beam_size: int
+) -> None:
+    sources = [[5, 6, 7], [8]]
+    result = work.task.engine(work.model().eval()).outputs(
+        sources, SearchRequest(forced(beam_size, 7))
+    )
     assert [len(outputs[0].ids) for outputs in result] == [7, 7]
 
 
@@ -181,9 +211,8 @@ def test_names() -> None:
         decoding.named("fp8")
 
 
-def test_levers_are_measured_in_turn(tmp_path: Path) -> None:
-    with workload(str(bench_tiny.write(tmp_path))) as work:
-        result = decoding.levers(work, 0.01, sentences=4, rounds=1)
+def test_levers_are_measured_in_turn(work: training.Workload) -> None:
+    result = decoding.levers(work, 0.01, sentences=4, rounds=1)
     for case in decoding.CASES:
         row = result["sentences_per_processor_second"][case.name()]
         assert set(row) == {"plain", "native", "native int8"} and min(row.values()) > 0
@@ -241,8 +270,8 @@ def test_the_picture_and_its_text(tmp_path: Path) -> None:
     assert growth_view(result).arrays()["megabytes: full"][0] == 2
 
 
-def test_training_holds_weights_gradients_and_twice_that_for_adam(tmp_path: Path) -> None:
-    output, parts = growth.of_training(str(bench_tiny.write(tmp_path)), [])
+def test_training_holds_weights_gradients_and_twice_that_for_adam(tiny: str) -> None:
+    output, parts = growth.of_training(tiny, [])
     assert parts is not None and output["precision"] == "fp32"
     assert parts["gradients MiB"] == parts["weights MiB"] > 0
     assert parts["optimiser MiB"] == pytest.approx(2 * parts["weights MiB"], abs=0.11)
@@ -252,17 +281,16 @@ def test_training_holds_weights_gradients_and_twice_that_for_adam(tmp_path: Path
     )
 
 
-def test_what_is_kept_grows_with_the_batch(tmp_path: Path) -> None:
-    path = str(bench_tiny.write(tmp_path))
+def test_what_is_kept_grows_with_the_batch(tiny: str) -> None:
     result = []
     for tokens in (64, 512):
-        with workload(path, [f"train.batch_tokens={tokens}"]) as work:
+        with workload(tiny, [f"train.batch_tokens={tokens}"]) as work:
             result.append(growth.saved(work, work.model(), resolve("fp32")))
     assert result[1] > 3 * result[0]
 
 
-def test_decoding_keeps_no_gradients(tmp_path: Path) -> None:
-    _, parts = growth.of_decoding(str(bench_tiny.write(tmp_path)), [])
+def test_decoding_keeps_no_gradients(tiny: str) -> None:
+    _, parts = growth.of_decoding(tiny, [])
     assert parts is not None and list(parts) == [
         "program and data MiB", "weights MiB", "temporaries and allocator MiB", "peak MiB",
     ]  # fmt: skip
@@ -286,13 +314,6 @@ def test_memory_now_is_no_more_than_the_peak() -> None:
 
 
 # ------------------------------ ``foveate bench``: thin verbs over `foveate.bench`
-@pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    for module in (training, decoding):
-        monkeypatch.setattr(module, "ceilings", lambda *a: {"fp32": 100.0, "bf16": 200.0})
-    return str(bench_tiny.write(tmp_path))
-
-
 def test_train_as_json(tiny: str) -> None:
     done = CliRunner().invoke(
         app, ["bench", "train", tiny, "--seconds", "0.1", "--quick", "--json"]

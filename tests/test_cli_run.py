@@ -16,51 +16,19 @@ from foveate.cli.workers import ProcessEngine, RunSpec, in_order
 from foveate.data.corpus import WorkerError
 from foveate.errors import is_for_the_user
 from foveate.run import load
-from small_runs import Call
+from small_runs import CONFIGS, SUBJECTS, TRAIN, VERBS, Call, write_data
 from tolerances import MODEL, near
 
-CONFIG = """# twenty sentences by heart
-[task]
-kind = "translation"
-source = "{folder}/{{split}}.tsv"
-tokenizer = {{ kind = "word", min_frequency = 1 }}
-
-[data]
-max_length = 12
-
-[model]
-kind = "encoder_decoder"
-encoder = {{ kind = "recurrent", embedding_size = 32, hidden_size = 32, dropout = 0.0 }}
-
-[model.decoder]
-kind = "recurrent"
-embedding_size = 32
-hidden_size = 32
-dropout = 0.0
-attention = {{ score = "additive" }}
-
-[train]
-max_steps = 60
-batch_tokens = 512
-precision = "fp32"
-save = {{ every = 30 }}
-validation = {{ every = 30 }}
-optimizer = {{ kind = "adam", lr = 0.01 }}
-schedule = {{ kind = "constant" }}
-"""
-SUBJECTS = {"the dog": "le chien", "a cat": "un chat", "a girl": "une fille", "the man": "l'homme"}
-VERBS = {"runs": "court", "sleeps": "dort", "eats": "mange", "sings": "chante", "reads": "lit"}
+CONFIG = CONFIGS["rnn"].replace("[model]", "[data]\nmax_length = 12\n\n[model]", 1) + TRAIN
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus, a config, and the run that was trained on them."""
     folder = tmp_path_factory.mktemp("small")
-    pairs = itertools.product(SUBJECTS.items(), VERBS.items())
-    rows = [f"{s} {v}\t{t} {w}\n" for (s, t), (v, w) in pairs]
-    for split in ("train", "valid", "test"):
-        (folder / f"{split}.tsv").write_text("".join(rows if split == "train" else rows[::3]))
-    (folder / "small.toml").write_text(CONFIG.format(folder=folder.as_posix()))
+    write_data(folder)
+    text = CONFIG.format(folder=folder.as_posix(), steps=60, half=30)
+    (folder / "small.toml").write_text(text)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as done:
         patch.setattr(
             sys, "argv",
@@ -226,9 +194,9 @@ def test_ensembles(folder: Path, call: Call, tmp_path: Path) -> None:
     )
     assert min(first, second) < both < max(first, second)
     assert "chrf" in call("evaluate", folder / "run", "--ensemble", early).out
-    (tmp_path / "train.tsv").write_text("the dog runs\tle chien court\n")
-    (tmp_path / "valid.tsv").write_text("the dog runs\tle chien court\n")
-    (tmp_path / "other.toml").write_text(CONFIG.format(folder=tmp_path.as_posix()))
+    (tmp_path / "pairs.train.tsv").write_text("the dog runs\tle chien court\n")
+    (tmp_path / "pairs.valid.tsv").write_text("the dog runs\tle chien court\n")
+    (tmp_path / "other.toml").write_text(CONFIG.format(folder=tmp_path, steps=1, half=1))
     trained = call(
         "train", tmp_path / "other.toml", "--run", tmp_path / "other", "train.max_steps=1"
     )
@@ -244,7 +212,7 @@ def test_ensembles(folder: Path, call: Call, tmp_path: Path) -> None:
 def test_evaluate(folder: Path, call: Call, tmp_path: Path) -> None:
     out = tmp_path / "out"
     own = call("evaluate", folder / "run", "--json", "--output", out)
-    inputs = call("evaluate", folder / "run", "--data", folder / "test.tsv", "--json")
+    inputs = call("evaluate", folder / "run", "--data", folder / "pairs.test.tsv", "--json")
     assert own.out == inputs.out
     tree = json.loads(own.out)
     assert tree["figures"]["chrf"] > 95 and "version:" in tree["signatures"]["bleu"]
@@ -253,7 +221,7 @@ def test_evaluate(folder: Path, call: Call, tmp_path: Path) -> None:
 
 
 def test_evaluate_without_test_data_asks_for_a_file(folder: Path, call: Call) -> None:
-    test = folder / "test.tsv"
+    test = folder / "pairs.test.tsv"
     test.rename(folder / "away.tsv")
     try:
         done = call("evaluate", folder / "run")
@@ -316,7 +284,7 @@ def test_average_and_checkpoints(folder: Path, call: Call) -> None:
 
 
 def test_report(folder: Path, call: Call) -> None:
-    report = ["data", "report", folder / "train.tsv", "--test", folder / "test.tsv"]
+    report = ["data", "report", folder / "pairs.train.tsv", "--test", folder / "pairs.test.tsv"]
     printed = call(*report, "--config", folder / "small.toml")
     assert "train: 20 pairs" in printed.out and "pair also in train" in printed.out
     tree = json.loads(call(*report, "--json").out)

@@ -649,3 +649,8 @@ def test_memories_that_are_too_deep_are_refused() -> None:
 def test_bytes_that_are_no_text_are_named_by_their_line(kind: str) -> None:
     with pytest.raises(DocumentError, match="the input:2 is not UTF-8"):
         shouted(kind, b"a\n\xff\xfe b\n")
+
+
+def test_rows_that_are_too_deep_are_refused() -> None:
+    with pytest.raises(DocumentError, match="the input:1"):
+        shouted("jsonl", b'{"source": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")

@@ -26,7 +26,6 @@ from safetensors.torch import load_file, save_file
 
 from foveate.config import read
 from foveate.data.tokenizer import BPE, Tokenizer
-from foveate.documents.formats import DocumentOptions, read_document
 from foveate.errors import is_for_the_user, message_of
 from foveate.export.base import ExchangeError
 from foveate.export.huggingface import from_huggingface
@@ -367,26 +366,6 @@ TOML = {
 def test_a_config_that_is(kind: str, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_bytes(TOML[kind])
     refused(lambda: read(RunConfig, tmp_path / "config.toml"))
-
-
-DOCUMENTS = {
-    "html": (b"<p>" + b"<b>" * 5000 + b"word", "2,000 elements"),
-    "tmx": (
-        b'<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>'
-        + b"<hi>" * 5000
-        + b"word"
-        + b"</hi>" * 5000
-        + b"</seg></tuv></tu></body></tmx>",
-        "more than 100 elements",
-    ),
-    "jsonl": (b'{"source": ' + b"[" * DEEP + b"]" * DEEP + b"}\n", "it:1"),
-}
-
-
-@pytest.mark.parametrize("kind", DOCUMENTS)
-def test_a_document_that_is_too_deep(kind: str) -> None:
-    content, name = DOCUMENTS[kind]
-    refused(lambda: read_document(kind, content, DocumentOptions(to="fr"), "it"), name)
 
 
 # ------------------------------------------------------------------------------ memory

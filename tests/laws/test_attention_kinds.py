@@ -28,7 +28,6 @@ from foveate.nn.efficient_attention import (
     SparseAttention,
 )
 from foveate.nn.positions import ALiBi, Rotary
-from foveate.run import RunConfig
 from foveate.spec import Labels, Tokens
 from laws.conftest import (
     MODELS,
@@ -136,19 +135,6 @@ def test_a_table_without_a_kind_is_full_attention(config: BaseAttention.Config) 
     assert isinstance(decoder.cross_attention, Attention.Config)
     plain = TransformerEncoder.Config.parse({"attention": {"score": "dot"}})
     assert type(plain.attention) is Attention.Config
-
-
-def test_an_old_config_still_parses() -> None:
-    tree = {
-        "model": {
-            "kind": "bahdanau-2015",
-            "decoder": {"kind": "recurrent", "attention": {"query": "previous"}},
-        },
-        "task": {"kind": "translation", "source": "a.tsv"},
-    }
-    model: Any = RunConfig.parse(tree).model
-    assert model.decoder.attention.query == "previous"
-    assert model.decoder.attention.score.kind == "additive"
 
 
 # ------------------------------------------------------------------------------ sparse

@@ -26,8 +26,7 @@ from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.maps import attention
 from foveate.draw.page import chapters
-from foveate.draw.parts import Cell
-from foveate.draw.terminal import visible
+from foveate.draw.parts import Cell, visible
 from foveate.draw.texts import TableDrawing
 from foveate.files import replace_file
 from foveate.tasks.base import Classifies

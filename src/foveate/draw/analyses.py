@@ -12,9 +12,8 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.draw.charts import Curve, LinesDrawing, StatesDrawing, line_chart
-from foveate.draw.parts import Numbers
+from foveate.draw.parts import Numbers, visible
 from foveate.draw.sheets import LensDrawing, SheetDrawing, SheetGrid, sheet
-from foveate.draw.terminal import visible
 from foveate.errors import UserError
 from foveate.inspect.cells import Gates, principal
 from foveate.inspect.flow import by_distance

@@ -28,9 +28,9 @@ from foveate.draw.parts import (
     Values,
     no_values,
     shown,
+    visible,
 )
 from foveate.draw.sheets import SheetDrawing
-from foveate.draw.terminal import visible
 
 MOST_UPRIGHT = 12  # labels; more are turned
 LABEL_LETTERS = 76  # of the labels below an axis, together

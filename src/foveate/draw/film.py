@@ -22,9 +22,8 @@ import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
 from foveate.draw.layout import fit
 from foveate.draw.maps import Block
-from foveate.draw.parts import Arrays, DrawingPart, Floats
+from foveate.draw.parts import Arrays, DrawingPart, Floats, visible
 from foveate.draw.sheets import SheetGrid, sheet
-from foveate.draw.terminal import visible
 
 STRIP_FRAMES, STRIP_ACROSS = 8, 4  # frames of a film in a figure, and in a row of it
 MOST_ANIMATED, FILM_TIME, LAST_FRAME = 60, 12_000, 3000  # frames; ms of all, and of the last one

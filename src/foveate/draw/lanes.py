@@ -14,8 +14,8 @@ from pydantic import Field
 import foveate.draw.colors as colors
 import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
-from foveate.draw.parts import Arrays, DrawingPart, Label
-from foveate.draw.terminal import cut, visible
+from foveate.draw.parts import Arrays, DrawingPart, Label, visible
+from foveate.draw.terminal import cut
 
 STEP, RANK = 0.95, 0.34  # inches of a step and of a hypothesis in it
 LONGEST_NODE = 10  # letters of a label

@@ -20,8 +20,8 @@ import foveate.draw.figures as figures
 import foveate.inspect.measure as measure
 from foveate.draw.drawings import Drawing
 from foveate.draw.page import Cover, PageGroup, assemble, json_of
-from foveate.draw.parts import Arrays, DrawingPart, Label, Numbers
-from foveate.draw.terminal import ability, cut, matrix, visible, wrap
+from foveate.draw.parts import Arrays, DrawingPart, Label, Numbers, visible
+from foveate.draw.terminal import ability, cut, matrix, wrap
 from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.inspect.measure import kinds_of

@@ -30,8 +30,8 @@ import foveate.draw.colors as colors
 import foveate.draw.figures as figures
 from foveate.config import Config, Configurable
 from foveate.draw.drawings import Drawing
-from foveate.draw.parts import Arrays, DrawingPart, Label, Text
-from foveate.draw.terminal import cut, visible
+from foveate.draw.parts import Arrays, DrawingPart, Label, Text, visible
+from foveate.draw.terminal import cut
 from foveate.inspect.cells import backwards, capture_cells
 from foveate.inspect.foreign import LAYERS
 from foveate.inspect.records import ForcedPass, block_of

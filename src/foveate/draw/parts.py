@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Literal, TypeVar
 
@@ -13,13 +15,31 @@ from numpy.typing import NDArray
 from pydantic import PlainSerializer
 from pydantic.alias_generators import to_camel
 
-from foveate.draw.terminal import visible
-
 Floats = NDArray[np.floating]
 Arrays = dict[str, NDArray[np.generic]]
 Bands = Mapping[str, tuple[Floats, Floats]]  # lower and upper ends
 Cell = str | float | None
 STEPS = 65535  # the JSON rounds a weight to a whole number of these
+HIDDEN = "Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"  # categories of characters
+# Joiners are part of a word between two letters or signs beyond ASCII (Persian, Hindi, emoji).
+_JOINER = re.compile(r"(?<=[^\x00-\u0300])[\u200c\u200d](?=[^\x00-\u0300])")
+
+
+def visible(label: str) -> str:
+    """A label in which nothing is hidden: controls, joiners and bidi marks as signs.
+
+    A newline becomes ``⟨U+000A⟩``, a zero-width space ``⟨U+200B⟩``, a label of nothing but spaces
+    ``␣``, an empty one ``(empty)``. Letters of every script stay as they are.
+    """
+    if not label:
+        return "(empty)"
+    if label.isspace() and label.isprintable():
+        return "␣" * len(label)
+    joiners = {match.start() for match in _JOINER.finditer(label)}
+    return "".join(
+        f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in HIDDEN and i not in joiners else c
+        for i, c in enumerate(label)
+    )
 
 
 def listed(values: Iterable[float | None]) -> list[float | None]:

@@ -20,8 +20,8 @@ import foveate.draw.colors as colors
 import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
 from foveate.draw.maps import ScaleName, Weights, attention
-from foveate.draw.parts import Arrays, DrawingPart, Floats, Label, Numbers, Pixels, Text
-from foveate.draw.terminal import cut, visible
+from foveate.draw.parts import Arrays, DrawingPart, Floats, Label, Numbers, Pixels, Text, visible
+from foveate.draw.terminal import cut
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, block_of, spaced
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import textwrap
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -16,32 +14,11 @@ from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
 
 import foveate.draw.colors as colors
+from foveate.draw.parts import visible
 from foveate.errors import UserError
 
 SHADES = "·░▒▓█"  # from the least to the most
 LONGEST_TOKEN = 9  # letters of a token in a cell
-
-
-HIDDEN = "Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"  # categories of characters
-# Joiners are part of a word between two letters or signs beyond ASCII (Persian, Hindi, emoji).
-_JOINER = re.compile(r"(?<=[^\x00-\u0300])[\u200c\u200d](?=[^\x00-\u0300])")
-
-
-def visible(label: str) -> str:
-    """A label in which nothing is hidden: controls, joiners and bidi marks as signs.
-
-    A newline becomes ``⟨U+000A⟩``, a zero-width space ``⟨U+200B⟩``, a label of nothing but spaces
-    ``␣``, an empty one ``(empty)``. Letters of every script stay as they are.
-    """
-    if not label:
-        return "(empty)"
-    if label.isspace() and label.isprintable():
-        return "␣" * len(label)
-    joiners = {match.start() for match in _JOINER.finditer(label)}
-    return "".join(
-        f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in HIDDEN and i not in joiners else c
-        for i, c in enumerate(label)
-    )
 
 
 def cut(label: str, longest: int = LONGEST_TOKEN) -> str:

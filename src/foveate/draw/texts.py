@@ -17,8 +17,8 @@ from rich.cells import cell_len
 import foveate.draw.colors as colors
 import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
-from foveate.draw.parts import Arrays, DrawingPart, Label, TableCell, Text, shown
-from foveate.draw.terminal import visible, wrap
+from foveate.draw.parts import Arrays, DrawingPart, Label, TableCell, Text, shown, visible
+from foveate.draw.terminal import wrap
 
 WIDEST = 64  # letters of a column of a table; longer texts go on in the next line
 

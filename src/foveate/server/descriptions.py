@@ -30,7 +30,7 @@ from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train import journal
 from foveate.train.journal import Line
-from foveate.views import VIEWS, ViewEntry
+from foveate.views import VIEWS, ViewEntry, file_fields
 from foveate.views.demos import DEMOS
 from foveate.views.options import Question
 
@@ -41,12 +41,6 @@ CAN = {  # what a page can do with a run, by what its task gives
     "forecast": ("forecast",),
 }
 NO_MEASURES = {"step", "epoch", "seconds", "best"}  # of the line of a validation
-
-
-def file_fields(form: type[Config]) -> set[str]:
-    """The fields of a form that name files of this machine: a browser may not set them."""
-    fields = form.model_fields.items()
-    return {name for name, field in fields if "Path" in str(field.annotation)}
 
 
 # ------------------------------------------------------------------------------ runs

@@ -85,7 +85,7 @@ from foveate.server.studio_schemas import (
 )
 from foveate.server.studio_state import StudioState
 from foveate.train import journal
-from foveate.views import VIEWS
+from foveate.views import VIEWS, file_fields
 from foveate.views.demos import DEMOS
 from foveate.views.options import Question
 from foveate.views.training import film
@@ -236,7 +236,7 @@ def _check_view(view: str, question: Question) -> None:
 
 def _check_files(form: type[Config], names: Iterable[str]) -> None:
     """Raise `RequestError` where a field of a form is set that names a file."""
-    if named := sorted(descriptions.file_fields(form).intersection(names)):
+    if named := sorted(file_fields(form).intersection(names)):
         raise RequestError(422, f"{named[0]}: a page names no files; use the command line")
 
 

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from math import inf
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -114,7 +114,8 @@ def silenced_places(run: Run, heads: Sequence[SilencedHead]) -> Iterator[str]:
 @contextmanager
 def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> Iterator[None]:
     """The run with some heads silenced. Raises ``ConfigError`` where one does not exist."""
-    with edit(run.model, silenced(list(silenced_places(run, heads)))):
+    places = list(silenced_places(run, heads)) if heads else []
+    with edit(run.model, silenced(places)) if places else nullcontext():
         yield
 
 

@@ -187,31 +187,28 @@ def rouge(name: str) -> Metric:
     return figure
 
 
-METRICS: dict[str, Metric] = {
+MetricName = Literal[
+    "bleu", "chrf", "ter", "exact_match", "wer", "per", "rouge1", "rouge2", "rougeL"
+]
+METRICS: dict[MetricName, Metric] = {
     "bleu": bleu,
     "chrf": chrf,
     "ter": ter,
     "exact_match": exact_match,
     "wer": wer,
     "per": per,
-    **{name: rouge(name) for name in ("rouge1", "rouge2", "rougeL")},
+    "rouge1": rouge("rouge1"),
+    "rouge2": rouge("rouge2"),
+    "rougeL": rouge("rougeL"),
 }
 LOWER_IS_BETTER = {"ter", "wer", "per"}
 SLOW = {"ter"}  # left to `evaluate`; validations during training do without
 
 
-def known_metrics(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names. Raises `UserError` for one that is not known."""
-    for name in names:
-        if name not in METRICS:
-            raise UserError(f"no metric {name!r}; there are: {', '.join(METRICS)}")
-    return names
-
-
 def figures_of(
     outputs: Texts,
     references: References,
-    names: Sequence[str],
+    names: Sequence[MetricName],
     bleu_tokenizer: BleuTokenizer | None = None,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """The figures of the given names, and the signatures of those that have one.
@@ -397,12 +394,7 @@ class MinimumBayesRisk(Search):
 
         candidates: Search.Config = Sample.Config(num_samples=32)
         """The search that proposes outputs."""
-        utility: str = "chrf"  # the metric by which candidates are compared
-
-        @pydantic.field_validator("utility")
-        @classmethod
-        def _known(cls, name: str) -> str:
-            return known_metrics((name,))[0]
+        utility: MetricName = "chrf"  # the metric by which candidates are compared
 
         @pydantic.model_validator(mode="after")
         def _not_contradicted(self) -> Self:

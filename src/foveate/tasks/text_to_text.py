@@ -46,9 +46,9 @@ from foveate.tasks.metrics import (
     METRICS,
     SLOW,
     BleuTokenizer,
+    MetricName,
     check_tokenizer,
     figures_of,
-    known_metrics,
 )
 from foveate.tasks.objectives import CrossEntropy, mean_nll, token_loss
 from foveate.tasks.text import Ids, TextTask, filled, lengths_of, paired
@@ -150,7 +150,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         target_tokenizer: Tokenizer.Config | None = None  # of the target, where it differs
         corpora: tuple[CorpusFiles, ...] = ()  # several corpora instead of source and target
         joint: bool = True  # one vocabulary for both sides, which a model may then tie
-        metrics: tuple[str, ...] = ("bleu", "chrf", "ter", "exact_match")
+        metrics: tuple[MetricName, ...] = ("bleu", "chrf", "ter", "exact_match")
         """What outputs are measured by: bleu, chrf, ter, wer, …."""
         bleu_tokenizer: BleuTokenizer | None = None  # by the references' script where absent
 
@@ -171,11 +171,6 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         def tags(self) -> list[str]:
             """The tags of the corpora, each once."""
             return list(dict.fromkeys(part.tag for part in self.parts() if part.tag))
-
-        @pydantic.field_validator("metrics")
-        @classmethod
-        def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-            return known_metrics(names)
 
     figures = ("loss", "perplexity", *(name for name in METRICS if name not in SLOW))
     config: Config
@@ -397,10 +392,11 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         """
         limit, ids = self.data.max_length, self._read_ids(inputs)
         outputs = engine.outputs([each[:limit] for each in ids], request)
+        decode = self.output_tokenizer.decode
         return [
             TextAnswer(
                 line,
-                [self.text_of(h.ids) for h in hypotheses or [best(hypotheses)]],
+                [decode(h.ids) for h in hypotheses or [best(hypotheses)]],
                 [h.score for h in hypotheses or [best(hypotheses)]],
                 max(0, len(each) - limit),
                 hypotheses,

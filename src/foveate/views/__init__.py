@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, cast
 from foveate.errors import ConfigError, innermost, placed
 
 if TYPE_CHECKING:
+    from foveate.config import Config
     from foveate.draw.drawings import Drawing
     from foveate.run import Run
     from foveate.views.options import Question
@@ -26,6 +27,12 @@ Need = Callable[["Run"], "str | None"]  # a reason why a run does not fit, or No
 Draw = TypeVar("Draw", bound=Callable[..., "Drawing"])
 Spec = TypeVar("Spec")
 E = TypeVar("E")
+
+
+def file_fields(form: type[Config]) -> set[str]:
+    """The fields of a form that name files of this machine: a browser may not set them."""
+    fields = form.model_fields.items()
+    return {name for name, field in fields if "Path" in str(field.annotation)}
 
 
 @dataclass(frozen=True)

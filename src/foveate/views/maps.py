@@ -20,9 +20,9 @@ from foveate.data.tokenizer import PAD, Tokenizer
 from foveate.draw.charts import BarsDrawing, bar_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.maps import AttentionView, HeadsView, LinksView
+from foveate.draw.parts import visible
 from foveate.draw.pictures import over_picture
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
-from foveate.draw.terminal import visible
 from foveate.inspect.measure import Judge, confidence, diagonality, entropy
 from foveate.inspect.perturbations import without_positions, without_scaling
 from foveate.inspect.records import AttentionRecord, block_of, capture, spaced

@@ -19,9 +19,8 @@ from foveate.decode.constraints import Next
 from foveate.decode.search import Search, alternatives
 from foveate.draw.charts import PanelGrid, line_chart
 from foveate.draw.lanes import LanesDrawing
-from foveate.draw.parts import Cell
+from foveate.draw.parts import Cell, visible
 from foveate.draw.sheets import SheetGrid, sheet
-from foveate.draw.terminal import visible
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 from foveate.inspect.records import calls_of
 from foveate.run import Run

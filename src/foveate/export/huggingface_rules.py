@@ -168,8 +168,8 @@ def rules(
     made = []
     for own, other in names.items():
         name, *form = (other,) if isinstance(other, str) else other
-        for one, two in zip(_each(ours + own), _each(theirs + name), strict=True):
-            made.append(Rule(one, two, *form))
+        for our, their in zip(_each(ours + own), _each(theirs + name), strict=True):
+            made.append(Rule(our, their, *form))
     return tuple(made)
 
 

@@ -51,7 +51,7 @@ class Batching(Config):
 
 
 @dataclass(frozen=True)
-class Plan:
+class AnswerPlan:
     """How items of one operation are computed: their tokens, and what answers a batch of them.
 
     Items of more than ``longest`` tokens are refused, and ``budget`` bounds the tokens of a batch.
@@ -69,7 +69,7 @@ class Operation(ABC, Generic[ModelType]):
     """What is computed for items; items of equal operations are answered in one batch."""
 
     @abstractmethod
-    def plan(self, model: ModelType, items: Sequence[Any], tokens: int) -> Plan:
+    def plan(self, model: ModelType, items: Sequence[Any], tokens: int) -> AnswerPlan:
         """How the items are computed by a model; ``tokens`` are those of a batch."""
 
 
@@ -97,7 +97,7 @@ class TranslateLines(Operation[Run]):
     num_hypotheses: int = 1
     assistance: DirectionAssistance | None = None
 
-    def plan(self, run: Run, items: Sequence[str], tokens: int) -> Plan:
+    def plan(self, run: Run, items: Sequence[str], tokens: int) -> AnswerPlan:
         """The model cuts what is too long; copying unknown words records its attention."""
         ids = run.need(Scores, "translate").source_tokenizer.encode_ids(list(items))
         budget = max(1, tokens // run.search(None, None, self.num_hypotheses).width)
@@ -107,7 +107,7 @@ class TranslateLines(Operation[Run]):
         answer = partial(translate, num_hypotheses=hypotheses, batch_tokens=tokens, to=self.to)
         copies = own is not None and own.assistance.copies_unknown
         alone = copies and not run.engine.processes
-        return Plan([1 + len(each) for each in ids], answer, budget, alone=alone)
+        return AnswerPlan([1 + len(each) for each in ids], answer, budget, alone=alone)
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,13 @@ class PairOperation(Operation[Run]):
 
     to: str | None = None
 
-    def plan(self, run: Run, items: Sequence[Pair], tokens: int) -> Plan:
+    def plan(self, run: Run, items: Sequence[Pair], tokens: int) -> AnswerPlan:
         """A pair has as many tokens as its longer side."""
         task = run.need(Scores, "score")
         sources = task.source_tokenizer.encode_ids([source for source, _ in items])
         targets = task.target_tokenizer.encode_ids([target for _, target in items])
         lengths = [1 + max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
-        return Plan(lengths, partial(self.answers, run), tokens, PAIR_TOKENS)
+        return AnswerPlan(lengths, partial(self.answers, run), tokens, PAIR_TOKENS)
 
     @abstractmethod
     def answers(self, run: Run, pairs: Sequence[Pair]) -> Sequence[Any]:
@@ -147,7 +147,7 @@ class AlignPairs(PairOperation):
     Words are counted from 0; the tag of a language is not counted.
     """
 
-    def plan(self, run: Run, items: Sequence[Pair], tokens: int) -> Plan:
+    def plan(self, run: Run, items: Sequence[Pair], tokens: int) -> AnswerPlan:
         """The attention of all heads is recorded, and kept for a batch."""
         plan = super().plan(run, items, min(tokens, 2 * PAIR_TOKENS))
         return replace(plan, alone=not run.engine.processes)
@@ -312,7 +312,7 @@ class Batcher(Generic[ModelType]):
         for item in items:
             item.fail(error)
 
-    def _batches(self, plan: Plan, window: list[QueuedItem]) -> list[list[QueuedItem]]:
+    def _batches(self, plan: AnswerPlan, window: list[QueuedItem]) -> list[list[QueuedItem]]:
         """The items of each batch: the shortest first, for they are done soonest."""
         lengths = np.array(plan.lengths)
         share = -(-len(window) // max(1, self._free))
@@ -323,7 +323,7 @@ class Batcher(Generic[ModelType]):
             self._release([window[n]], RequestError(413, message))
         return [[window[fitting[i]] for i in batch] for batch in batches]
 
-    def _answer_batch(self, plan: Plan, batch: list[QueuedItem], workers: int) -> None:
+    def _answer_batch(self, plan: AnswerPlan, batch: list[QueuedItem], workers: int) -> None:
         began, cost = time.perf_counter(), sum(item.cost for item in batch)
         try:
             items = [item for item in batch if not item.future.cancelled()]
@@ -387,7 +387,7 @@ class Batcher(Generic[ModelType]):
             return None
         return queue.items[0]
 
-    def _answer(self, plan: Plan, batch: list[QueuedItem]) -> None:
+    def _answer(self, plan: AnswerPlan, batch: list[QueuedItem]) -> None:
         """Answer a batch; where that fails, each item alone, so that no error affects others."""
         began = time.perf_counter()
         try:

@@ -24,7 +24,7 @@ from foveate.inspect.edits import edit, silenced
 from foveate.inspect.records import block_of, hook_points, suffixes
 from foveate.run import Run, load
 from foveate.server import studio_answers as answers
-from foveate.server.batching import Batcher, Batching, Operation, Plan
+from foveate.server.batching import AnswerPlan, Batcher, Batching, Operation
 from foveate.server.common import RequestError, not_found
 from foveate.server.comparisons import chapter
 from foveate.server.evaluation import evaluate
@@ -138,9 +138,9 @@ class Computation(Operation[None], Generic[T]):
         self._stop = threading.Event()
         [self.future] = queue.submit("studio", self, [""])
 
-    def plan(self, model: None, items: Sequence[str], tokens: int) -> Plan:
+    def plan(self, model: None, items: Sequence[str], tokens: int) -> AnswerPlan:
         """One item: the result."""
-        return Plan([1], lambda items: [self._work(self.send)])
+        return AnswerPlan([1], lambda items: [self._work(self.send)])
 
     def send(self, event: DrawingPart | None) -> None:
         """Add an event. Raises `Stopped` once no client reads the events any more."""

@@ -64,12 +64,12 @@ def ready(
     run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
 ) -> ForcedPass:
     """The forced pass over the example that is named, or over the run's own."""
-    kept, key = _kept.get(), (run.path, example_of(run, text, image), target, units)
-    if kept is None:
+    recorded, key = _recorded.get(), (run.path, example_of(run, text, image), target, units)
+    if recorded is None:
         return run.forced(*key[1:])
-    if key not in kept:
-        kept[key] = Recorded(**vars(run.forced(*key[1:])))
-    return kept[key]
+    if key not in recorded:
+        recorded[key] = Recorded(**vars(run.forced(*key[1:])))
+    return recorded[key]
 
 
 class Recorded(ForcedPass):
@@ -83,17 +83,17 @@ class Recorded(ForcedPass):
         return super().maps()
 
 
-_kept: ContextVar[dict[object, Recorded] | None] = ContextVar("kept", default=None)
+_recorded: ContextVar[dict[object, Recorded] | None] = ContextVar("recorded", default=None)
 
 
 @contextmanager
-def passes_kept() -> Iterator[None]:
+def shared_passes() -> Iterator[None]:
     """Views answer and record an example once, however many draw it; models do not change."""
-    token = _kept.set({})
+    token = _recorded.set({})
     try:
         yield
     finally:
-        _kept.reset(token)
+        _recorded.reset(token)
 
 
 def evaluated_split(task: AnyTask) -> str:

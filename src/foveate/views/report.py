@@ -11,7 +11,7 @@ from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.run import Run
 from foveate.views import VIEWS, ViewEntry
-from foveate.views.examples import passes_kept
+from foveate.views.examples import shared_passes
 from foveate.views.options import Question
 
 
@@ -36,7 +36,7 @@ class Report:
 def report(run: Run, question: Question) -> Report:
     """Draw every view that fits; the others are left out with the reason."""
     views, left_out = [], {}
-    with passes_kept():
+    with shared_passes():
         for entry in VIEWS.values():
             if reason := entry.unfit(run):
                 left_out[entry.name] = reason

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.align.aer import Gold, Head, aer
+from foveate.align.aer import Gold, Head, judge
 from foveate.align.ibm import Aligner, Model1
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
@@ -110,7 +110,7 @@ def test_the_guided_head_learns_its_links(corpus: Path, tmp_path: Path) -> None:
         texts = [(pair.source, pair.target) for pair in held]
         choice = Head(0, head, "read")
         maps = task.word_maps(model.eval(), texts, rows="read")
-        return aer([choice.links(m) for m in maps], gold)
+        return judge([choice.links(m) for m in maps], gold).aer
 
     before = error(1)
     for step in range(60):

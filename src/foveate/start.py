@@ -12,12 +12,13 @@ run is loaded by `foveate.training`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol, cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Config, ConfigError
+from foveate.tasks.base import AnyTask
 
 Pieces = Mapping[str, Sequence[str]]  # parts of a model, and the tokens of their tables by ids
 State = Mapping[str, Tensor]  # the state of a model, each tensor under all its names
@@ -52,14 +53,8 @@ def check_size(start: Start, earlier: BaseConfig, task: BaseConfig) -> None:
         )
 
 
-class HasPieces(Protocol):
-    """A task, whose tokens are known for each part of its model."""
-
-    def pieces(self) -> dict[str, list[str]]: ...
-
-
 def begin(
-    start: Start, earlier: nn.Module, model: nn.Module, tasks: tuple[HasPieces, HasPieces]
+    start: Start, earlier: nn.Module, model: nn.Module, tasks: tuple[AnyTask, AnyTask]
 ) -> str:
     """Copy from the model of an earlier run; a sentence that says what was taken.
 

@@ -202,11 +202,6 @@ def judge(alignments: Sequence[Links], gold: Sequence[Gold]) -> LinkCounts:
     return sum(map(agree, alignments, gold), LinkCounts())
 
 
-def aer(alignments: Sequence[Links], gold: Sequence[Gold]) -> float:
-    """The alignment error rate of a corpus; see `LinkCounts.aer`."""
-    return judge(alignments, gold).aer
-
-
 def read_gold(path: str | Path, say: Callable[[str], None] | None = None) -> list[Gold]:
     """Gold alignments of a file, a line for a sentence: ``i-j`` sure, ``ipj`` possible.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -128,21 +129,11 @@ class Lexicon:
         counts = counts + (0.0 if extra is None else extra)
         totals = np.bincount(self.source, counts)
         if concentration:
-            upper = np.exp(digamma(counts + concentration))
-            lower = np.exp(digamma(totals + concentration * (self.width - 1)))
+            sums = counts + concentration, totals + concentration * (self.width - 1)
+            upper, lower = (torch.from_numpy(each).digamma().exp().numpy() for each in sums)
         else:
             upper, lower = counts, np.maximum(totals, np.finfo(float).tiny)
         self.probability = np.append(np.maximum(upper / lower[self.source], FLOOR), FLOOR)
-
-
-def digamma(x: Floats) -> Floats:
-    """ψ(x) = d log Γ(x) / dx for x > 0: ψ(x) = ψ(x + 6) − Σ_k 1/(x + k), then the series."""
-    shift = sum(1 / (x + k) for k in range(6))
-    y = x + 6
-    z = 1 / (y * y)
-    series = z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z / 132))))
-    result: Floats = np.log(y) - 0.5 / y - series - shift
-    return result
 
 
 Lengths = tuple[int, int]  # S source words, T target words

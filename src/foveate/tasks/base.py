@@ -88,6 +88,11 @@ class Loss:
     logged: dict[str, Tensor] = field(default_factory=dict)
 
 
+def of_nll(nll: float) -> dict[str, float]:
+    """The figures of −log p of a token, in nats: the loss, and exp of it."""
+    return {"loss": nll, "perplexity": float(np.exp(min(nll, 700.0)))}
+
+
 @dataclass(frozen=True)
 class ValidationSample:
     """One example as text: the input, the reference and the output."""

@@ -141,12 +141,12 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels(folder)
         captions = [text for texts in self.album("train").texts for text in texts]
-        self._tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
+        self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
         self.tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
-        self._tokenizer = Tokenizer.load(folder / TOKENIZER)
+        self.tokenizer = Tokenizer.load(folder / TOKENIZER)
 
     def pairs(self, split: str) -> list[tuple[int, Ids]]:
         """Every caption of a split with the number of its picture."""

@@ -245,9 +245,8 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         if self.config.word_dropout and split == "train":
             texts = [self._noisy(ids[i], noise, i) for i in indices]
         source, keys = wrapped(texts)
-        known = {name: number for number, name in enumerate(self.label_names)}
-        target = torch.tensor([known[corpus.targets[i]] for i in indices])
-        return LabelledBatch(source, keys, target)
+        target = numbers_of([corpus.targets[i] for i in indices], self.label_names, str)
+        return LabelledBatch(source, keys, torch.tensor(target))
 
     def _noisy(self, ids: Ids, noise: int, index: int) -> Ids:
         dropped = np.random.default_rng((noise, index)).random(len(ids)) < self.config.word_dropout
@@ -315,14 +314,11 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         )
 
     def baseline(self, examples: Corpus) -> Baseline:
-        train, names = self.corpus("train"), {n: i for i, n in enumerate(self.label_names)}
-        rows = spread(len(train), MOST)
-        texts, target = ([side[i] for i in rows] for side in (train.sources, train.targets))
-        log_p = logistic_regression(
-            texts, [names[label] for label in target], len(names), examples.sources
-        )
-        about = f"logistic regression on TF-IDF of {len(rows):,} texts"
-        wanted = [names[label] for label in examples.targets]
+        train, names = self.corpus("train"), self.label_names
+        some = train.take(np.array(spread(len(train), MOST)))
+        wanted, target = (numbers_of(c.targets, names, str) for c in (examples, some))
+        log_p = logistic_regression(some.sources, target, len(names), examples.sources)
+        about = f"logistic regression on TF-IDF of {len(some):,} texts"
         return Baseline(about, figures_of_labels(log_p, wanted))
 
     def answer(

@@ -56,9 +56,10 @@ from foveate.tasks.base import (
     Measures,
     Task,
     ValidationSample,
+    of_nll,
 )
 from foveate.tasks.objectives import CrossEntropy, token_loss
-from foveate.tasks.text import Axis, OneTokenizer, TokenizedText, namer
+from foveate.tasks.text import Axis, OneTokenizer, TokenizedText, namer, vocabulary_line
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
@@ -148,12 +149,11 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
     def prepare(self, folder: Path, seed: int) -> None:
         lines = self._text("train").lines
         some = taken(lines, sample(len(lines), self.data.tokenizer_sample, seed))
-        tokenizer = learn_tokenizer(self.config.tokenizer, lambda: some)
-        tokenizer.save(folder / "text.tokenizer.json")
-        self._tokenizer = tokenizer
+        self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: some)
+        self.tokenizer.save(folder / "text.tokenizer.json")
 
     def restore(self, folder: Path) -> None:
-        self._tokenizer = Tokenizer.load(folder / "text.tokenizer.json")
+        self.tokenizer = Tokenizer.load(folder / "text.tokenizer.json")
 
     def _text(self, split: str) -> Text:
         if split not in self._texts:
@@ -224,9 +224,8 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         after = f", each after {config.context} of context" if config.context else ""
         lines.append(f"an epoch: {count:,} blocks of {config.block_length} tokens{after}")
         kind, size = config.tokenizer.kind, self.tokenizer.vocab_size
-        seen, there = self.data.tokenizer_sample, len(self._text("train").lines)
-        some = f", learnt from {seen:,} of {there:,} lines" if seen < there else ""
-        return [*lines, f"vocabulary: {size:,} {kind} pieces{some}"]
+        there = len(self._text("train").lines)
+        return [*lines, vocabulary_line(self.data, f"{size:,} {kind}", there, "lines")]
 
     def _described(self, split: str) -> str:
         stream = self.examples(split)
@@ -474,12 +473,8 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
 def figures_of(stream: Stream, log_p: NDArray[np.float64]) -> dict[str, float]:
     """Nats a token, perplexity, bits a character (the ends of lines are characters)."""
     nll = -float(log_p.sum())
-    loss = nll / len(log_p)
-    return {
-        "loss": loss,
-        "perplexity": math.exp(min(loss, 700.0)),
-        "bits_per_character": nll / math.log(2) / max(1, stream.text.characters),
-    }
+    bits = nll / math.log(2) / max(1, stream.text.characters)
+    return of_nll(nll / len(log_p)) | {"bits_per_character": bits}
 
 
 def _overlapping(text: Tensor, size: int) -> Iterator[Tensor]:

@@ -37,6 +37,7 @@ from foveate.tasks.base import (
     Measures,
     TensorBatch,
     ValidationSample,
+    of_nll,
     spread,
 )
 from foveate.tasks.objectives import CrossEntropy
@@ -74,7 +75,6 @@ class Guesses:
     """The sum of −log p at the chosen places, the ids guessed there by text, how many are right."""
 
     total: float
-    count: int
     right: int
     guessed: list[list[int]]
     places: list[NDArray[np.int64]]
@@ -191,7 +191,7 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
             parts = best.split([len(places[i]) for i in indices])
             for i, part in zip(indices, parts, strict=True):
                 guessed[i] = part.tolist()
-        return Guesses(total, sum(map(len, places)), right, guessed, places)
+        return Guesses(total, right, guessed, places)
 
     def _filled(self, ids: Ids, guesses: Guesses, index: int) -> str:
         """The text with the guesses in the hidden places."""
@@ -275,7 +275,5 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
 
 def _figures(guesses: Guesses) -> dict[str, float]:
     """Loss and perplexity of a hidden token, and the per cent that are guessed right."""
-    nll = guesses.total / max(guesses.count, 1)
-    perplexity = float(np.exp(min(nll, 700.0)))
-    accuracy = 100 * guesses.right / max(guesses.count, 1)
-    return {"loss": nll, "perplexity": perplexity, "accuracy": accuracy}
+    count = max(1, sum(map(len, guesses.places)))
+    return of_nll(guesses.total / count) | {"accuracy": 100 * guesses.right / count}

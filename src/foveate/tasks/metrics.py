@@ -23,6 +23,7 @@ from foveate.errors import UserError
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
 
 BleuTokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"]
@@ -43,7 +44,8 @@ def bleu(
     (`tokenizer_for`); the signature names it. Warns where it cuts at blanks and most references
     have none. Raises `UserError` for a tokenizer whose packages are not installed.
     """
-    return _sacrebleu(_bleu(references, tokenizer, lowercase), outputs, references)
+    metric = _bleu(references, tokenizer, lowercase)
+    return _corpus_figure(metric, outputs, references)
 
 
 def _bleu(references: References, tokenizer: BleuTokenizer | None, lowercase: bool = False) -> BLEU:
@@ -128,14 +130,14 @@ def chrf(outputs: Texts, references: References) -> tuple[float, str]:
     """chrF2: F-score of character n-grams, by sacreBLEU (Popović, 2015)."""
     from sacrebleu.metrics.chrf import CHRF
 
-    return _sacrebleu(CHRF(), outputs, references)
+    return _corpus_figure(CHRF(), outputs, references)
 
 
 def ter(outputs: Texts, references: References) -> tuple[float, str]:
     """Translation edit rate, by sacreBLEU (Snover, 2006)."""
     from sacrebleu.metrics.ter import TER
 
-    return _sacrebleu(TER(), outputs, references)
+    return _corpus_figure(TER(), outputs, references)
 
 
 def exact_match(outputs: Texts, references: References) -> tuple[float, str]:
@@ -237,23 +239,31 @@ def interval(
     Sentences are drawn anew with replacement, always the same draws (Koehn, 2004; Post, 2018).
     Raises `UserError` for another metric.
     """
-    from sacrebleu.metrics.chrf import CHRF
-
-    if name not in ("bleu", "chrf"):
-        raise UserError(f"no interval of {name!r}; there are: bleu, chrf")
-    metric = CHRF() if name == "chrf" else _bleu(references, bleu_tokenizer)
-    streams = list(map(list, zip_longest(*map(_all, references))))
-    score: Any = metric.corpus_score(list(outputs), streams, n_bootstrap=draws)
+    metric: Any = _resampled(name, references, bleu_tokenizer)
+    score = metric.corpus_score(list(outputs), _streams(references), n_bootstrap=draws)
     middle, half = float(score._mean), float(score._ci)
     return float(score.score), middle - half, middle + half
 
 
-def _sacrebleu(metric: object, outputs: Texts, references: References) -> tuple[float, str]:
+def _corpus_figure(metric: Any, outputs: Texts, references: References) -> tuple[float, str]:
     if len(outputs) != len(references):
         raise UserError(f"{len(outputs)} outputs but {len(references)} references")
-    streams = zip_longest(*map(_all, references))  # the first of each, the second of each, …
-    score = metric.corpus_score(list(outputs), list(map(list, streams)))  # type: ignore[attr-defined]
-    return float(score.score), str(metric.get_signature())  # type: ignore[attr-defined]
+    score = metric.corpus_score(list(outputs), _streams(references))
+    return float(score.score), str(metric.get_signature())
+
+
+def _resampled(name: str, references: References, tokenizer: BleuTokenizer | None) -> BLEU | CHRF:
+    """The metric of sacreBLEU that it draws examples for."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    if name not in ("bleu", "chrf"):
+        raise UserError(f"no interval or paired test of {name!r}; there are: bleu, chrf")
+    return CHRF() if name == "chrf" else _bleu(references, tokenizer)
+
+
+def _streams(references: References) -> list[list[str | None]]:
+    """The first reference of each, the second of each, …"""
+    return list(map(list, zip_longest(*map(_all, references))))
 
 
 def _all(reference: str | Sequence[str]) -> Sequence[str]:
@@ -295,13 +305,9 @@ def paired_texts(
 
     Raises `UserError` for another metric.
     """
-    from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
 
-    if name not in ("bleu", "chrf"):
-        raise UserError(f"no paired test of {name!r}; there are: bleu, chrf")
-    metric = CHRF() if name == "chrf" else _bleu(references, bleu_tokenizer)
-    streams = list(map(list, zip_longest(*map(_all, references))))
+    metric, streams = _resampled(name, references, bleu_tokenizer), _streams(references)
     outputs = [(system, list(texts)) for system, texts in systems.items()]
     results: list[Any] = []
     for kind in ("bs", "ar"):

@@ -281,11 +281,12 @@ class TextTask(Task[str, AnswerType, Batch]):
             raise DataError("the validation data have no example")
         return corpus.sources[0], corpus.targets[0] or None
 
-    def describe_vocabulary(self, sizes: str, unit: str) -> str:
-        """The line that describes the tokenizers and the texts they were trained on."""
-        seen, all_texts = self.data.tokenizer_sample, len(self.corpus("train"))
-        some = f", learnt from {seen:,} of {all_texts:,} {unit}" if seen < all_texts else ""
-        return f"vocabulary: {sizes} pieces{some}"
+
+def vocabulary_line(data: TextData, sizes: str, count: int, unit: str) -> str:
+    """The line that describes the tokenizers and of how many texts they were learnt."""
+    seen = data.tokenizer_sample
+    some = f", learnt from {seen:,} of {count:,} {unit}" if seen < count else ""
+    return f"vocabulary: {sizes} pieces{some}"
 
 
 def join(corpora: Sequence[Corpus]) -> Corpus:
@@ -328,13 +329,7 @@ def filled(corpus: Corpus, source: Path) -> Corpus:
 class OneTokenizer:
     """The tokenizer of a task that has one."""
 
-    _tokenizer: Tokenizer | None = None
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
-        return self._tokenizer
+    tokenizer: Tokenizer  # from `prepare` or `restore`
 
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         return {"text": self.tokenizer}
@@ -363,21 +358,21 @@ class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
-        if self._tokenizer is None:
+        if not hasattr(self, "tokenizer"):
             corpus = self.corpus("train")
             rows = sample(len(corpus), self.data.tokenizer_sample, seed)
             texts = corpus.take(rows).sources
-            self._tokenizer = learn_tokenizer(self.config.tokenizer, lambda: texts)
-        self._tokenizer.save(folder / TOKENIZER)
+            self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: texts)
+        self.tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:
-        self._tokenizer = Tokenizer.load(folder / TOKENIZER)
+        self.tokenizer = Tokenizer.load(folder / TOKENIZER)
 
     def inherit(self, run: Path) -> None:
         file = next((run / name for name in TOKENIZERS if (run / name).is_file()), None)
         if file is None:
             raise DataError(f"{run} has no tokenizer to take over: no {' or '.join(TOKENIZERS)}")
-        self._tokenizer = Tokenizer.load(file)
+        self.tokenizer = Tokenizer.load(file)
 
     def readings(self, split: str) -> list[Reading]:
         """The texts of a split; the other side of a table is read and left alone."""
@@ -417,7 +412,7 @@ class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
                 lines += [f"{split}: dropped, {what}: {n:,}" for what, n in corpus.dropped.items()]
                 lines += [f"{split}: skipped, {line}" for line in corpus.skipped]
         vocabulary = f"{self.tokenizer.vocab_size:,} {self.tokenizer.config.kind}"
-        return [*lines, self.describe_vocabulary(vocabulary, "texts")]
+        return [*lines, vocabulary_line(self.data, vocabulary, len(self.corpus("train")), "texts")]
 
     def _about(self, corpus: Corpus) -> str:
         """What else describes a split."""

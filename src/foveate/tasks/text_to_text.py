@@ -39,6 +39,7 @@ from foveate.tasks.base import (
     Scores,
     Translates,
     ValidationSample,
+    of_nll,
     spread,
 )
 from foveate.tasks.metrics import (
@@ -51,7 +52,7 @@ from foveate.tasks.metrics import (
     figures_of,
 )
 from foveate.tasks.objectives import CrossEntropy, mean_nll, token_loss
-from foveate.tasks.text import Ids, TextTask, filled, lengths_of, paired
+from foveate.tasks.text import Ids, TextTask, filled, lengths_of, paired, vocabulary_line
 
 
 class CorpusFiles(Config):
@@ -324,7 +325,8 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         done = {"drop_duplicates": False, "drop_identical": False}  # when they were read
         tokens = {split: lengths_of(*self._ids(split)) for split in corpora}
         summary = report(corpora, self.data.model_copy(update=done), tokens)
-        return [*summary.lines(), self.describe_vocabulary(" and ".join(sizes), "pairs")]
+        vocabulary = " and ".join(sizes), len(corpora["train"]), "pairs"
+        return [*summary.lines(), vocabulary_line(self.data, *vocabulary)]
 
     def better(self, name: str) -> int:
         return -1 if name in LOWER_IS_BETTER else super().better(name)
@@ -354,7 +356,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
         shown = spread(len(outputs), samples)
         return Measures(
-            {"loss": nll, "perplexity": float(np.exp(min(nll, 700.0))), **figures},
+            of_nll(nll) | figures,
             [ValidationSample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
         )
 

@@ -110,13 +110,19 @@ def test_changed_data_or_tokenizers_are_refused(tmp_path: Path, small: Tree, cap
         train(longer, folder=run)
     train(longer, folder=run, changed_data=True)
     assert "the data changed: the new ones begin with epoch" in capsys.readouterr().err
-    train(changed(small, max_steps=7), folder=run)
+    train(changed(small, max_steps=7, validation={"every": 1}), folder=run)
+    (tmp_path / "valid.tsv").write_text(lines[0], encoding="utf-8")
+    longer = changed(small, max_steps=8, validation={"every": 1})
+    with pytest.raises(UserError, match="the examples of valid are not those of"):
+        train(longer, folder=run)
+    train(longer, folder=run, changed_data=True)
+    assert "the best is chosen anew" in capsys.readouterr().err
 
     vocabulary = run / "target.tokenizer.json"
     text = vocabulary.read_text(encoding="utf-8")
     swapped = text.replace('"un"', '"?"').replace('"chien"', '"un"').replace('"?"', '"chien"')
     vocabulary.write_text(swapped, encoding="utf-8")
-    for use in (lambda: load(run), lambda: train(changed(small, max_steps=8), folder=run)):
+    for use in (lambda: load(run), lambda: train(changed(small, max_steps=9), folder=run)):
         with pytest.raises(UserError, match=r"target\.tokenizer\.json is not the file that"):
             use()
 

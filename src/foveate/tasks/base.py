@@ -245,14 +245,14 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Batch:
         """The examples of the given indices as tensors; ``noise`` seeds what is random in them."""
 
-    def digest(self) -> str:
-        """A hash of all training examples, by which a run that goes on knows its data.
+    def digest(self, split: str) -> str:
+        """A hash of all examples of a split, by which a run that goes on knows its data.
 
         This one makes every batch; a task with much data has a cheaper one.
         """
-        content, count = hashlib.sha256(), len(self.lengths("train"))
+        content, count = hashlib.sha256(), len(self.lengths(split))
         for first in range(0, count, 256):
-            batch = self.batch("train", range(first, min(first + 256, count)))
+            batch = self.batch(split, range(first, min(first + 256, count)))
             for tensor in [batch] if isinstance(batch, Tensor) else vars(batch).values():
                 if isinstance(tensor, Tensor):
                     content.update(tensor.cpu().numpy().tobytes())

@@ -472,9 +472,9 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             config.horizon,
         )
 
-    def digest(self) -> str:
+    def digest(self, split: str) -> str:
         table = self.table()
-        rows = slice(*divide(len(table), self.config.series)["train"])
+        rows = slice(*divide(len(table), self.config.series)[split])
         content = table.values[rows].tobytes() + table.dates[rows].tobytes()
         return hashlib.sha256(content).hexdigest()
 

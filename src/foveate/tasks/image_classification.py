@@ -91,8 +91,8 @@ class PictureTask(Task[Picture, AnswerType, Batch], DrawsOver):
             self._albums[split] = self.pictures.album(split)
         return self._albums[split]
 
-    def digest(self) -> str:
-        album = self.album("train")
+    def digest(self, split: str) -> str:
+        album = self.album(split)
         texts = json.dumps(album.texts).encode()
         return hashlib.sha256(album.pixels.tobytes() + texts).hexdigest()
 

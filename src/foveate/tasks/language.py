@@ -192,9 +192,9 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         """A text of the user's own."""
         return self.stream(Text(text.removesuffix("\n").split("\n"), text.endswith("\n")))
 
-    def digest(self) -> str:
-        folder = self._text("train").folder
-        return super().digest() if folder is None else content_of(folder)
+    def digest(self, split: str) -> str:
+        folder = self._text(split).folder
+        return super().digest(split) if folder is None else content_of(folder)
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         config, tokens = self.config, len(self.examples(split))

@@ -268,9 +268,9 @@ class TextTask(Task[str, AnswerType, Batch]):
         texts = {"source": corpus.sources, "target": corpus.targets}
         return [tokenizer.encode_ids(texts[side]) for side, tokenizer in sides.items()]
 
-    def digest(self) -> str:
-        folder = self.corpus("train").folder
-        return super().digest() if folder is None else content_of(folder)
+    def digest(self, split: str) -> str:
+        folder = self.corpus(split).folder
+        return super().digest(split) if folder is None else content_of(folder)
 
     def examples(self, split: str) -> Corpus:
         return self.corpus(split)

@@ -184,8 +184,10 @@ def resume(
 
     Raises `TrainError` where the data, the seed or ``batch_tokens`` are not those of the run.
     """
-    order, data = fingerprint(plan), job.task.digest()
-    ranks.same("training examples and their order", order + data)
+    order = fingerprint(plan)
+    splits = ["train"] if config.validation.every is None else ["train", "valid"]
+    data = {split: job.task.digest(split) for split in splits}
+    ranks.same("examples and their order", f"{order} {data}")
     step, messages = ranks.lead(
         "looking for checkpoints", lambda: checkpoint.newest_sound(folder, repair=True)
     )
@@ -200,15 +202,15 @@ def resume(
         return state, messages + share_out(config, state, ranks)
     verify_run(folder, checkpoint.path_of(folder, step))
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
-    if state.data not in ("", data):
-        if not job.changed_data:
-            raise TrainError(
-                f"the data changed: the training examples are not those of {folder}, which has "
-                f"been trained for {step:,} steps; start a new run in another folder (--run), or "
-                "go on with --changed-data"
-            )
+    changed = [split for split in splits if state.data.get(split, data[split]) != data[split]]
+    if changed and not job.changed_data:
+        raise TrainError(
+            f"the data changed: the examples of {' and '.join(changed)} are not those of {folder}, "
+            f"which has been trained for {step:,} steps; start a new run in another folder "
+            "(--run), or go on with --changed-data"
+        )
+    if "train" in changed:
         messages.append(f"the data changed: the new ones begin with epoch {state.epoch + 1}")
-
         state.plan, state.epoch, state.position = order, state.epoch + 1, 0
     if (state.seed, state.plan) != (job.seed, order):
         raise TrainError(
@@ -216,13 +218,17 @@ def resume(
             "train.batch_tokens than the config has now, so that its place in the data means "
             "nothing: take the old ones, or start a run in another folder"
         )
-    state.data = data
+    state.data |= data
     messages.append(f"going on from step {step:,} ({clock(state.seconds)} of training before)")
     if state.best is not None and state.best.figure != config.save.best:
         messages.append(
             f"the best is chosen by {config.save.best} from now on, not {state.best.figure}"
         )
-        state.best, state.stale = None, 0
+    elif state.best is not None and "valid" in changed:
+        messages.append("the data changed: the best is chosen anew, on the new valid")
+    else:
+        return state, messages + share_out(config, state, ranks)
+    state.best, state.stale = None, 0
     return state, messages + share_out(config, state, ranks)
 
 

@@ -323,7 +323,7 @@ class TrainState:
 
     seed: int
     plan: str  # fingerprint of the order of the data
-    data: str = ""  # `Task.digest` of the training examples; empty in states of earlier versions
+    data: dict[str, str] = field(default_factory=dict)  # `Task.digest` by split
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # what "auto" became at the start
     accumulate: int = 0  # train.accumulate when ``batches`` was set; 0: not yet
     batches: int = 1  # of a step, on all ranks together

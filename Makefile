@@ -88,7 +88,7 @@ bench-peers: $(STAMPS)/foveate  ## foveate beside its peers, each in an environm
 bench-quality: $(STAMPS)/foveate  ## minutes to BLEU 50, foveate's and JoeyNMT's (two hours)
 	$(BIN)/python benchmarks/peers/quality.py
 
-claims: $(STAMPS)/foveate  ## measure what the lectures claim: docs/claims.md (half a minute)
+claims: $(STAMPS)/foveate  ## measure what the lectures claim: docs/reference/claims.md (half a minute)
 	$(BIN)/python benchmarks/claims.py
 
 configs: $(STAMPS)/foveate  ## two steps of every shipped config on the real data (half an hour)
@@ -116,7 +116,7 @@ audit: $(BIN)/python  ## SBOM of the locked packages in build/sbom.json; known w
 hosts: $(STAMPS)/foveate  ## two hosts that train together lose their link (root, network namespaces)
 	$(BIN)/python benchmarks/durability hosts
 
-scaling: $(STAMPS)/foveate  ## the tables of docs/scaling.md from the numbers stated
+scaling: $(STAMPS)/foveate  ## the tables of docs/reference/scaling.md from the numbers stated
 	$(BIN)/python tools/scaling.py
 
 ray: $(STAMPS)/dev  ## tests of folders through Ray
@@ -132,7 +132,7 @@ sizes: $(BIN)/python  ## lines of each package, of tests, benchmarks and docs
 architecture: $(STAMPS)/foveate  ## write docs/development/architecture.md anew
 	$(BIN)/python tools/walks.py
 
-differences: $(STAMPS)/foveate  ## write docs/differences.md anew: code and papers
+differences: $(STAMPS)/foveate  ## write docs/reference/differences.md anew: code and papers
 	$(BIN)/python tools/differences.py
 
 lectures: $(STAMPS)/studio  ## write docs/lectures anew, from src/foveate/lectures

@@ -1,4 +1,4 @@
-"""The claims of the lectures, measured: docs/results/claims.json and, from it, docs/claims.md.
+"""The claims of the lectures, measured: docs/results/claims.json, and docs/reference/claims.md.
 
     python benchmarks/claims.py                 all claims: computed, and read from docs/results
     python benchmarks/claims.py --only beam     one claim, printed
@@ -24,7 +24,7 @@ import typer
 import harness
 from claims_computed import CLAIMS, Answer, claim, verdict
 
-PAGE = harness.ROOT / "docs" / "claims.md"
+PAGE = harness.ROOT / "docs" / "reference" / "claims.md"
 
 
 def read(name: str) -> Any:
@@ -421,7 +421,8 @@ NOT_MEASURED = (  # statement, source, command
 )  # fmt: skip
 
 
-CURVE = "![Loss of five sizes: at equal data and at equal time](history/pictures/scaling-curve.svg)"
+CURVE = "![Loss of five sizes: at equal data and at equal time]"
+CURVE += "(../history/pictures/scaling-curve.svg)"
 
 
 SEEDS = {1: "one seed", 2: "two seeds", 3: "three seeds"}
@@ -445,7 +446,7 @@ def results(only: list[str] | None = None) -> list[dict[str, Any]]:
 
 
 def page(record: dict[str, Any]) -> str:
-    """docs/claims.md of what docs/results/claims.json holds."""
+    """docs/reference/claims.md of what docs/results/claims.json holds."""
     rows = record["claims"]
     counts = {kind: sum(row["verdict"].startswith(kind) for row in rows)
               for kind in ("holds only if", "does not hold")}  # fmt: skip
@@ -460,7 +461,8 @@ def page(record: dict[str, Any]) -> str:
         "and figures are close, another may decide otherwise.",
         "Networks that are computed without training have one draw of random weights.", "",
         "¹ The criterion was written when the figure was known.", "",
-        "`benchmarks/claims.py` writes this page from [results/claims.json](results/claims.json);",
+        "`benchmarks/claims.py` writes this page from "
+        "[results/claims.json](../results/claims.json);",
         "the criterion of each verdict is in the code and in that file.", "",
     ]  # fmt: skip
     for title, ran in (("Computed, without training", False), ("Read from trainings", True)):
@@ -482,7 +484,7 @@ def page(record: dict[str, Any]) -> str:
 def origin(row: dict[str, Any]) -> str:
     """The command, and links to the results that it reads."""
     files, _, key = row["result"].partition(": ")
-    links = [f"[{name}](results/{name}.json)" for name in files.split(", ") if name]
+    links = [f"[{name}](../results/{name}.json)" for name in files.split(", ") if name]
     return f"`{row['command']}`" + (f"; {', '.join(links)}: `{key}`" if links else "")
 
 

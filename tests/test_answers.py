@@ -59,7 +59,7 @@ def test_inputs_of_another_form_are_refused(runs: dict[str, Run]) -> None:
 
 @pytest.fixture
 def own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of the files that docs/add-a-task.md shows, and of texts with numbers."""
+    """The folder of the files that docs/guide/add-a-task.md shows, and of texts with numbers."""
     (tmp_path / "my_task.py").write_text(blocks("add-a-task.md", "python")[0])
     (tmp_path / "reviews.toml").write_text(blocks("add-a-task.md", "toml")[0])
     texts = {"a warm and clever film": 5, "we loved it": 5, "what a bore": 1, "a dull film": 1}

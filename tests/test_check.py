@@ -237,7 +237,7 @@ def written(folder: Path, text: str) -> str:
 
 def test_a_score_of_the_docs_keeps_every_law(tmp_path: Path) -> None:
     for page in ("add-a-score.md", "add-a-position.md"):
-        text = (ROOT / "docs" / page).read_text("utf-8")
+        text = (ROOT / "docs/guide" / page).read_text("utf-8")
         code = text.partition("```python\n")[2].partition("```")[0]
         assert only(check(written(tmp_path, code))).good, page
 

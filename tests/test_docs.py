@@ -24,7 +24,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 def blocks(name: str, language: str) -> list[str]:
-    text = (DOCS / name).read_text(encoding="utf-8")
+    text = (DOCS / "guide" / name).read_text(encoding="utf-8")
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
@@ -145,7 +145,7 @@ def test_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (tmp_path / "en-fr.ct2" / "foveate.json").is_file()
 
 
-OWN_DATA = (DOCS / "your-own-data.md").read_text(encoding="utf-8").split("\n## ")[1:]
+OWN_DATA = (DOCS / "guide/your-own-data.md").read_text(encoding="utf-8").split("\n## ")[1:]
 
 
 @pytest.mark.parametrize("section", OWN_DATA, ids=lambda text: text.partition("\n")[0])

@@ -21,11 +21,12 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "foveate"
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "guide").glob("*.md")),
+    *sorted((ROOT / "docs" / "reference").glob("*.md")),
     ROOT / "docs" / "development" / "architecture.md",
 ]
 FOLDERS = {path.name for base in (ROOT, PACKAGE) for path in base.iterdir() if path.is_dir()}
-# the results of benchmarks/peers, of which it makes the tables of docs/speed.md
+# the results of benchmarks/peers, of which it makes the tables of docs/reference/speed.md
 COMPARED = [path.name for path in (ROOT / "docs" / "results").glob("peers-*.json")]
 WRITTEN = ("runs", "build")  # folders that commands write
 TORCHRUN = {"--standalone", "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint"}

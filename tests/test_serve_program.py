@@ -64,7 +64,7 @@ def test_curl_works_in_both_encodings(server: Program, run: Run) -> None:
 
 
 def test_the_documentation_runs_as_it_stands(server: Program) -> None:
-    text = (ROOT / "docs" / "serving.md").read_text("utf-8")
+    text = (ROOT / "docs" / "guide" / "serving.md").read_text("utf-8")
     [shell], [code] = (
         re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("sh", "python")
     )

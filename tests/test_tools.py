@@ -16,7 +16,7 @@ import claims
 import scaling
 from foveate.errors import is_for_the_user
 
-# ---- docs/claims.md: the verdicts that need no training, and that the page is what the JSON gives
+# ---- The page of claims: verdicts that need no training, and that it is what the JSON gives
 ROOT = Path(__file__).parent.parent
 RECORD = json.loads((ROOT / "docs" / "results" / "claims.json").read_text("utf-8"))
 VERDICTS = {row["name"]: row["verdict"] for row in RECORD["claims"]}
@@ -34,7 +34,7 @@ def test_the_verdicts_are_those_of_the_record() -> None:
 
 
 def test_the_page_is_what_the_record_gives() -> None:
-    assert (ROOT / "docs" / "claims.md").read_text("utf-8") == claims.page(RECORD)
+    assert (ROOT / "docs" / "reference" / "claims.md").read_text("utf-8") == claims.page(RECORD)
 
 
 def test_a_verdict_needs_its_criterion() -> None:

@@ -146,6 +146,6 @@ def test_what_may_not_change_is_refused(train, more, named) -> None:
 
 
 def test_the_page_prints_the_table() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "continuing.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parent.parent / "docs/guide/continuing.md").read_text("utf-8")
     for key, effect in (CHANGEABLE | FIXED).items():
         assert f"| `{key}` | {effect} |" in page, key

@@ -127,5 +127,5 @@ def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> N
 
 
 def test_the_docs_name_every_view() -> None:
-    text = (Path(__file__).parent.parent / "docs" / "looking.md").read_text("utf-8")
+    text = (Path(__file__).parent.parent / "docs" / "guide" / "looking.md").read_text("utf-8")
     assert [name for name in VIEWS if f"| `{name}` |" not in text] == []

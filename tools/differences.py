@@ -1,4 +1,4 @@
-"""docs/differences.md: where the code differs from its paper, from the classes themselves.
+"""docs/reference/differences.md: where code differs from its paper, of the classes themselves.
 
     python tools/differences.py    write the page anew (make differences)
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from foveate.kinds import all_kinds
 
-PAGE = Path(__file__).parent.parent / "docs" / "differences.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "differences.md"
 HEAD = """# Where the code differs from its paper
 
 You can find here, for each kind, what is computed in another way than its paper prints, and the

@@ -23,7 +23,7 @@ DRAWN: dict[str, Draw] = {}
 for source in (counted, formulas, learned, measured, seen, untrained):
     DRAWN |= source.DRAWN
 SENTENCE = "The worried woman speaks to the young Italian doctor in the quiet garden."
-VIEWS = {  # of docs/looking.md: the model and the view
+VIEWS = {  # of docs/guide/looking.md: the model and the view
     "attention-transformer": ("transformer", "attention"),
     "heads-transformer": ("transformer", "heads"),
     "relevance-transformer": ("transformer", "relevance"),

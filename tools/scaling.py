@@ -1,8 +1,8 @@
 """Training on many GPUs, on paper: python tools/scaling.py
 
 Computes ``docs/results/scaling.json`` from the numbers stated below, and writes its tables into
-``docs/scaling.md`` between the marks. Nothing here is measured but the memory of a plan of batches;
-a measured speed of one device goes into ``Model.utilisation``, and all else follows.
+``docs/reference/scaling.md`` between the marks. Nothing here is measured but the memory of a plan
+of batches; a measured speed of one device goes into ``Model.utilisation``, and all else follows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PAGE, RESULT = ROOT / "docs" / "scaling.md", ROOT / "docs" / "results" / "scaling.json"
+PAGE, RESULT = (
+    ROOT / "docs" / "reference" / "scaling.md",
+    ROOT / "docs" / "results" / "scaling.json",
+)
 WORLDS = (8, 64, 512)
 
 

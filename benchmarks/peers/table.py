@@ -1,6 +1,6 @@
-"""The tables of docs/speed.md, made of docs/results/peers-*.json; nothing in them is typed.
+"""The tables of docs/reference/speed.md, made of docs/results/peers-*.json; none is typed.
 
-python benchmarks/peers/table.py           writes them anew into docs/speed.md
+python benchmarks/peers/table.py           writes them anew into docs/reference/speed.md
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "speed.md"
+PAGE = ROOT / "docs" / "reference" / "speed.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 TITLES = {
     "train-small": "Training, *small*: real target tokens a second",

@@ -325,3 +325,9 @@ def test_what_was_glued_to_a_protected_piece_stays_glued(after, text, written) -
     writer.protected([Piece("7")], after=after)
     writer.text(text)
     assert "".join(piece.text for piece in writer.pieces) == written
+
+
+@given(hostile)
+def test_a_text_without_the_marks_of_spans_holds_none(text: str) -> None:
+    sure = Rules(own=("(?!)",))  # with patterns of its own every pattern is tried
+    assert Rules().spans(text) == sure.spans(text)

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 import own_loop
 from foveate.run import Run
-from foveate.server.translation import FileCache
+from foveate.server.common import ByteStore
 from foveate.server.translation_schemas import Limits
 from serve_tools import client_of, served
 
@@ -79,10 +79,12 @@ def test_what_cannot_be_translated_is_refused(app, name, data, status, message) 
 
 def test_a_file_that_takes_too_long_ends_with_its_process(run: Run) -> None:
     app = served(run.path, Limits(seconds=120, file_characters=10**7))
-    app.state.service.documents.seconds = 0.0
+    documents = app.state.service.documents
+    documents.seconds = 0.5
     page = b"<p>the dog <b>runs</b></p>" * 200_000  # many seconds of work
     answer, _ = send(app, "a.html", page)
     assert answer.status_code == 400 and "seconds to read" in answer.json()["error"]
+    documents.seconds = 20.0
     assert send(app, "a.html", b"the dog")[0].status_code == 200
     app.state.service.close(0)
 
@@ -222,11 +224,10 @@ def test_a_file_must_be_one_and_must_be_there(app: FastAPI) -> None:
 
 def test_what_is_kept_is_bounded_in_size_and_time() -> None:
     now = [0.0]
-    saved = FileCache(size=10, seconds=60, clock=lambda: now[0])
-    first, second = saved.put(b"12345", "a.txt", "fr"), saved.put(b"12345", "a.txt", "fr")
-    assert first != second and len(first) > 25
+    saved = ByteStore(size=10, seconds=60, clock=lambda: now[0])
+    first, second = saved.put("a", b"12345"), saved.put("b", b"12345")
     assert saved.get(first) == saved.get(second) == b"12345"
-    third = saved.put(b"1", "a.txt", "fr")
+    third = saved.put("c", b"1")
     assert saved.get(first) is None and saved.get(second) and saved.get(third) == b"1"
     now[0] = 61
     assert saved.get(second) is None is saved.get(third)

@@ -373,8 +373,8 @@ def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
     values = np.random.default_rng(0).random((300, 300)).astype(np.float32)
     small = Numbers.exact(values[:100, :100])
     drawing = SheetDrawing(values=Numbers.exact(values), least=0, most=1)
-    sent = result.arrays.linked(drawing)
-    assert result.arrays.linked(SheetDrawing(values=small, least=0, most=1)).values == small
+    sent = result.linked(drawing)
+    assert result.linked(SheetDrawing(values=small, least=0, most=1)).values == small
     assert sent.values.data == "" and sent.values.url.startswith(f"{API}/tensors/")
     answer = client.get(sent.values.url)
     assert answer.headers["content-encoding"] == "gzip"

@@ -234,15 +234,14 @@ class AssistedRun:
         self, lines: Sequence[str], **options: Unpack[TranslateOptions]
     ) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`; the run gets the lines that the memory does not know."""
-        answers = [self._known(line) for line in lines]
-        unknown = [n for n, answer in enumerate(answers) if answer is None]
-        _choose_prefixes(options, unknown)
-        for n, answer in zip(
-            unknown, self._with_phrases([lines[n] for n in unknown], options), strict=True
-        ):
-            copies = self.assistance.copies_unknown
-            answers[n] = self._copied_into(answer) if copies else answer
-        return [answer for answer in answers if answer is not None]
+        known = [self._known(line) for line in lines]
+        numbers = [n for n, answer in enumerate(known) if answer is None]
+        _choose_prefixes(options, numbers)
+        answers = self._with_phrases([lines[n] for n in numbers], options)
+        if self.assistance.copies_unknown:
+            answers = list(map(self._copied_into, answers))
+        rest = iter(answers)
+        return [next(rest) if answer is None else answer for answer in known]
 
     def _with_phrases(self, lines: Sequence[str], options: TranslateOptions) -> list[TextAnswer]:
         """The answers that hold the terms of their lines.

@@ -99,22 +99,21 @@ HIDDEN = (
 )
 # The model sees these, since words around them depend on them ("1 dog", "2 dogs").
 SHOWN = (r"(?<!\w)\d+(?:[.,:/]\d+)*(?!\w)",)
+_MAYBE = re.compile(r"://|www\.|[@<{%\d]")  # what holds none of these holds no such span
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Which spans of a text are protected: ``hidden`` from the model, or ``shown`` and checked.
+    """Which spans of a text are protected: hidden from the model, or shown to it and checked.
 
     ``own`` are further hidden patterns, regular expressions of Python; they come first. Raises
     ``ConfigError`` for an invalid pattern.
     """
 
     own: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = HIDDEN
-    shown: tuple[str, ...] = SHOWN
 
     def __post_init__(self) -> None:
-        for pattern in (*self.own, *self.hidden, *self.shown):
+        for pattern in self.own:
             try:
                 re.compile(pattern)
             except re.error as error:
@@ -122,14 +121,16 @@ class Rules:
 
     @cached_property
     def _patterns(self) -> list[tuple[re.Pattern[str], bool]]:
-        hidden = [(re.compile(p), True) for p in (*self.own, *self.hidden)]
-        return hidden + [(re.compile(p), False) for p in self.shown]
+        hidden = [(re.compile(p), True) for p in (*self.own, *HIDDEN)]
+        return hidden + [(re.compile(p), False) for p in SHOWN]
 
     def spans(self, text: str) -> list[tuple[Span, bool]]:
         """The protected spans, in order and disjoint, and whether each is hidden.
 
         Of spans that overlap, the first one counts, then that of the earlier pattern.
         """
+        if not self.own and not _MAYBE.search(text):
+            return []
         matches = sorted(
             (m.start(), order, m.end(), hidden)
             for order, (pattern, hidden) in enumerate(self._patterns)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import math
 import re
 import socket
 import sys
+import threading
 import time
 import traceback
 import uuid
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -45,6 +48,7 @@ SCHEMA_REF = "#/components/schemas/{model}"
 BACKLOG = 2048  # connections that wait to be accepted
 CLIENT_LEFT = 499  # status in logs: the client did not wait for the answer
 REQUEST_ID = re.compile(r"[\w.-]{1,64}")
+PROCESS, NUMBERS = uuid.uuid4().hex[:24], itertools.count()  # the id of a request, in two parts
 LOG_FIELDS = [
     "run", "why", "id", "method", "route", "status", "ms", "client",
     "texts", "characters", "sentences", "cut", "bytes",
@@ -126,6 +130,43 @@ def invalid_field(error: ValidationError | RequestValidationError, whole: int = 
     return f"{name}: {first['msg']}" if name else str(first["msg"])
 
 
+# ------------------------------------------------------------------------------ bytes
+
+
+class ByteStore:
+    """Bytes by their names, in memory, within a limit of size and of time: the oldest go first."""
+
+    def __init__(
+        self, size: int, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.size, self.seconds, self._clock = size, seconds, clock
+        self._stored = OrderedDict[str, tuple[float, bytes]]()
+        self._lock = threading.Lock()
+
+    def put(self, name: str, content: bytes) -> str:
+        """Store bytes under a name, which is returned."""
+        with self._lock:
+            self._stored[name] = self._clock() + self.seconds, content
+            self._stored.move_to_end(name)
+            self._drop()
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        """The bytes of a name, as long as they are stored."""
+        with self._lock:
+            self._drop()
+            return self._stored.get(name, (0.0, None))[1]
+
+    def _drop(self) -> None:
+        size = sum(len(content) for _, content in self._stored.values())
+        while self._stored:
+            until, content = next(iter(self._stored.values()))
+            if until > self._clock() and size <= self.size:
+                return
+            self._stored.popitem(last=False)
+            size -= len(content)
+
+
 # ------------------------------------------------------------------------------ the guard
 
 
@@ -197,7 +238,7 @@ class Guard(ABC):
             return
         headers = Headers(scope=scope)
         id = headers.get("x-request-id", "")
-        record = RequestRecord(id if REQUEST_ID.fullmatch(id) else uuid.uuid4().hex)
+        record = RequestRecord(id if REQUEST_ID.fullmatch(id) else f"{PROCESS}{next(NUMBERS):08x}")
         scope.setdefault("state", {})["record"] = record
 
         async def send_with_headers(message: Message) -> None:

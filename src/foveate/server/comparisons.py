@@ -10,9 +10,23 @@ from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
 from foveate.draw.kinds import groups_of
 from foveate.server.common import not_found, unused_name
-from foveate.server.studio_schemas import ComparisonInfo, ComparisonList
+from foveate.server.studio_schemas import StudioResponse
 
 BEGIN = b'{\n "what": "comparison"'  # of the JSON that stands beside each page
+
+
+class ComparisonInfo(StudioResponse):
+    """A page that ``foveate compare`` has written: its models, and the titles of its chapters."""
+
+    id: str
+    models: list[str]
+    chapters: list[str]
+
+
+class ComparisonList(StudioResponse):
+    """All comparisons in and beside the folders of the studio."""
+
+    comparisons: list[ComparisonInfo]
 
 
 def pages(paths: Sequence[Path]) -> dict[str, Path]:

@@ -8,24 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+from pydantic import Field
+
 import foveate.views.examples as examples
 from foveate.config import Config, kinds
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run, device, task_of
 from foveate.server.runs import StoredRun
-from foveate.server.studio_schemas import (
-    DemoInfo,
-    DemoList,
-    RunDetail,
-    RunInfo,
-    RunList,
-    SearchInfo,
-    ViewField,
-    ViewInfo,
-)
+from foveate.server.studio_schemas import StudioResponse
 from foveate.server.studio_state import StudioRuns
-from foveate.tasks.base import Classifies
+from foveate.tasks.base import Classifies, Gives, Reads
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train import journal
@@ -41,6 +34,93 @@ CAN = {  # what a page can do with a run, by what its task gives
     "forecast": ("forecast",),
 }
 NO_MEASURES = {"step", "epoch", "seconds", "best"}  # of the line of a validation
+
+
+class ViewField(StudioResponse):
+    """A field of the question that a view reads; ``form`` is its JSON Schema."""
+
+    name: str
+    description: str
+    form: dict[str, object]
+
+
+class ViewInfo(StudioResponse):
+    """A view, and whether it fits the run; ``reason`` says why not.
+
+    It takes from ``least`` to ``most`` runs in one picture (any number where ``most`` is absent).
+    """
+
+    name: str
+    summary: str
+    fields: list[ViewField]
+    fits: bool
+    reason: str = ""
+    least: int = 1
+    most: int | None = 1
+
+
+class RunInfo(StudioResponse):
+    """A run: what it reads and gives, its size, its figures."""
+
+    id: str
+    name: str
+    task: str
+    model: str
+    reads: Reads
+    gives: Gives
+    parameters: int | None = None
+    step: int | None = None
+    figures: dict[str, float | None] = Field(default_factory=dict)
+
+
+class SearchInfo(StudioResponse):
+    """The run's own search, the other kinds of search, and their fields."""
+
+    kind: str
+    fields: dict[str, object]
+    kinds: dict[str, dict[str, object]]
+
+
+class RunDetail(RunInfo):
+    """All that a page shows of a run; it has been loaded.
+
+    ``can`` holds words such as stream, beam, sample, force, attention, gates, silence, evaluate.
+    """
+
+    can: list[str]
+    languages: list[str] = Field(default_factory=list)
+    layers: int | None = None
+    heads: int | None = None
+    hidden_size: int | None = None
+    vocabulary: dict[str, int] = Field(default_factory=dict)
+    labels: list[str] = Field(default_factory=list)
+    channels: list[str] = Field(default_factory=list)
+    most_tokens: int | None = None
+    search: SearchInfo | None = None
+    views: list[ViewInfo]
+    device: str
+    checkpoint: str
+
+
+class RunList(StudioResponse):
+    """The runs of the studio, and why some of them cannot be shown."""
+
+    runs: list[RunInfo]
+    left_out: dict[str, str] = Field(default_factory=dict)
+
+
+class DemoInfo(StudioResponse):
+    """A demo and its options; those that name files are left out."""
+
+    name: str
+    summary: str
+    fields: list[ViewField]
+
+
+class DemoList(StudioResponse):
+    """All demos."""
+
+    demos: list[DemoInfo]
 
 
 # ------------------------------------------------------------------------------ runs

@@ -1,6 +1,6 @@
 """Documents read and written in processes of their own, which a hostile file can end, not harm.
 
-A process has bounded processor time for each step, and is killed when its client leaves.
+A process is killed when a step takes too long, and when its client leaves.
 The steps of a document are its `SENTENCES`, the `PAIRS` of sentences and translations whose words
 are to be linked, and the `WRITTEN` bytes. No step depends on one before: a process that has just
 done another document reads the file again.
@@ -12,9 +12,7 @@ import asyncio
 import base64
 import json
 import logging
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -29,7 +27,7 @@ from foveate.errors import UserError, innermost, message_of
 from foveate.server.common import JsonValue, RequestError
 
 PROCESSES = 2  # each file may take hundreds of MiB while it is read or written
-SECONDS = 20.0  # of processor time for a step
+SECONDS = 20.0  # for a step
 Step = Literal["sentences", "pairs", "written"]
 log = logging.getLogger("foveate.server")
 
@@ -41,12 +39,10 @@ class DocumentWork:
     """What a process does: a step of a document, the last of which it remembers."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self.seconds: float = values["seconds"]
         self._read = "", Document([], lambda texts: b"")
 
     def __call__(self, step: Step, file: dict[str, str], *values: Any) -> Arrays:
         """The answer as bytes; an error of the user, or of the program, under its own name."""
-        _limit_processor_time(self.seconds)
         try:
             answer = self._answer(step, file, *values)
         except UserError as error:
@@ -88,17 +84,6 @@ def _bytes(content: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     return np.frombuffer(content, dtype=np.uint8)
 
 
-def _limit_processor_time(seconds: float) -> None:
-    """End this process after so much more processor time, where the system can do that."""
-    try:
-        import resource
-    except ImportError:  # Windows: the request's time remains
-        return
-    soft = int(time.process_time() + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-
-
 # ------------------------------------------------------------------------------ in the server
 
 
@@ -128,10 +113,10 @@ class DocumentProcesses:
     """Processes that read and write documents, each started when it is needed."""
 
     def __init__(self, count: int = PROCESSES, seconds: float = SECONDS) -> None:
-        """``seconds`` are the processor time of a step."""
+        """``seconds`` are those of a step."""
         self.seconds = seconds
         self._idle: list[Worker] = []
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="documents")
+        self._free = asyncio.Semaphore(count)
 
     def document(
         self, kind: str, data: bytes, rules: Rules, source: str | None, to: str
@@ -146,26 +131,26 @@ class DocumentProcesses:
 
         Raises `RequestError` (400) for a document that cannot be read, or takes too long.
         """
-        busy: list[Worker] = []  # the process of the step, while it works
+        async with self._free:
+            worker = self._taken()
 
-        def work() -> Arrays:
-            busy.append(self._taken())
+            def work() -> Arrays:
+                try:
+                    return worker([step, file, *values])
+                except BaseException:
+                    worker.close()
+                    raise
+
             try:
-                arrays = busy[0]([step, file, *values])
-            except BaseException:
-                busy[0].close()
-                raise
-            self._idle.append(busy.pop())
-            return arrays
-
-        try:
-            arrays = await asyncio.wrap_future(self._threads.submit(work))
-        except WorkerError:
-            why = f"more than {self.seconds:g} seconds to read, or too much memory"
-            raise RequestError(400, f"the file takes {why}: translate it in parts") from None
-        finally:
-            for worker in busy:
-                worker.kill()
+                async with asyncio.timeout(self.seconds):
+                    arrays = await asyncio.to_thread(work)
+                self._idle.append(worker)
+            except (WorkerError, TimeoutError):
+                why = f"more than {self.seconds:g} seconds to read, or too much memory"
+                raise RequestError(400, f"the file takes {why}: translate it in parts") from None
+            finally:
+                if worker not in self._idle:
+                    worker.kill()
         if "bug" in arrays:
             log.error("failed", extra={"why": arrays["bug"].tobytes().decode()})
             raise RuntimeError("a document was not read or written")
@@ -179,10 +164,9 @@ class DocumentProcesses:
             if (worker := self._idle.pop()).alive:
                 return worker
             worker.close()
-        return Worker(DocumentWork, {"seconds": self.seconds})
+        return Worker(DocumentWork, {})
 
     def close(self) -> None:
         """End the processes."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
         while self._idle:
             self._idle.pop().close()

@@ -12,19 +12,14 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from foveate.data.series import labels as date_labels
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
 from foveate.server.common import RequestError
 from foveate.server.studio_answers import Send, enlarged_uri
-from foveate.server.studio_schemas import (
-    Evaluated,
-    EvaluatedExample,
-    Example,
-    ExampleList,
-    Progress,
-)
+from foveate.server.studio_schemas import Progress, StudioResponse
 from foveate.tasks.base import AnyTask, Classifies, spread
 from foveate.tasks.forecasting import Forecasting, by_window, middle
 from foveate.tasks.image_classification import PictureTask
@@ -40,6 +35,23 @@ PROMPT = 300  # characters of a prompt
 
 
 # ------------------------------------------------------------------------------ examples
+
+
+class Example(StudioResponse):
+    """An example: a text, the number of a picture, or a date; ``wanted`` is the right answer."""
+
+    text: str = ""
+    picture: str | None = None
+    thumbnail: str = ""
+    date: str | None = None
+    wanted: str = ""
+
+
+class ExampleList(StudioResponse):
+    """Examples of the run's own data; none, and a note why, where the data cannot be read."""
+
+    examples: list[Example]
+    note: str = ""
 
 
 def examples(run: Run, most: int) -> ExampleList:
@@ -92,6 +104,41 @@ def _prompts(task: Language, most: int) -> list[Example]:
 
 
 # ------------------------------------------------------------------------------ scores
+
+
+class EvaluatedExample(StudioResponse):
+    """An example: its source, its reference, the output, and its score.
+
+    ``i`` is its number in the split; ``picture`` or ``date`` are sent in a request to inspect it.
+    """
+
+    i: int
+    source: str
+    reference: str
+    output: str
+    score: float | None
+    length: int
+    picture: str | None = None
+    date: str | None = None
+
+
+class Evaluated(StudioResponse):
+    """The figures of some examples of a split, and these examples.
+
+    ``scored`` names the score of a row; large ones are good where ``better`` is 1, small ones
+    where it is −1.
+    """
+
+    event: Literal["evaluation"] = "evaluation"
+    run: str
+    split: str
+    count: int
+    total: int
+    figures: dict[str, float | None]
+    signatures: dict[str, str] = Field(default_factory=dict)
+    scored: str
+    better: Literal[1, -1]
+    rows: list[EvaluatedExample]
 
 
 Rows = list[EvaluatedExample]

@@ -32,8 +32,7 @@ from foveate.config import Config, ConfigError
 from foveate.draw.film import FilmDrawing
 from foveate.draw.model import ModelDrawing
 from foveate.draw.parts import DrawingPart
-from foveate.server import comparisons, descriptions, lectures
-from foveate.server import trainings as logs
+from foveate.server import comparisons, descriptions, lectures, trainings
 from foveate.server.common import (
     EVENT_STREAM,
     LOOPBACK,
@@ -53,34 +52,23 @@ from foveate.server.common import (
     openapi_document,
     refusal,
 )
-from foveate.server.evaluation import examples
+from foveate.server.evaluation import Evaluated, ExampleList, examples
 from foveate.server.studio_schemas import (
     AnswerRequest,
     AnswerStart,
     BeamStep,
-    ComparisonList,
     CompleteAnswer,
-    DemoList,
     Drawings,
     DrawnDone,
-    Evaluated,
-    ExampleList,
     Failed,
     Film,
     FilmRequest,
     LabelDone,
     Ping,
     Progress,
-    RunDetail,
-    RunList,
-    SamplesOf,
-    SeriesOf,
     StudioResponse,
     TextDone,
     Token,
-    TrainingEvent,
-    TrainingInfo,
-    TrainingList,
     ViewRequest,
 )
 from foveate.server.studio_state import StudioState
@@ -123,10 +111,9 @@ EVENTS: dict[str, Sequence[type[StudioResponse]]] = {  # of each stream
         AnswerStart, Token, BeamStep, TextDone, LabelDone, DrawnDone, Failed, Ping,
     ),
     "EvaluationEvent": (Progress, Evaluated, Failed, Ping),
-    "TrainingEvents": (TrainingEvent,),
+    "TrainingEvents": (trainings.TrainingEvent,),
 }  # fmt: skip
-RUN_ERRORS: Responses = {status: {"model": Error} for status in (404, 413, 422, 429, 500)}
-TRAINING_ERRORS: Responses = {status: {"model": Error} for status in (404, 422, 429, 500)}
+ERRORS: Responses = {status: {"model": Error} for status in (404, 413, 422, 429, 500)}
 
 
 # ------------------------------------------------------------------------------ events
@@ -215,7 +202,7 @@ def _state(request: Request) -> StudioState:
 
 
 State = Annotated[StudioState, Depends(_state)]
-router = APIRouter(prefix="/api/v1", responses=RUN_ERRORS)
+router = APIRouter(prefix="/api/v1", responses=ERRORS)
 
 
 def _check_length(*texts: str | None) -> None:
@@ -241,13 +228,13 @@ def _check_files(form: type[Config], names: Iterable[str]) -> None:
 
 
 @router.get("/runs")
-def runs(state: State) -> RunList:
+def runs(state: State) -> descriptions.RunList:
     """All runs, by their configs and logs alone."""
     return descriptions.run_list(state.runs)
 
 
 @router.get("/runs/{run}")
-async def run(run: str, state: State) -> RunDetail:
+async def run(run: str, state: State) -> descriptions.RunDetail:
     """A run with its abilities; it is loaded for it."""
     stored = state.runs.find(run)
     return await state.compute(lambda: descriptions.detail(stored, state.runs.load(stored)))
@@ -354,51 +341,52 @@ def tensor(tensor: str, state: State) -> Response:
 # ------------------------------------------------------------------------------ trainings
 
 
-training_router = APIRouter(prefix="/api/v1/trainings", responses=TRAINING_ERRORS)
 Keys = Annotated[str, Query(description="keys such as train.loss, with commas; all where empty")]
 
 
-@training_router.get("")
-def trainings(state: State) -> TrainingList:
+@router.get("/trainings")
+def training_list(state: State) -> trainings.TrainingList:
     """The progress of every training."""
-    return TrainingList(trainings=[training_info(name, state) for name in state.runs.names()])
+    return trainings.TrainingList(
+        trainings=[training_info(name, state) for name in state.runs.names()]
+    )
 
 
-@training_router.get("/{name}")
-def training_info(name: str, state: State) -> TrainingInfo:
+@router.get("/trainings/{name}")
+def training_info(name: str, state: State) -> trainings.TrainingInfo:
     """The progress of a training."""
     stored, steps = state.runs.find(name), None
     with contextlib.suppress(ConfigError):  # its log can be shown all the same
         steps = stored.config.train.max_steps
-    return logs.training(name, stored.folder, steps, journal.read(stored.folder))
+    return trainings.training(name, stored.folder, steps, journal.read(stored.folder))
 
 
-@training_router.get("/{name}/series")
+@router.get("/trainings/{name}/series")
 def training_series(
     name: str,
     state: State,
     keys: Keys = "",
     after: int = -1,
     max_points: Annotated[int, Query(ge=3, le=20_000)] = 2000,
-) -> SeriesOf:
+) -> trainings.SeriesOf:
     """Curves with the steps after one, with fewer points of the same look."""
     chosen = [key for key in keys.split(",") if key]
-    return logs.series(journal.read(state.runs.find(name).folder), chosen, after, max_points)
+    return trainings.series(journal.read(state.runs.find(name).folder), chosen, after, max_points)
 
 
-@training_router.get("/{name}/samples")
-def training_samples(name: str, state: State) -> SamplesOf:
+@router.get("/trainings/{name}/samples")
+def training_samples(name: str, state: State) -> trainings.SamplesOf:
     """The outputs for the same examples at every validation."""
-    return logs.samples(journal.read(state.runs.find(name).folder))
+    return trainings.samples(journal.read(state.runs.find(name).folder))
 
 
-@training_router.get("/{name}/snapshots")
+@router.get("/trainings/{name}/snapshots")
 def training_snapshots(name: str, state: State, after: int = -1) -> FilmDrawing:
     """Attention to one example at the steps after one, without frames where none was kept."""
     return film(state.runs.find(name).folder, after)
 
 
-@training_router.post("/{name}/film")
+@router.post("/trainings/{name}/film")
 async def training_film(name: str, ask: FilmRequest, state: State) -> Film:
     """A view, such as one sentence's attention, at the checkpoints that still exist."""
     state.runs.find(name)
@@ -406,8 +394,8 @@ async def training_film(name: str, ask: FilmRequest, state: State) -> Film:
     return await state.start(lambda send: state.film(name, ask, send)).result()
 
 
-@training_router.get(
-    "/{name}/events",
+@router.get(
+    "/trainings/{name}/events",
     response_class=StreamingResponse,
     responses=_streamed("TrainingEvents", "the lines of the log as they are written"),
 )
@@ -416,34 +404,31 @@ async def training_events(
 ) -> StreamingResponse:
     """New lines of a log, from a position (``after`` or ``Last-Event-ID``) on."""
     path = state.runs.find(name).folder / journal.LOG
-    return event_response(_new_lines(logs.LogTail(path, last_event_id or after)))
+    return event_response(_new_lines(trainings.LogTail(path, last_event_id or after)))
 
 
-async def _new_lines(tail: logs.LogTail) -> AsyncIterator[str]:
+async def _new_lines(tail: trainings.LogTail) -> AsyncIterator[str]:
     last = float("-inf")
     while True:
         if time.monotonic() - last > PAUSE:
             last = time.monotonic()
-            yield sent(TrainingEvent(event="ping", step=max(0, tail.position[0])))
+            yield sent(trainings.TrainingEvent(event="ping", step=max(0, tail.position[0])))
         for position, line in tail.news():
             last = time.monotonic()
-            yield sent(logs.event(line), position)
+            yield sent(trainings.event(line), position)
         await asyncio.sleep(POLL)
 
 
 # ------------------------------------------------------------------------------ lectures
 
 
-lecture_router = APIRouter(prefix="/api/v1/lectures", responses=RUN_ERRORS)
-
-
-@lecture_router.get("")
+@router.get("/lectures")
 def lecture_list() -> lectures.LectureList:
     """All lectures with their steps, and the commands that make the runs they look into."""
     return lectures.lectures()
 
 
-@lecture_router.get("/{name}/{number}")
+@router.get("/lectures/{name}/{number}")
 async def lecture_drawings(name: str, number: int, state: State) -> Drawings:
     """The drawings of a step, counted from 1."""
     drawn = lectures.step_of(name, number).drawn
@@ -456,16 +441,13 @@ async def lecture_drawings(name: str, number: int, state: State) -> Drawings:
 # ------------------------------------------------------------------------------ demos, comparisons
 
 
-screen_router = APIRouter(prefix="/api/v1", responses=RUN_ERRORS)
-
-
-@screen_router.get("/demos")
-def demo_list() -> DemoList:
+@router.get("/demos")
+def demo_list() -> descriptions.DemoList:
     """All demos with their options."""
     return descriptions.demo_list()
 
 
-@screen_router.post("/demos/{name}")
+@router.post("/demos/{name}")
 async def demo(name: str, options: dict[str, object], state: State) -> Drawings:
     """A demo with some options, those of ``foveate demo``."""
     if name not in DEMOS:
@@ -475,13 +457,13 @@ async def demo(name: str, options: dict[str, object], state: State) -> Drawings:
     return await state.compute(lambda: state.demo(name, options))
 
 
-@screen_router.get("/comparisons")
-def comparison_list(state: State) -> ComparisonList:
+@router.get("/comparisons")
+def comparison_list(state: State) -> comparisons.ComparisonList:
     """The comparisons that ``foveate compare`` has written in and beside the folders of runs."""
     return comparisons.comparison_list(state.paths)
 
 
-@screen_router.get("/comparisons/{name}/{number}")
+@router.get("/comparisons/{name}/{number}")
 async def comparison(name: str, number: int, state: State) -> Drawings:
     """A chapter of a comparison, counted from 1."""
     return await state.compute(lambda: state.comparison(name, number))
@@ -541,9 +523,6 @@ def application(
     app = new_application("foveate studio", __version__, lifespan, document, "/api/v1/openapi.json")
     app.state.studio = state
     app.include_router(router)
-    app.include_router(training_router)
-    app.include_router(lecture_router)
-    app.include_router(screen_router)
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -25,15 +24,14 @@ from foveate.inspect.records import block_of, hook_points, suffixes
 from foveate.run import Run, load
 from foveate.server import studio_answers as answers
 from foveate.server.batching import AnswerPlan, Batcher, Batching, Operation
-from foveate.server.common import RequestError, not_found
+from foveate.server.common import ByteStore, RequestError, not_found
 from foveate.server.comparisons import chapter
-from foveate.server.evaluation import evaluate
+from foveate.server.evaluation import Evaluated, evaluate
 from foveate.server.runs import RunStore, StoredRun
 from foveate.server.studio_answers import Send, opened
 from foveate.server.studio_schemas import (
     AnswerRequest,
     Drawings,
-    Evaluated,
     Film,
     FilmRequest,
     Frame,
@@ -46,7 +44,8 @@ from foveate.views.options import Question
 
 T = TypeVar("T")
 CONFIG = "config.toml"
-INLINE = 64 * 1024  # bytes of an array that stands in the JSON itself
+INLINE = 64 * 2**10  # bytes of an array that stands in the JSON itself
+ARRAYS = 256 * 2**20  # bytes of all that are stored, gzipped
 
 
 # ------------------------------------------------------------------------------ runs
@@ -181,48 +180,6 @@ class Computation(Operation[None], Generic[T]):
             self.stop()
 
 
-# ------------------------------------------------------------------------------ arrays
-
-
-class ArrayStore:
-    """The large arrays drawn last, by the hash of their bytes; gzipped and bounded in size."""
-
-    def __init__(self, size: int = 256 * 1024 * 1024) -> None:
-        self.size = size
-        self._arrays: OrderedDict[str, bytes] = OrderedDict()
-        self._used, self._lock = 0, threading.Lock()
-
-    def put(self, values: bytes) -> str:
-        """Store bytes and return their id; the least recently used make room."""
-        name, packed = hashlib.sha256(values).hexdigest(), gzip.compress(values, 6, mtime=0)
-        with self._lock:
-            if name not in self._arrays:
-                self._used += len(packed)
-            self._arrays[name] = packed
-            self._arrays.move_to_end(name)
-            while self._used > self.size and len(self._arrays) > 1:
-                self._used -= len(self._arrays.popitem(last=False)[1])
-        return name
-
-    def get(self, name: str) -> bytes | None:
-        """The gzipped bytes of an id; None where they are not stored any more."""
-        with self._lock:
-            if name in self._arrays:
-                self._arrays.move_to_end(name)
-            return self._arrays.get(name)
-
-    def linked(self, drawing: P) -> P:
-        """A drawing whose large arrays are URLs."""
-        return changed(drawing, self._numbers)
-
-    def _numbers(self, numbers: Numbers) -> Numbers:
-        content = numbers.bytes()
-        if len(content) <= INLINE:
-            return numbers
-        name = self.put(content)
-        return numbers.model_copy(update={"data": "", "url": f"/api/v1/tensors/{name}"})
-
-
 # ------------------------------------------------------------------------------ all together
 
 
@@ -232,7 +189,7 @@ class StudioState:
     def __init__(self, runs: Sequence[Path], waiting: int = 8) -> None:
         """One computation runs at a time, and at most ``waiting`` others wait."""
         self.paths = list(runs)
-        self.runs, self.arrays = StudioRuns(runs), ArrayStore()
+        self.runs, self.arrays = StudioRuns(runs), ByteStore(ARRAYS)
         bounds = Batching(max_delay=0, queue=1 + waiting, max_wait=inf)  # an item counts 1
         self.queue = Batcher[None](lambda: None, bounds)
         self._evaluated: dict[tuple[str, str, str, int], Evaluated] = {}
@@ -252,7 +209,7 @@ class StudioState:
         send(answers.start(run, name, request))
         with with_silenced(run, request.silenced):
             done = answers.answer(run, request, send)
-        drawings = list(map(self.arrays.linked, done.drawings))
+        drawings = list(map(self.linked, done.drawings))
         spent = 1000 * (time.perf_counter() - began)
         return done.model_copy(update={"drawings": drawings, "milliseconds": spent})
 
@@ -276,10 +233,23 @@ class StudioState:
         """A chapter of a comparison, counted from 1."""
         return self._sent(lambda: chapter(self.paths, name, number))
 
+    def linked(self, drawing: P) -> P:
+        """A drawing whose large arrays are URLs; those drawn last are stored, gzipped."""
+
+        def numbers(values: Numbers) -> Numbers:
+            content = values.bytes()
+            if len(content) <= INLINE:
+                return values
+            name = hashlib.sha256(content).hexdigest()
+            self.arrays.put(name, gzip.compress(content, 6, mtime=0))
+            return values.model_copy(update={"data": "", "url": f"/api/v1/tensors/{name}"})
+
+        return changed(drawing, numbers)
+
     def _sent(self, draw: Callable[[], Sequence[Drawing]]) -> Drawings:
         """What is drawn, with the time that it took."""
         began = time.perf_counter()
-        drawings: list[Any] = [self.arrays.linked(drawing) for drawing in draw()]
+        drawings: list[Any] = [self.linked(drawing) for drawing in draw()]
         spent = 1000 * (time.perf_counter() - began)
         return Drawings.model_construct(drawings=drawings, milliseconds=spent)
 
@@ -293,7 +263,7 @@ class StudioState:
             send(Progress(done=len(frames), total=request.most))
             run = load(folder, str(saved[index]))
             drawings = _drawings(entry, [run], request.question)
-            linked: list[Any] = [self.arrays.linked(drawing) for drawing in drawings]
+            linked: list[Any] = [self.linked(drawing) for drawing in drawings]
             frames.append(Frame.model_construct(step=saved[index], drawings=linked))
         return Film.model_construct(frames=frames)
 

@@ -12,17 +12,11 @@ from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from foveate.draw.parts import listed
 from foveate.server.common import RequestError
-from foveate.server.studio_schemas import (
-    CurveOf,
-    SampleAt,
-    SamplesOf,
-    SeriesOf,
-    TrainingEvent,
-    TrainingInfo,
-)
+from foveate.server.studio_schemas import StudioResponse
 from foveate.train.journal import LOG, Line, sound
 
 RECENT = 180.0  # seconds since the last line after which a training counts as over
@@ -33,6 +27,73 @@ START: Position = (-1, -1)
 LARGE = 10**9  # more lines than a step has
 NO_CURVES = {"step", "epoch", "seconds"}
 SAMPLE = ("source", "reference", "output")
+
+
+class TrainingInfo(StudioResponse):
+    """A training: its progress, and the curves of its log."""
+
+    id: str
+    name: str
+    running: bool
+    step: int
+    max_steps: int | None = None
+    epoch: int | None = None
+    seconds: float | None = None
+    parameters: int | None = None
+    device: str = ""
+    keys: list[str] = Field(default_factory=list)
+    has_samples: bool = False
+
+
+class TrainingList(StudioResponse):
+    """The trainings of the studio's runs."""
+
+    trainings: list[TrainingInfo]
+
+
+class CurveOf(StudioResponse):
+    """A key of a log over steps and over seconds of training; gaps are null."""
+
+    key: str
+    steps: list[int]
+    seconds: list[float | None]
+    values: list[float | None]
+
+
+class SeriesOf(StudioResponse):
+    """Curves of a training up to the step ``last``; ``points`` is how many there were of each."""
+
+    curves: list[CurveOf]
+    last: int
+    points: dict[str, int] = Field(default_factory=dict)
+
+
+class SampleAt(StudioResponse):
+    """One example at one step: its source, its reference, the output."""
+
+    step: int
+    source: str
+    reference: str
+    output: str
+
+
+class SamplesOf(StudioResponse):
+    """Samples of all validations, in the order of the log."""
+
+    samples: list[SampleAt]
+
+
+class TrainingEvent(StudioResponse):
+    """A line of a log: "start", "train", "valid", "average"; or "cut", where lines after ``step``
+    are gone because a training continued from a checkpoint, or "ping", where nothing is new.
+    """
+
+    event: str
+    step: int
+    epoch: int | None = None
+    seconds: float | None = None
+    values: dict[str, float | None] = Field(default_factory=dict)
+    samples: list[SampleAt] = Field(default_factory=list)
 
 
 def training(name: str, folder: Path, max_steps: int | None, log: Sequence[Line]) -> TrainingInfo:

@@ -7,17 +7,12 @@ routes are in `foveate.server.translation_api`.
 from __future__ import annotations
 
 import asyncio
-import re
-import secrets
-import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import PurePath
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -32,6 +27,7 @@ from foveate.errors import UserError
 from foveate.server.batching import AlignPairs, Links, Pair, TranslateLines
 from foveate.server.common import (
     CLIENT_LEFT,
+    ByteStore,
     JsonObject,
     JsonValue,
     RequestError,
@@ -51,7 +47,7 @@ LEFT = "left"  # in a request's state: a future that is done once the client has
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-# ------------------------------------------------------------------------------ figures, files
+# ------------------------------------------------------------------------------ figures
 
 
 class Metrics:
@@ -109,41 +105,6 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class FileCache:
-    """Translated files by random names, in memory, within a limit of size and of time."""
-
-    def __init__(
-        self, size: int, seconds: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.size, self.seconds, self._clock = size, seconds, clock
-        self._files = OrderedDict[str, tuple[float, bytes]]()
-
-    def put(self, data: bytes, name: str, target: str) -> str:
-        """Store a file; its random name ends in its own name and the target language."""
-        own = PurePath(name.replace("\\", "/"))
-        stem = re.sub(r"[^\w-]+", "_", own.stem)[:60] or "file"
-        key = f"{secrets.token_urlsafe(16)}.{stem}_{target}{own.suffix.lower()}"
-        self._files[key] = self._clock() + self.seconds, data
-        self._drop()
-        return key
-
-    def get(self, key: str) -> bytes | None:
-        """A file, as long as it is stored."""
-        self._drop()
-        entry = self._files.get(key)
-        return None if entry is None else entry[1]
-
-    def _drop(self) -> None:
-        """Drop the oldest files: those whose time is over, or that exceed the size."""
-        size = sum(len(data) for _, data in self._files.values())
-        while self._files:
-            until, data = next(iter(self._files.values()))
-            if until > self._clock() and size <= self.size:
-                return
-            self._files.popitem(last=False)
-            size -= len(data)
-
-
 # ------------------------------------------------------------------------------ the service
 
 
@@ -160,7 +121,7 @@ class Service:
         """``rules`` say which spans of all texts are protected."""
         self.pool, self.limits, self.keys, self.rules = pool, limits, keys, rules or Rules()
         self.metrics, self.detector, self.buckets = Metrics(pool), Detector(), TokenBuckets()
-        self.files = FileCache(limits.file_cache, 60 * limits.file_minutes)
+        self.files = ByteStore(limits.file_cache, 60 * limits.file_minutes)
         self.closing = False
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
         self.documents = DocumentProcesses()

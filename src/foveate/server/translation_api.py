@@ -8,16 +8,17 @@ import ipaddress
 import json
 import logging
 import mimetypes
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from html import escape
 from pathlib import PurePath
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import ValidationError
@@ -198,6 +199,8 @@ async def read_fields(request: Request) -> Fields:
 
 def _urlencoded(content: bytes) -> Fields:
     """The fields of a form or of an address; what is not escaped is UTF-8, as curl sends it."""
+    if not content:
+        return {}
     try:
         items = parse_qsl(content.decode(), True, errors="strict", max_num_fields=MOST_FIELDS)
     except ValueError:
@@ -229,14 +232,14 @@ def _merged(items: Sequence[tuple[str, str | Upload]]) -> Fields:
     return fields | {"q": texts} if len(texts) > 1 else fields
 
 
-async def authenticate(request: Request, service: Service) -> tuple[Fields, Client]:
-    """The fields of a request and its client.
+async def authenticate(request: Request) -> tuple[Service, Fields, Client]:
+    """The service, the fields of a request, and its client.
 
     A client that is known by its head is admitted before its body is read. Raises `RequestError`:
     400 for a body that cannot be read, 403 without a valid key, 408 where the body does not come,
     429 above the rate.
     """
-    secret, client = key_in_head(request), None
+    service, secret, client = service_of(request), key_in_head(request), None
     if secret or service.keys is None:
         client = client_of(request, service, secret)
     try:
@@ -244,13 +247,16 @@ async def authenticate(request: Request, service: Service) -> tuple[Fields, Clie
             fields = await read_fields(request)
     except TimeoutError:
         raise RequestError(408, "the body did not come in time") from None
-    return fields, client or client_of(request, service, str(fields.get("api_key") or ""))
+    key = str(fields.get("api_key") or "")
+    return service, fields, client or client_of(request, service, key)
 
 
 def key_in_head(request: Request) -> str:
     """The key in the head of a request, as a bearer or in the address, if any."""
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-    return bearer or request.query_params.get("api_key", "")
+    if bearer or not request.scope["query_string"]:
+        return bearer
+    return request.query_params.get("api_key", "")
 
 
 def client_of(request: Request, service: Service, secret: str) -> Client:
@@ -297,12 +303,12 @@ def anonymous(client: str) -> str:
 # ------------------------------------------------------------------------------ translate
 
 
-async def _service(request: Request) -> Service:  # FastAPI calls what is not async in a thread
+def service_of(request: Request) -> Service:
+    """The service of an application; as a dependency it would cost a tenth of a request."""
     service: Service = request.app.state.service
     return service
 
 
-ServiceOf = Annotated[Service, Depends(_service)]
 router = APIRouter(responses=ERRORS)
 
 
@@ -319,9 +325,9 @@ def body_of(model: type[Body], *kinds: str) -> OpenApi:
     openapi_extra=body_of(TranslateBody),
     tags=["translate"],
 )
-async def translate_texts(request: Request, service: ServiceOf) -> Response:
+async def translate_texts(request: Request) -> Response:
     """Translate a text or several, plain or HTML."""
-    fields, client = await authenticate(request, service)
+    service, fields, client = await authenticate(request)
     work = translate(service, validated(TranslateBody, fields), client)
     return JSONResponse(await service.for_client(request, work))
 
@@ -332,9 +338,9 @@ async def translate_texts(request: Request, service: ServiceOf) -> Response:
     openapi_extra=body_of(DetectBody),
     tags=["translate"],
 )
-async def detect(request: Request, service: ServiceOf) -> Response:
+async def detect(request: Request) -> Response:
     """Detect the language of a text; the most probable first."""
-    fields, client = await authenticate(request, service)
+    service, fields, client = await authenticate(request)
     body = validated(DetectBody, fields)
     limits = service.limits
     check_size(service, [body.q], client, limits.characters, limits.items)
@@ -348,17 +354,18 @@ async def detect(request: Request, service: ServiceOf) -> Response:
 
 
 @router.get("/languages", tags=["about"])
-async def languages(service: ServiceOf) -> list[ServedLanguage]:
+async def languages(request: Request) -> list[ServedLanguage]:
     """All languages that can be translated from, and to which."""
     return [
         ServedLanguage(code=code, name=name_of(code), targets=targets)
-        for code, targets in sorted(service.pool.table().items())
+        for code, targets in sorted(service_of(request).pool.table().items())
     ]
 
 
 @router.get("/frontend/settings", tags=["about"])
-async def settings(service: ServiceOf) -> dict[str, Any]:
+async def settings(request: Request) -> dict[str, Any]:
     """What pages and clients want to know."""
+    service = service_of(request)
     table, limits = service.pool.table(), service.limits
     source = next(iter(table))
     sides = {"source": source, "target": table[source][0]}
@@ -382,8 +389,9 @@ async def health() -> ServerStatus:
 
 
 @router.get("/ready", response_model=ServerStatus, tags=["about"])
-async def ready(service: ServiceOf) -> Response:
+async def ready(request: Request) -> Response:
     """Whether requests are accepted."""
+    service = service_of(request)
     if service.closing:
         raise RequestError(503, "the server is about to end", retry_after=1)
     if not service.pool.alive:
@@ -397,8 +405,9 @@ async def ready(service: ServiceOf) -> Response:
     responses={200: {"content": {"text/plain": {}}, "description": "Prometheus"}},
     tags=["about"],
 )
-async def metrics(request: Request, service: ServiceOf) -> Response:
+async def metrics(request: Request) -> Response:
     """Figures for Prometheus; where keys are required, with one as bearer."""
+    service = service_of(request)
     if service.keys is not None:
         client_of(request, service, key_in_head(request))
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
@@ -413,9 +422,9 @@ async def metrics(request: Request, service: ServiceOf) -> Response:
     openapi_extra=body_of(FileBody, MULTIPART),
     tags=["files"],
 )
-async def translate_file(request: Request, service: ServiceOf) -> Response:
+async def translate_file(request: Request) -> Response:
     """Translate a file; its name ends in that of its format."""
-    fields, client = await authenticate(request, service)
+    service, fields, client = await authenticate(request)
     upload = fields.get("file")
     if not isinstance(upload, Upload):
         raise RequestError(400, "invalid request: file is missing: send a form with a file")
@@ -426,8 +435,15 @@ async def translate_file(request: Request, service: ServiceOf) -> Response:
     client.record.add(bytes=len(upload.data))
     work = _translated_file(service, ENDINGS[suffix], upload.data, body, client)
     translated = await service.for_client(request, work)
-    key = service.files.put(translated, upload.name, body.target)
+    key = service.files.put(_file_name(upload.name, body.target), translated)
     return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{key}"})
+
+
+def _file_name(name: str, target: str) -> str:
+    """A random name that ends in a file's own and the target language."""
+    own = PurePath(name.replace("\\", "/"))
+    stem = re.sub(r"[^\w-]+", "_", own.stem)[:60] or "file"
+    return f"{secrets.token_urlsafe(16)}.{stem}_{target}{own.suffix.lower()}"
 
 
 async def _translated_file(
@@ -457,9 +473,9 @@ async def _translated_file(
     responses={200: {"content": {"application/octet-stream": {}}, "description": "the file"}},
     tags=["files"],
 )
-async def download_file(name: str, service: ServiceOf) -> Response:
+async def download_file(name: str, request: Request) -> Response:
     """Fetch a translated file, as long as it is stored."""
-    data = service.files.get(name)
+    data = service_of(request).files.get(name)
     if data is None:
         raise RequestError(404, "there is no such file, or it was kept too long")
     own_name = name.partition(".")[2]
@@ -476,9 +492,9 @@ async def download_file(name: str, service: ServiceOf) -> Response:
 @router.post(
     "/v1/score", response_model=list[Scored], openapi_extra=body_of(PairsBody), tags=["v1"]
 )
-async def score(request: Request, service: ServiceOf) -> Response:
+async def score(request: Request) -> Response:
     """Score translations of texts."""
-    scores: list[PairScore] = await _answer_pairs(request, service, ScorePairs)
+    scores: list[PairScore] = await _answer_pairs(request, ScorePairs)
     return JSONResponse(
         [
             {
@@ -494,16 +510,14 @@ async def score(request: Request, service: ServiceOf) -> Response:
 @router.post(
     "/v1/align", response_model=list[Aligned], openapi_extra=body_of(PairsBody), tags=["v1"]
 )
-async def align(request: Request, service: ServiceOf) -> Response:
+async def align(request: Request) -> Response:
     """Link the words of texts and their translations."""
-    aligned: list[Links] = await _answer_pairs(request, service, AlignPairs)
+    aligned: list[Links] = await _answer_pairs(request, AlignPairs)
     return JSONResponse([{"links": links} for links in aligned])
 
 
-async def _answer_pairs(
-    request: Request, service: Service, operation: type[ScorePairs | AlignPairs]
-) -> list[Any]:
-    fields, client = await authenticate(request, service)
+async def _answer_pairs(request: Request, operation: type[ScorePairs | AlignPairs]) -> list[Any]:
+    service, fields, client = await authenticate(request)
     body = validated(PairsBody, fields)
     sources = [body.q] if isinstance(body.q, str) else body.q
     targets = [body.t] if isinstance(body.t, str) else body.t
@@ -531,9 +545,9 @@ async def _answer_pairs(
     openapi_extra=body_of(StreamBody),
     tags=["v1"],
 )
-async def translate_stream(request: Request, service: ServiceOf) -> Response:
+async def translate_stream(request: Request) -> Response:
     """Translate a text sentence by sentence: server-sent events, ``done`` with the whole."""
-    fields, client = await authenticate(request, service)
+    service, fields, client = await authenticate(request)
     body = validated(StreamBody, fields)
     [pending] = await start(service, [body.q], body, client)
     return event_response(_events(service, pending, client, body.q))

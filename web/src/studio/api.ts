@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 9cfce869ce5710e8.
+// Written by `npm run types` from src/foveate/server; do not edit. Of b41be700717293aa.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -531,7 +531,7 @@ export interface RunDetail {
   task: string;
   model: string;
   reads: "text" | "picture" | "series";
-  gives: "text" | "label" | "forecast" | "words";
+  gives: "text" | "label" | "words" | "forecast";
   parameters: number | null;
   step: number | null;
   figures: {
@@ -590,7 +590,7 @@ export interface RunInfo {
   task: string;
   model: string;
   reads: "text" | "picture" | "series";
-  gives: "text" | "label" | "forecast" | "words";
+  gives: "text" | "label" | "words" | "forecast";
   parameters: number | null;
   step: number | null;
   figures: {

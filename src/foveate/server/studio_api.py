@@ -344,7 +344,7 @@ def tensor(tensor: str, state: State) -> Response:
 Keys = Annotated[str, Query(description="keys such as train.loss, with commas; all where empty")]
 
 
-@router.get("/trainings")
+@router.get("/trainings", name="trainings")
 def training_list(state: State) -> trainings.TrainingList:
     """The progress of every training."""
     return trainings.TrainingList(

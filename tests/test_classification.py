@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from foveate.cli.answers import (
-    classify,
-    classify_lines,
-    evaluation_text,
-    label_json,
-    label_line,
-)
+from foveate.cli import app
+from foveate.cli.answers import classify, evaluation_text
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
@@ -393,28 +387,25 @@ def test_a_run_classifies(run: Run) -> None:
 def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
     text = b"a clever joy\n\ndull \xff\n"
     written = {}
-    for name, write in {
-        "best": label_line,
-        "all": partial(label_line, all_labels=True),
-        "json": label_json,
-    }.items():
-        target = io.StringIO()
-        tally = classify_lines(run, io.BytesIO(text), target, write)
-        written[name] = target.getvalue().split("\n")
+    for name in ("", "--scores", "--json"):
+        words = ["classify", str(run.path), *([name] if name else [])]
+        ran = CliRunner().invoke(app, words, input=text)
+        written[name] = ran.stdout.split("\n")
         assert len(written[name]) == 4
-        assert tally.counts == {"empty, no label": 1, "not UTF-8, the bytes read as U+FFFD": 1}
-    label, p = written["best"][0].split("\t")
+        assert "1 line empty, no label: 2" in ran.stderr
+        assert "1 line not UTF-8, the bytes read as U+FFFD: 3" in ran.stderr
+    label, p = written[""][0].split("\t")
     assert label == "good"
     assert 0.5 < float(p) <= 1
-    assert written["best"][1] == ""
-    assert written["all"][0].split("\t")[::2] == ["good", "bad"]
-    tree = json.loads(written["json"][0])
+    assert written[""][1] == ""
+    assert written["--scores"][0].split("\t")[::2] == ["good", "bad"]
+    tree = json.loads(written["--json"][0])
     assert (tree["text"], tree["label"], set(tree["probabilities"])) == (
         "a clever joy",
         "good",
         {"good", "bad"},
     )
-    assert json.loads(written["json"][1])["label"] is None
+    assert json.loads(written["--json"][1])["label"] is None
     with pytest.raises(ConfigError, match="choose one"):
         classify(run.path, scores=True, as_json=True)
 

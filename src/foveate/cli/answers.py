@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, cast
 
@@ -50,28 +50,38 @@ def answer(
     threads: options.Threads = None,
 ) -> None:
     """Answer lines, pictures or series by any run."""
-    from foveate.tasks.base import CUT
-
-    loaded, tally, number = load(run, checkpoint), Tally(), 0
+    loaded, tally = load(run, checkpoint), Tally()
     reads = loaded.task.reads
     if reads == "text" and inputs:
         raise ConfigError(f"{run} reads text: write it on stdin, a line each, not as arguments")
     if reads == "picture" and not inputs:
         raise ConfigError(f"{run} reads pictures: name some behind it, JPEG or PNG, or numbers")
-    items: Iterable[Sequence[Any]] = [inputs or [None]]
-    if reads == "text":
+    for each in answered(loaded, loaded.answer, inputs or [], batch_tokens, tally):
+        text = str(each) if reads == "series" else one_line(str(each))
+        typer.echo(to_json(each.json(), None) if as_json else text)
+    say(tally.report())
+
+
+def answered(
+    run: Run,
+    answer: Callable[[Sequence[Any], int | None], Iterable[Any]],
+    names: Sequence[str],
+    batch_tokens: int | None,
+    tally: Tally,
+) -> Iterator[Any]:
+    """The answers to lines of standard input, or to the pictures or series of some names."""
+    from foveate.tasks.base import CUT
+
+    items: Iterable[Sequence[Any]] = [names or [None]]
+    if run.task.reads == "text":
         hint("Type a text a line; Ctrl-D ends.")
         items = tally.read(sys.stdin.buffer)
-    elif reads == "picture":
-        items = chunks(pictures_of(inputs or []), CHUNK)
-    for chunk in items:
-        for each in loaded.answer(chunk, batch_tokens):
-            number += 1
-            text = str(each) if reads == "series" else one_line(str(each))
-            typer.echo(to_json(each.json(), None) if as_json else text)
-            if each.cut:
-                tally.note(CUT, number)
-    say(tally.report())
+    elif run.task.reads == "picture":
+        items = chunks(pictures_of(names), CHUNK)
+    for number, each in enumerate(chain.from_iterable(answer(i, batch_tokens) for i in items), 1):
+        if each.cut:
+            tally.note(CUT, number)
+        yield each
 
 
 # ------------------------------------------------------------------------------ labels
@@ -92,66 +102,29 @@ def classify(
     threads: options.Threads = None,
 ) -> None:
     """Label each line of stdin, or each picture."""
-    if scores and as_json:
-        raise ConfigError("--scores and --json are two forms of the output: choose one")
-    write = label_json if as_json else partial(label_line, all_labels=scores)
-    loaded = load(run, checkpoint)
-    if images:
-        classify_pictures(loaded, images, sys.stdout, write, batch_tokens)
-        return
-    hint("Type a text a line; Ctrl-D ends.")
-    say(classify_lines(loaded, sys.stdin.buffer, sys.stdout, write, batch_tokens).report())
-
-
-Write = Callable[["LabelAnswer", str | None], str]  # an answer, and the name of its picture
-
-
-def classify_lines(
-    run: Run, source: BinaryIO, target: TextIO, write: Write, batch_tokens: int | None = None
-) -> Tally:
-    """Label a stream, a line for a line and in order, in bounded memory.
-
-    Raises `ConfigError` for a run that labels pictures.
-    """
-    from foveate.tasks.base import CUT
-
-    if run.task.reads == "picture":
-        raise ConfigError(
-            f"{run.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
-            "pictures"
-        )
-    tally, number = Tally(), 0
-    for chunk in tally.read(source):
-        for answer in run.classify(chunk, batch_tokens):
-            number += 1
-            target.write(write(answer, None) + "\n")
-            if not answer.probabilities:
-                tally.note(EMPTY, number)
-            if answer.cut:
-                tally.note(CUT, number)
-        target.flush()
-    return tally
-
-
-def classify_pictures(
-    run: Run, names: Sequence[str], target: TextIO, write: Write, batch_size: int | None = None
-) -> None:
-    """Label pictures, a line for each and in order; all are read before a line is written.
-
-    Raises ``DataError`` naming the first that is no picture, and `ConfigError` for a run that
-    labels no pictures.
-    """
     from foveate.tasks.image_classification import PictureTask
 
-    lines = f"lines of text go on stdin: foveate classify {run.path} < {names[0]}"
-    run.need(PictureTask, f"classify pictures; {lines}")
-    answers = run.classify(pictures_of(names), batch_size)
-    for name, answer in zip(names, answers, strict=True):
-        target.write(write(answer, name) + "\n")
-    target.flush()
+    if scores and as_json:
+        raise ConfigError("--scores and --json are two forms of the output: choose one")
+    loaded, tally = load(run, checkpoint), Tally()
+    names: Iterable[str | None] = images or repeat(None)
+    if images:
+        lines = f"lines of text go on stdin: foveate classify {loaded.path} < {images[0]}"
+        loaded.need(PictureTask, f"classify pictures; {lines}")
+    elif loaded.task.reads == "picture":
+        raise ConfigError(
+            f"{loaded.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
+            "pictures"
+        )
+    each = answered(loaded, loaded.classify, images or [], batch_tokens, tally)
+    for number, (name, label) in enumerate(zip(names, each, strict=False), 1):
+        typer.echo(label_json(label, name) if as_json else label_line(label, name, scores))
+        if not label.probabilities:
+            tally.note(EMPTY, number)
+    say(tally.report())
 
 
-def label_line(answer: LabelAnswer, picture: str | None = None, all_labels: bool = False) -> str:
+def label_line(answer: LabelAnswer, picture: str | None, all_labels: bool) -> str:
     """``[PICTURE TAB] LABEL TAB p``, of all labels the most probable first; empty without one."""
     pairs = list(answer.probabilities.items())
     columns = [] if picture is None else [one_line(picture)]
@@ -160,7 +133,7 @@ def label_line(answer: LabelAnswer, picture: str | None = None, all_labels: bool
     return "\t".join(columns)
 
 
-def label_json(answer: LabelAnswer, picture: str | None = None) -> str:
+def label_json(answer: LabelAnswer, picture: str | None) -> str:
     """The text or picture, its label and all probabilities, as JSON on a line."""
     record: dict[str, object] = {"text": answer.source} if picture is None else {"picture": picture}
     record |= {"label": answer.label or None, "probabilities": answer.probabilities}

@@ -48,7 +48,7 @@ def obeys(batches: list[Indices], lengths: Lengths, budget: int, max_rows: int |
 @given(lengths_of_pairs, st.integers(1, 200), st.none() | st.integers(1, 5), st.integers(0, 3))
 @settings(max_examples=150, deadline=None)
 def test_every_example_once_and_within_the_budget(lengths, budget, max_rows, epoch) -> None:
-    obeys(BatchPlan(lengths, budget, 1, max_rows).epoch(epoch), lengths, budget, max_rows)
+    obeys(BatchPlan(lengths, budget, 1).epoch(epoch), lengths, budget, None)
     obeys(sorted_batches(lengths, budget, max_rows), lengths, budget, max_rows)
 
 
@@ -117,8 +117,6 @@ def test_what_cannot_be_planned_is_named() -> None:
     lengths = np.ones((3, 2), dtype=np.int32)
     with pytest.raises(ValueError, match="batch_tokens: must be at least 1, not 0"):
         BatchPlan(lengths, 0, seed=1)
-    with pytest.raises(ValueError, match="max_rows"):
-        sorted_batches(lengths, 8, max_rows=0)
     with pytest.raises(ValueError, match=r"lengths: need shape \(N,\) or \(N, sides\)"):
         BatchPlan(np.ones((2, 2, 2), dtype=np.int32), 8, seed=1)
     with pytest.raises(ValueError, match="lengths: none may be negative, but one is -1"):
@@ -136,24 +134,17 @@ def test_shorter_sequences_are_filled_on_the_right() -> None:
     assert padded.tolist() == [[5, 6, 7], [8, PAD, PAD], [PAD, PAD, PAD]]
 
 
-@given(st.lists(ids, max_size=6), st.integers(1, 5))
-def test_what_went_in_comes_out(sequences: list[list[int]], multiple: int) -> None:
-    padded = pad(sequences, value=0, multiple=multiple)
-    longest = max(map(len, sequences), default=0)
-    assert len(padded) == len(sequences)
-    assert padded.shape[1] % multiple == 0 and 0 <= padded.shape[1] - longest < multiple
+@given(st.lists(ids, max_size=6))
+def test_what_went_in_comes_out(sequences: list[list[int]]) -> None:
+    padded = pad(sequences, value=0)
+    assert padded.shape == (len(sequences), max(map(len, sequences), default=0))
     assert [row[row > 0].tolist() for row in padded] == sequences
-    assert (pad([np.array(s, dtype=np.int32) for s in sequences], 0, multiple) == padded).all()
+    assert (pad([np.array(s, dtype=np.int32) for s in sequences], 0) == padded).all()
 
 
 def test_nothing_is_an_empty_rectangle() -> None:
     assert pad([]).shape == (0, 0)
-    assert pad([[], []], multiple=8).shape == (2, 0)
-
-
-def test_a_multiple_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="multiple: must be at least 1, not 0"):
-        pad([[4]], multiple=0)
+    assert pad([[], []]).shape == (2, 0)
 
 
 LENGTHS = np.random.default_rng(0).integers(1, 20, (60, 2))

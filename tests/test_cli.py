@@ -188,8 +188,8 @@ def test_a_wrong_option_is_named() -> None:
 def test_faults_of_the_program_are_not_dressed_up() -> None:
     with pytest.raises(ZeroDivisionError), errors.one_line_errors():
         print(1 / 0)
-    program = "import foveate.data.batches as b; from foveate import errors\n"
-    program += "with errors.one_line_errors():\n    b.pad([], multiple=0)"
+    program = "import numpy, foveate.data.batches as b; from foveate import errors\n"
+    program += "with errors.one_line_errors():\n    b.sorted_batches(numpy.ones(3), 0)"
     done = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True)
     lines = done.stderr.decode().splitlines()
     assert done.returncode == 1 and lines[0].startswith("Traceback")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,9 +78,11 @@ def test_idx_files_that_do_not_belong_together(tmp_path: Path) -> None:
         idx_pictures(tmp_path, held_out=24).album("train")
 
 
-@pytest.mark.parametrize("place", ["pictures", "pictures.tar"])
-def test_a_folder_and_a_tar_with_captions(tmp_path: Path, place: str) -> None:
-    album = files(write_squares(tmp_path), files=str(tmp_path / place)).album("train")
+@pytest.mark.parametrize("place", ["pictures", "pictures.tar", "pictures.zip"])
+def test_a_folder_and_archives_with_captions(tmp_path: Path, place: str) -> None:
+    write_squares(tmp_path)
+    shutil.make_archive(str(tmp_path / "pictures"), "zip", tmp_path / "pictures")
+    album = files(tmp_path, files=str(tmp_path / place)).album("train")
     assert album.names == [f"{colour}.png" for colour in COLOURS]
     assert album.texts[1] == ["A green square on grey .", "The square is green ."]
     for row, colour in enumerate(COLOURS.values()):

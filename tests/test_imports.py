@@ -75,7 +75,6 @@ NAMED = {  # other packages, and the only places that may import them
     "onnxruntime": {"export"},
     "sentencepiece": {"export"},
     "transformers": {"export"},
-    "argostranslate": {"export"},
     "ray": {"cli"},
     "pyarrow": {"cli"},
     "jaxtyping": {"nn", "models", "decode", "engine", "tasks"},

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -181,7 +182,7 @@ def test_a_report_of_files_lists_bad_lines_and_says_all_of_it(tmp_path: Path) ->
     assert "\x1b" not in out.getvalue()  # what is in the data cannot steer the terminal
     assert "esc ·[31mred" in out.getvalue()
     assert "[bold]rouge" in out.getvalue()
-    again = json.loads(json.dumps(result.to_dict()))
+    again = json.loads(json.dumps(asdict(result)))
     assert again["splits"]["train"]["pairs"] == 3
     assert again["splits"]["test"]["findings"][0]["examples"] == [[1, "one", "un"]]
 

@@ -245,11 +245,7 @@ def by_aligner(
 
 
 def by_run(
-    folder: Path,
-    checkpoint: str,
-    files: PairFiles,
-    selection: HeadSelection,
-    save: bool = False,
+    folder: Path, checkpoint: str, files: PairFiles, selection: HeadSelection, save: bool = False
 ) -> tuple[list[Links], list[str]]:
     """The links of a head of a run, which is chosen first, and messages; ``save`` stores it."""
     from foveate.align.aer import Head, choose

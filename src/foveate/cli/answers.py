@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, cast
 import typer
 
 import foveate.cli.options as options
-from foveate.cli.options import (
-    CHUNK,
-    Tally,
-    chunks,
-    hint,
-    load,
-    one_line,
-    say,
-    to_json,
-)
+from foveate.cli.options import CHUNK, Tally, chunks, hint, load, one_line, say, to_json
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
@@ -170,14 +161,8 @@ def generate(
     threads: options.Threads = None,
 ) -> None:
     """Go on with a text, by a language model."""
-    sampling: dict[str, Any] = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-        "repetition_penalty": repetition_penalty,
-        "seed": seed,
-    }
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    sampling |= {"min_p": min_p, "repetition_penalty": repetition_penalty, "seed": seed}
     sampling = {name: value for name, value in sampling.items() if value is not None}
     if beam_size is not None and sampling:
         name = next(iter(sampling)).replace("_", "-")

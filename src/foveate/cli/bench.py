@@ -20,8 +20,7 @@ MACHINE = "machine"  # the key of a result that describes the machine, on the la
 bench = typer.Typer(cls=VerbGroup, help="Measure speed and memory here.", no_args_is_help=True)
 
 Shape = Annotated[
-    str,
-    typer.Argument(metavar="[SHAPE]", help="small, base, rnnsearch, a preset or CONFIG.toml"),
+    str, typer.Argument(metavar="[SHAPE]", help="small, base, rnnsearch, a preset or CONFIG.toml")
 ]
 Seconds = Annotated[float, typer.Option(min=0.1, help="of measuring")]
 
@@ -72,9 +71,7 @@ def bench_decode(
 
 @bench.command("memory")
 def bench_memory(
-    shape: Shape = "small",
-    overrides: Overrides = None,
-    as_json: Json = False,
+    shape: Shape = "small", overrides: Overrides = None, as_json: Json = False
 ) -> None:
     """What the memory of training and decoding holds."""
     from foveate.bench import growth

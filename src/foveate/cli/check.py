@@ -12,8 +12,7 @@ from foveate.errors import ConfigError
 
 def check(
     files: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FILE", help="Python files, folders, or modules"),
+        list[str] | None, typer.Argument(metavar="FILE", help="Python files, folders, or modules")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="time limit for each file")] = 20.0,
     exercises: Annotated[

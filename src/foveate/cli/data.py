@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,7 +66,7 @@ def report_on(
     text, known, series = _data_of(config) if config else (TextData(), None, None)
     report = report_files(files, text, others, kind or known, series)
     if as_json:
-        typer.echo(to_json(report.to_dict()))
+        typer.echo(to_json(asdict(report)))
     else:
         Console(markup=False).print(report.table())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import shutil
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,7 +85,7 @@ def positions(
     config = Position.Config.parse({"kind": kind})
     torch.manual_seed(1)  # learned encodings are drawn as they are initialized
     encoding = config.build(hidden_size, num_heads)
-    _echo(saved(positions(encoding, length, hidden_size, num_heads), out or []))
+    _write(positions(encoding, length, hidden_size, num_heads), out)
 
 
 @look.command()
@@ -107,7 +107,7 @@ def schedule(
         ends.append(steps or train.max_steps or 0)
     if max(ends) < 1:
         raise ConfigError("no config says train.max_steps: give --steps")
-    _echo(saved(schedule(rates, max(ends)), out or []))
+    _write(schedule(rates, max(ends)), out)
 
 
 @look.command()
@@ -128,7 +128,9 @@ def report(
     (loaded,), question = _loaded([run], fields, checkpoint)
     page = report(loaded, question)
     page.save(out)
-    _echo([f"wrote {out}", *(f"not in it: {name}: {why}" for name, why in page.left_out.items())])
+    typer.echo(f"wrote {out}")
+    for name, why in page.left_out.items():
+        typer.echo(f"not in it: {name}: {why}")
 
 
 def _loaded(
@@ -154,7 +156,7 @@ def _draw_view(
 ) -> None:
     """Load the runs, draw a view of them, and write the drawing."""
     runs, question = _loaded(paths, fields, checkpoint)
-    _echo(saved(VIEWS[name].draw(runs, question), out or []))
+    _write(VIEWS[name].draw(runs, question), out)
 
 
 def saved(drawing: Drawing, out: Sequence[Path]) -> list[str]:
@@ -163,9 +165,8 @@ def saved(drawing: Drawing, out: Sequence[Path]) -> list[str]:
     return [f"wrote {drawing.save(path)}" for path in out] or [drawing.text(columns)]
 
 
-def _echo(lines: Iterable[str]) -> None:
-    for line in lines:
-        typer.echo(line)
+def _write(drawing: Drawing, out: Sequence[Path] | None) -> None:
+    typer.echo("\n".join(saved(drawing, out or [])))
 
 
 # ------------------------------------------------------------------------------ views as verbs
@@ -268,7 +269,7 @@ def demo_verb(entry: DemoEntry) -> Command:
 
     def call(out: list[Path] | None, **values: Any) -> None:
         drawing = entry.draw({k: v for k, v in values.items() if v is not None})
-        _echo(saved(drawing, out or []))
+        _write(drawing, out)
 
     fields = entry.options.model_fields.items()
     parameters = [_parameter(name, *_of_field(field)) for name, field in fields]

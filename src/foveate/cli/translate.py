@@ -31,8 +31,7 @@ PrefixFile = Annotated[Path | None, typer.Option(help="how outputs begin, line b
 Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")]
 In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
 Protect = Annotated[
-    list[str] | None,
-    typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …"),
+    list[str] | None, typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …")
 ]
 Again = Annotated[bool, typer.Option("--again", help="in catalogues, what is translated too")]
 GlossaryFile = Annotated[
@@ -43,8 +42,7 @@ Silence = Annotated[
     list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
 ]
 Processes = Annotated[
-    int | None,
-    typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all"),
+    int | None, typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all")
 ]
 
 

@@ -226,10 +226,7 @@ def load_with_processes(folder: Path, processes: int, **options: Any) -> Run:
 
 
 def run_loader(
-    precision: str = "fp32",
-    engine: str = "torch",
-    sample: Path | None = None,
-    processes: int = 0,
+    precision: str = "fp32", engine: str = "torch", sample: Path | None = None, processes: int = 0
 ) -> RunLoader:
     """How a server loads runs. Raises ``ConfigError`` for an unknown precision or engine."""
     from foveate.server.launch import RunLoader

@@ -16,19 +16,13 @@ from foveate.data.tokenizer import EOS, PAD
 Ids = Sequence[int] | NDArray[np.integer]
 
 
-def pad(sequences: Sequence[Ids], value: int = PAD, multiple: int = 1) -> NDArray[np.int64]:
-    """Sequences side by side, (B, L), with ``value`` on the right.
-
-    L is the longest length rounded up to a ``multiple``; no sequences give (0, 0).
-    """
-    if multiple < 1:
-        raise ValueError(f"multiple: must be at least 1, not {multiple}")
+def pad(sequences: Sequence[Ids], value: int = PAD) -> NDArray[np.int64]:
+    """Sequences side by side, (B, L), with ``value`` on the right; of none (0, 0)."""
     lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
     longest = int(lengths.max(initial=0))
-    width = -(-longest // multiple) * multiple
-    padded = np.full((len(sequences), width), value, dtype=np.int64)
+    padded = np.full((len(sequences), longest), value, dtype=np.int64)
     if longest:
-        filled = np.arange(width) < lengths[:, None]  # (B, L)
+        filled = np.arange(longest) < lengths[:, None]  # (B, L)
         padded[filled] = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in sequences])
     return padded
 
@@ -62,12 +56,10 @@ class BatchPlan:
     every example once. Indices take 4 bytes each, and lengths below 16,384 two a side.
     """
 
-    def __init__(
-        self, lengths: Lengths, batch_tokens: int, seed: int, max_rows: int | None = None
-    ) -> None:
+    def __init__(self, lengths: Lengths, batch_tokens: int, seed: int) -> None:
         """``lengths`` (N, sides), in tokens, as they will stand in the batch."""
-        self.lengths = _by_sides(lengths, batch_tokens, max_rows)
-        self.batch_tokens, self.max_rows, self.seed = batch_tokens, max_rows, seed
+        self.lengths = _by_sides(lengths, batch_tokens)
+        self.batch_tokens, self.seed = batch_tokens, seed
         self._last_dealt = lru_cache(maxsize=1)(self._dealt)  # the start asks for it repeatedly
 
     def epoch(self, number: int, rank: int = 0, world: int = 1) -> list[Indices]:
@@ -84,7 +76,7 @@ class BatchPlan:
 
     def _dealt(self, number: int) -> list[Indices]:
         random = np.random.default_rng((self.seed, number))
-        batches = _cut(self._order(random), self.lengths, self.batch_tokens, self.max_rows)
+        batches = _cut(self._order(random), self.lengths, self.batch_tokens)
         return [batches[i] for i in random.permutation(len(batches))]
 
     def _order(self, random: np.random.Generator) -> Indices:
@@ -110,12 +102,14 @@ def sorted_batches(
     lengths: Lengths, batch_tokens: int, max_rows: int | None = None
 ) -> list[Indices]:
     """Batches for inference by the same budget, the longest first: memory runs out at once."""
-    lengths = _by_sides(lengths, batch_tokens, max_rows)
+    lengths = _by_sides(lengths, batch_tokens)
     order = np.lexsort((*-lengths.T[::-1], -lengths.max(axis=1)))
     return _cut(order, lengths, batch_tokens, max_rows)
 
 
-def _cut(order: Indices, lengths: Lengths, budget: int, max_rows: int | None) -> list[Indices]:
+def _cut(
+    order: Indices, lengths: Lengths, budget: int, max_rows: int | None = None
+) -> list[Indices]:
     """Cut a path into the longest runs with rows × longest side ≤ budget."""
     limit = budget if max_rows is None else max_rows
     widths = np.maximum(lengths.max(axis=1), 1)[order]
@@ -130,12 +124,10 @@ def _cut(order: Indices, lengths: Lengths, budget: int, max_rows: int | None) ->
     return batches
 
 
-def _by_sides(lengths: Lengths, batch_tokens: int, max_rows: int | None) -> Lengths:
+def _by_sides(lengths: Lengths, batch_tokens: int) -> Lengths:
     """(N, sides) in integers that hold lengths + 1 and differences, with the limits checked."""
     if batch_tokens < 1:
         raise ValueError(f"batch_tokens: must be at least 1, not {batch_tokens}")
-    if max_rows is not None and max_rows < 1:
-        raise ValueError(f"max_rows: must be at least 1, not {max_rows}")
     if lengths.ndim not in (1, 2) or 0 in lengths.shape[1:]:
         raise ValueError(f"lengths: need shape (N,) or (N, sides), not {lengths.shape}")
     if lengths.min(initial=0) < 0:

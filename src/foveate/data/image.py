@@ -7,9 +7,11 @@ import io
 import math
 import struct
 import tarfile
+import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -227,24 +229,30 @@ def _table(path: Path, split: str) -> dict[str, list[str]]:
 
 
 def _contents(place: Path, names: Mapping[str, object]) -> Iterator[tuple[str, bytes]]:
-    """The files of the given names, wherever they lie in the folder or tar; each name once."""
+    """The files of the given names, wherever they lie in the folder, tar or zip; each once."""
     remaining = set(names)
-    if place.is_dir():
-        for path in sorted(place.rglob("*")):
-            if path.name in remaining and path.is_file():
-                remaining.discard(path.name)
-                yield path.name, path.read_bytes()
-        return
     try:
-        with tarfile.open(place) as archive:
-            for member in archive:
-                name = PurePosixPath(member.name).name
-                file = archive.extractfile(member) if name in remaining else None
-                if file is not None:
-                    remaining.discard(name)
-                    yield name, file.read()
-    except (tarfile.TarError, EOFError) as error:
-        raise DataError(f"{place} is no sound tar file ({error}); fetch it again") from None
+        for name, read in _members(place):
+            if name in remaining:
+                remaining.discard(name)
+                yield name, read()
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        raise DataError(f"{place} is no sound tar or zip ({error}); fetch it again") from None
+
+
+def _members(place: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """The names of all files in a folder, a tar or a zip, and how each is read."""
+    if place.is_dir():
+        yield from ((p.name, p.read_bytes) for p in sorted(place.rglob("*")) if p.is_file())
+    elif zipfile.is_zipfile(place):
+        with zipfile.ZipFile(place) as archive:
+            for path in archive.namelist():
+                yield PurePosixPath(path).name, partial(archive.read, path)
+    else:
+        with tarfile.open(place) as tape:
+            for member in filter(tarfile.TarInfo.isfile, tape):
+                if (file := tape.extractfile(member)) is not None:
+                    yield PurePosixPath(member.name).name, file.read
 
 
 Size = tuple[int, int]  # height, width
@@ -269,7 +277,7 @@ class Augmentation(Configurable):
 
     def settle(self, pixels: Pixels, random: np.random.Generator) -> Pixels:
         """The picture as it is judged; the generator is the same for it every time."""
-        raise NotImplementedError
+        return pixels
 
 
 class Unchanged(Augmentation):
@@ -277,9 +285,6 @@ class Unchanged(Augmentation):
 
     class Config(Augmentation.Config, kind="none"):
         pass
-
-    def settle(self, pixels: Pixels, random: np.random.Generator) -> Pixels:
-        return pixels
 
 
 class Shift(Augmentation):
@@ -296,9 +301,6 @@ class Shift(Augmentation):
         _, height, width = pixels.shape
         wide = np.pad(pixels, ((0, 0), (by, by), (by, by)))
         return wide[:, down : down + height, right : right + width]
-
-    def settle(self, pixels: Pixels, random: np.random.Generator) -> Pixels:
-        return pixels
 
 
 class Canvas(Augmentation):

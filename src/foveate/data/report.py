@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -19,15 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foveate.data.catalogue import DataError, find
-from foveate.data.corpus import (
-    Arrays,
-    Meter,
-    Values,
-    Work,
-    in_order,
-    read_text,
-    spans_of,
-)
+from foveate.data.corpus import Arrays, Meter, Values, Work, in_order, read_text, spans_of
 from foveate.data.series import SeriesData, date_column, labels, looks_like_series, scan, usual_step
 from foveate.data.text import Corpus, MappedTexts, TextData, is_table, keep, read_pairs
 from foveate.data.words import identifier, language, language_of
@@ -239,10 +231,6 @@ class DataReport:
 
     splits: dict[str, SplitReport]
     series: dict[str, SeriesReport] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values, fit for JSON."""
-        return asdict(self)
 
     def lines(self) -> list[str]:
         """Say it in a few lines of text."""

@@ -12,7 +12,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +164,7 @@ def unpacked(place: Path) -> Iterator[Path]:
 
 
 def answers(folder: Path, lines: list[str]) -> list[str]:
-    """What Argos makes of each line, a sentence each; without Argos, what it asks of its parts."""
-    if find_spec("argostranslate") is not None:
-        return _by_argos(folder, lines)
+    """What Argos asks of its parts for each line, a sentence each."""
     import ctranslate2  # type: ignore[import-untyped]
     import sentencepiece
 
@@ -183,24 +180,6 @@ def answers(folder: Path, lines: list[str]) -> list[str]:
     )
     texts = (processor.decode_pieces(result.hypotheses[0]) for result in results)
     return [text.replace("▁", " ").replace("_", " ").removeprefix(" ") for text in texts]
-
-
-def _by_argos(folder: Path, lines: list[str]) -> list[str]:
-    from argostranslate import settings  # type: ignore[import-not-found]
-    from argostranslate.package import Package  # type: ignore[import-not-found]
-    from argostranslate.translate import PackageTranslation  # type: ignore[import-not-found]
-
-    settings.compute_type = "default"  # ARGOS_COMPUTE_TYPE; else it rounds all weights to int8
-    translation = PackageTranslation(None, None, Package(folder))
-    translation.sentencizer = _Whole()
-    return [translation.hypotheses(line)[0].value for line in lines]
-
-
-class _Whole:
-    """A line is a sentence: finding sentences is no part of what is compared."""
-
-    def split_sentences(self, text: str) -> list[str]:
-        return [text]
 
 
 def _put(archive: zipfile.ZipFile, name: str, content: bytes | str) -> None:

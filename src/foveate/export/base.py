@@ -107,10 +107,7 @@ def searches(run: Run) -> dict[str, Search]:
     beam = own if type(own) is Beam.Config else Beam.Config.like(own, beam_size=4)
     free = {"rules": (), "whole_characters": False}  # as other programs search
     plain = [config.model_copy(update=free) for config in (Greedy.Config.like(own), beam)]
-    return {
-        "greedy": plain[0].build(),
-        f"beam of {beam.beam_size}": plain[1].build(),
-    }
+    return {"greedy": plain[0].build(), f"beam of {beam.beam_size}": plain[1].build()}
 
 
 Theirs = Callable[[list[Ids], Search], list[Ids]]

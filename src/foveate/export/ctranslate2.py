@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,54 +54,44 @@ WAYS: dict[str, tuple[Any, ...]] = {  # what CTranslate2 has of each part
 }
 
 
-@dataclass(frozen=True)
-class Part:
-    """One choice of a config: what it is about, its key, its value."""
-
-    what: str
-    key: str
-    value: object
+Part = tuple[str, str, object]  # what a choice of a config is about, its key, its value
 
 
 def transformer_parts(model: nn.Module) -> Iterator[Part]:
     """The choices that another Transformer must have made too; the first ones matter most."""
     if not isinstance(model, EncoderDecoder):
-        yield Part("kind", "model", type(model).__name__)
+        yield "kind", "model", type(model).__name__
         return
     sides: dict[str, Any] = {"encoder": model.encoder, "decoder": model.decoder}
     classes = {"encoder": TransformerEncoder, "decoder": TransformerDecoder}
     for name, side in sides.items():
         fits = type(side) is classes[name]
-        yield Part("kind", f"{name}.kind", "transformer" if fits else side.config.kind)
+        yield "kind", f"{name}.kind", "transformer" if fits else side.config.kind
     for name, side in sides.items():
-        yield from _parts_of(name, side.config)
+        config = side.config
+        yield "norm_order", f"{name}.norm_order", config.norm_order
+        first = config.embedding_norm
+        yield "norm", f"{name}.norm", config.norm.kind
+        yield "equal", f"{name}.norm = embedding_norm", first is None or first == config.norm
+        for part in ("position", "stem", "feed_forward"):
+            yield part, f"{name}.{part}", getattr(config, part).kind
+        for part in ("attention", "cross_attention"):
+            if (attention := getattr(config, part, None)) is not None:
+                yield from _attention(f"{name}.{part}", attention)
     equal = sides["encoder"].config.norm == sides["decoder"].config.norm
-    yield Part("equal", "encoder.norm = decoder.norm", equal)
-
-
-def _parts_of(name: str, config: Any) -> Iterator[Part]:
-    yield Part("norm_order", f"{name}.norm_order", config.norm_order)
-    yield Part("norm", f"{name}.norm", config.norm.kind)
-    first = config.embedding_norm
-    yield Part("equal", f"{name}.norm = embedding_norm", first is None or first == config.norm)
-    yield Part("position", f"{name}.position", config.position.kind)
-    yield Part("stem", f"{name}.stem", config.stem.kind)
-    yield Part("feed_forward", f"{name}.feed_forward", config.feed_forward.kind)
-    yield from _attention(f"{name}.attention", config.attention)
-    if getattr(config, "cross_attention", None) is not None:
-        yield from _attention(f"{name}.cross_attention", config.cross_attention)
+    yield "equal", "encoder.norm = decoder.norm", equal
 
 
 def _attention(name: str, config: Any) -> Iterator[Part]:
     full = type(config) is Attention.Config
-    yield Part("attention", name, "full" if full else config.kind)
+    yield "attention", name, "full" if full else config.kind
     if full:
-        yield Part("score", f"{name}.score", config.score.kind)
-        yield Part("normalizer", f"{name}.normalizer", config.normalizer.kind)
+        yield "score", f"{name}.score", config.score.kind
+        yield "normalizer", f"{name}.normalizer", config.normalizer.kind
         heat = getattr(config.normalizer, "temperature", 1.0)
-        yield Part("temperature", f"{name}.normalizer.temperature", heat)
-        yield Part("project", f"{name}.project", tuple(sorted(config.project)))
-        yield Part("value_size", f"{name}.value_size", config.value_size)
+        yield "temperature", f"{name}.normalizer.temperature", heat
+        yield "project", f"{name}.project", tuple(sorted(config.project))
+        yield "value_size", f"{name}.value_size", config.value_size
 
 
 # ------------------------------------------------------------------------------------- ctranslate2
@@ -142,9 +131,8 @@ class CTranslate2(Export):
                 f"ctranslate2 takes translations, and this run is of the task "
                 f"{self.run.config.task.kind}{self.instead()}"
             )
-        part = first_misfit(self.run.model)
-        if part is not None:
-            raise ExchangeError(f"ctranslate2 has no {part.key} = {part.value!r}{self.instead()}")
+        if (misfit := first_misfit(self.run.model)) is not None:
+            raise ExchangeError(f"ctranslate2 has no {misfit}{self.instead()}")
         Pieces.of(self.run)
 
     def write(self, place: Path, pointer: dict[str, object]) -> None:
@@ -167,9 +155,10 @@ class CTranslate2(Export):
         return compare(self.run, sample, searches(self.run), theirs, exact)
 
 
-def first_misfit(model: nn.Module) -> Part | None:
-    """The first part of a model that CTranslate2 does not have; None where it has them all."""
-    return next((p for p in transformer_parts(model) if p.value not in WAYS.get(p.what, ())), None)
+def first_misfit(model: nn.Module) -> str | None:
+    """The first choice of a model that CTranslate2 does not have; None where it has them all."""
+    parts = transformer_parts(model)
+    return next((f"{key} = {v!r}" for what, key, v in parts if v not in WAYS[what]), None)
 
 
 # ------------------------------------------------------------------------------ the weights
@@ -236,7 +225,7 @@ def _sizes(part: TransformerEncoder | TransformerDecoder) -> dict[str, object]:
 
 def _fill_side(spec: Any, part: TransformerEncoder | TransformerDecoder, places: int) -> None:
     """An encoder or a decoder, all but the projection to the vocabulary."""
-    stem = cast(Any, part.stem)
+    stem: Any = part.stem
     tables = spec.embeddings if isinstance(spec.embeddings, list) else [spec.embeddings]
     tables[0].weight = _array(stem.embedding.weight)
     spec.scale_embeddings = stem.scale != 1.0

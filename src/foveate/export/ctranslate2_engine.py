@@ -32,14 +32,13 @@ from foveate.run import Run
 class CTranslate2Engine(Engine):
     """Searches of a run by CTranslate2, on a folder that `foveate export` wrote.
 
-    ``compute_type`` is one of CTranslate2's; without it, that of the weights. What it cannot do,
-    scores, links and maps, PyTorch does.
+    What it cannot do, scores, links and maps, PyTorch does.
     """
 
     name = "ctranslate2"
     can = frozenset(("links", "scores"))
 
-    def __init__(self, run: Run, folder: Path, compute_type: str = "default") -> None:
+    def __init__(self, run: Run, folder: Path) -> None:
         """Raises `ExchangeError` where the folder is no export."""
         if not (folder / "model.bin").is_file():
             raise ExchangeError(
@@ -50,7 +49,7 @@ class CTranslate2Engine(Engine):
         task, threads = translator(run), torch.get_num_threads()
         self.torch = task.engine(run.model)
         self.translator = ctranslate2.Translator(
-            str(folder), device="cpu", compute_type=compute_type, intra_threads=threads
+            str(folder), device="cpu", compute_type="default", intra_threads=threads
         )
         self.source, self.target = task.source_tokenizer.pieces, task.target_tokenizer.pieces
         self.ids = {piece: i for i, piece in enumerate(self.target)}

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,9 +42,11 @@ from foveate.export.base import (
 )
 from foveate.export.huggingface_families import FAMILIES
 from foveate.export.huggingface_rules import (
+    SPECIAL_IDS,
     Family,
     Settings,
     Tensors,
+    ends_of,
     in_halves,
     read_by,
     wave_table,
@@ -89,7 +90,7 @@ def from_huggingface(folder: str | Path) -> nn.Module:
         config = family.read_config(settings)
         stored.refuse_larger(config.tree(), there, "the model")
         with stored.Within(there, "the config"):
-            model: nn.Module = config.build(*family.ends.read(settings))
+            model: nn.Module = config.build(*family.ends(settings))
     except STRANGE as error:
         raise ExchangeError(f"{folder / CONFIG}: {error}") from error
     try:
@@ -101,27 +102,21 @@ def from_huggingface(folder: str | Path) -> nn.Module:
     return model.eval()
 
 
-def to_huggingface(
-    model: nn.Module,
-    folder: str | Path,
-    architecture: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-) -> Path:
+def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | None = None) -> Path:
     """Write a model of ours so that `transformers` loads it and computes the same.
 
     The translation models of this library become a Marian (norm after) or a Pegasus (norm before).
 
     ``architecture`` is a ``model_type`` such as "bart"; where it is None, the first that has a
-    place for all that the model has. ``settings`` are further entries of config.json; without them
-    the special tokens are those of our vocabularies, and the labels those of the model. Raises
-    `ExchangeError` that names what has no place.
+    place for all that the model has. Special tokens are those of our vocabularies, labels those of
+    the model. Raises `ExchangeError` that names what has no place.
     """
     folder = Path(folder)
     config, weights = in_halves(model)
     family, written = fitting(config.plain(), architecture)
-    written = family.finish(written | family.ends.write(model))
+    written = family.finish(written | ends_of(model))
     written = {"model_type": family.name, "architectures": [family.architecture]} | written
-    written = {**written, "dtype": "float32", "torch_dtype": "float32", **(settings or {})}
+    written = {**written, "dtype": "float32", "torch_dtype": "float32"}
     tensors: dict[str, Tensor] = {}
     for name, weight in weights.items():
         theirs, form = family.their_name(name, written)
@@ -147,8 +142,7 @@ def _read_settings(path: Path) -> Settings:
         raise ExchangeError(
             f"{path}: no such file; give the folder that save_pretrained of transformers wrote"
         )
-    settings = _json(path, AGAIN)
-    if not isinstance(settings, dict):
+    if not isinstance(settings := _json(path, AGAIN), dict):
         raise ExchangeError(f"{path}: no JSON object; {AGAIN}")
     return cast(Settings, settings)
 
@@ -308,8 +302,9 @@ class HuggingFace(Export):
                 "language and masked models and classifiers of pictures of Transformer layers "
                 "have a place there; safetensors takes any run"
             )
-        for side, part in sides_of(self.run.model).items():
-            if type(part) not in (TransformerEncoder, TransformerDecoder):
+        for side, part in self.run.model.named_children():
+            stack = type(part) in (TransformerEncoder, TransformerDecoder)
+            if side in ("encoder", "decoder") and not stack:
                 raise ExchangeError(
                     f"transformers has no {side} of the kind {cast(Config, part.config).kind} like "
                     "ours: it takes transformer, and what else can be exported is safetensors"
@@ -347,16 +342,12 @@ class HuggingFace(Export):
     def _longest(self) -> int:
         return int(getattr(self.run.config.data, "max_length", 1 << 30))
 
-    def _generation(self) -> dict[str, object]:
+    def _generation(self) -> Settings:
         """How `generate` begins and ends: greedy, as ``foveate translate --beam-size 1``."""
         search = self.run.config.decode
         longest = int(search.max_ratio * min(self._longest(), 1024)) + search.max_extra
-        settings: dict[str, object] = {
-            "pad_token_id": PAD,
-            "bos_token_id": BOS,
-            "eos_token_id": EOS,
-        }
-        settings |= {"num_beams": 1, "do_sample": False, "max_new_tokens": longest}
+        settings: Settings = SPECIAL_IDS | {"num_beams": 1, "do_sample": False}
+        settings["max_new_tokens"] = longest
         if isinstance(self.run.model, EncoderDecoder):
             return settings | {"decoder_start_token_id": BOS}
         return settings | {"suppress_tokens": [PAD, BOS]}
@@ -420,11 +411,6 @@ class HuggingFace(Export):
             )
         places = ours.shape[:-1].numel()
         return Checked(len(inputs), [f"scores {far:.1g} apart on drawn inputs"], places)
-
-
-def sides_of(model: nn.Module) -> dict[str, nn.Module]:
-    """The encoder and the decoder of a model, as far as it has them."""
-    return {name: p for name, p in model.named_children() if name in ("encoder", "decoder")}
 
 
 def drawn(model: nn.Module) -> Tensor:
@@ -598,11 +584,7 @@ def _vocabulary(source: Path, out: Path) -> str:
                 f"{source}: no vocabulary ({error}); give one of UTF-8 lines"
             ) from None
         pieces = [line.split("\t")[0] for line in lines if line]
-    if (
-        not pieces
-        or not isinstance(pieces, list)
-        or not all(isinstance(piece, str) for piece in pieces)
-    ):
+    if not (pieces and isinstance(pieces, list) and all(isinstance(p, str) for p in pieces)):
         raise ExchangeError(f"{source}: no list of pieces; give a vocabulary, a piece a line")
     own = [piece for piece in dict.fromkeys(pieces) if piece not in NAMES]
     tokenizer = Symbol(Symbol.Config())

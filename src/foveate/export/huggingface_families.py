@@ -14,11 +14,9 @@ from foveate.export.huggingface_rules import (
     Family,
     Form,
     Key,
-    Pictures,
     Rule,
     Settings,
     Tensors,
-    Words,
     headed,
     inside,
     rules,
@@ -46,15 +44,9 @@ ACTIVATIONS = {  # of several names for one, the first is written
 TIED = {True: "target", False: "none"}
 
 
-def _inner_size(settings: Settings, tensors: Tensors) -> Settings:
-    """The size of the feed-forward network is four times D where it is not said."""
-    return settings | {"n_inner": settings.get("n_inner") or 4 * settings.get("n_embd", 768)}
-
-
 GPT2 = Family(
     name="gpt2",
     architecture="GPT2LMHeadModel",
-    ends=Words(1),
     config=LanguageModel.Config(
         decoder=TransformerDecoder.Config(
             stem=TokenStem.Config(), position=Learned.Config(), feed_forward=GELUTanh.Config()
@@ -99,7 +91,9 @@ GPT2 = Family(
     ),
     copies={"lm_head.weight": "transformer.wte.weight"},
     computed=(".attn.bias", ".attn.masked_bias"),  # the causal mask
-    complete=_inner_size,
+    complete=lambda settings, tensors: (
+        settings | {"n_inner": settings.get("n_inner") or 4 * settings.get("n_embd", 768)}
+    ),
 )
 
 
@@ -120,7 +114,6 @@ def _rope_and_heads(settings: Settings, tensors: Tensors) -> Settings:
 LLAMA = Family(
     name="llama",
     architecture="LlamaForCausalLM",
-    ends=Words(1),
     config=LanguageModel.Config(
         decoder=TransformerDecoder.Config(
             dropout=0.0,
@@ -220,7 +213,6 @@ ROBERTA_ENCODER = BERT_ENCODER.model_copy(update={"stem": SegmentStem.Config(num
 BERT = Family(
     name="bert",
     architecture="BertModel",
-    ends=Words(1),
     config=BERT_ENCODER,
     keys=(*KEYS, PLACES),
     only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
@@ -343,7 +335,6 @@ _BIAS = "block.0.layer.0.SelfAttention.relative_attention_bias"
 T5 = Family(
     name="t5",
     architecture="T5ForConditionalGeneration",
-    ends=Words(2),
     config=EncoderDecoder.Config(
         encoder=TransformerEncoder.Config(position=T5Bias.Config(), **T5_PARTS),
         decoder=TransformerDecoder.Config(position=T5CausalBias.Config(), **T5_PARTS),
@@ -462,7 +453,6 @@ BART_PARTS: dict[str, Any] = {
 BART = Family(
     name="bart",
     architecture="BartForConditionalGeneration",
-    ends=Words(2),
     config=EncoderDecoder.Config(
         encoder=TransformerEncoder.Config(**BART_PARTS),
         decoder=TransformerDecoder.Config(**BART_PARTS),
@@ -498,7 +488,6 @@ MARIAN_PARTS = BART_PARTS | {"position": SinusoidalHalves.Config(), "embedding_n
 MARIAN = Family(
     name="marian",
     architecture="MarianMTModel",
-    ends=Words(2),
     config=EncoderDecoder.Config(
         encoder=TransformerEncoder.Config(**MARIAN_PARTS),
         decoder=TransformerDecoder.Config(**MARIAN_PARTS),
@@ -527,10 +516,7 @@ PEGASUS = replace(
     keys=(Key("vocab_size", 50265, ()), Key("max_position_embeddings", 1024, ()), *_KEYS),
     waves=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
     only={},
-    rules=(
-        *_SIDES,
-        *rules({"{encoder,decoder}.norm.norm": "model.{encoder,decoder}.layer_norm"}),
-    ),
+    rules=(*_SIDES, *rules({"{encoder,decoder}.norm.norm": "model.{encoder,decoder}.layer_norm"})),
     finish=dict,
 )
 
@@ -566,15 +552,12 @@ def _finish(settings: Settings) -> Settings:
 
 
 ENCODER = TransformerEncoder.Config(
-    stem=PatchStem.Config(class_token=True),
-    position=Learned.Config(),
-    feed_forward=GELU.Config(),
+    stem=PatchStem.Config(class_token=True), position=Learned.Config(), feed_forward=GELU.Config()
 )
 
 VIT = Family(
     name="vit",
     architecture="ViTModel",
-    ends=Pictures(labels=False),
     config=ENCODER,
     keys=(
         Key("image_size", 224, ()),
@@ -615,7 +598,6 @@ VIT_LABELS = headed(
     rules=(Rule("output", "classifier"),),
     also={},
     architecture="ViTForImageClassification",
-    ends=Pictures(labels=True),
     config=Classifier.Config(encoder=ENCODER, pooling=First.Config(), dropout=0.0),
     head="classifier.weight",
     heads=("vit.pooler.",),

@@ -1,11 +1,11 @@
-"""How names and settings of Hugging Face models map to ours."""
+"""What a family of Hugging Face models is to us: a config, a table of keys, a table of names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,63 +14,30 @@ from foveate.config import Config, Tree
 from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.export.base import ExchangeError
 from foveate.models.classifier import Classifier
+from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.embedding import Stem
 from foveate.nn.positions import Sinusoidal, SinusoidalHalves
 from foveate.spec import Input, Labels, Pixels, Tokens
 
 Settings = dict[str, Any]  # what config.json says
-SPECIALS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
 START = {"decoder_start_token_id": BOS, "forced_eos_token_id": None, "is_encoder_decoder": True}
 
 
-class Ends(Protocol):
-    """What stands before and behind the models of a family."""
-
-    def read(self, settings: Settings) -> tuple[Input | Labels, ...]:
-        """What our model is built with; ``settings`` say everything."""
-
-    def write(self, model: nn.Module) -> Settings:
-        """What config.json says of what our model was built with."""
-
-
-@dataclass(frozen=True)
-class Words:
-    """Texts: ``count`` vocabularies of one size."""
-
-    count: int
-
-    def read(self, settings: Settings) -> tuple[Input | Labels, ...]:
-        return (Tokens(settings["vocab_size"]),) * self.count
-
-    def write(self, model: nn.Module) -> Settings:
-        source = read_by(model)
-        assert isinstance(source, Tokens)
-        return SPECIALS | (START if self.count == 2 else {}) | {"vocab_size": source.vocab_size}
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """Pictures of one size, and the ``labels`` of what they show where the model says it."""
-
-    labels: bool
-
-    def read(self, settings: Settings) -> tuple[Input | Labels, ...]:
-        pixels = Pixels(settings["num_channels"], *sides(settings["image_size"]))
-        if not self.labels:
-            return (pixels,)
-        numbered = settings["id2label"]  # JSON has the numbers as text
-        return pixels, Labels(tuple(numbered[n] for n in sorted(numbered, key=int)))
-
-    def write(self, model: nn.Module) -> Settings:
-        source = read_by(model)
-        assert isinstance(source, Pixels)
-        square = source.height == source.width
-        size = source.height if square else [source.height, source.width]
-        settings: Settings = {"image_size": size, "num_channels": source.channels}
-        if not self.labels or not isinstance(model, Classifier):
-            return settings
+def ends_of(model: nn.Module) -> Settings:
+    """What config.json says of the vocabulary, or of the pictures and labels, of our model."""
+    source = read_by(model)
+    if isinstance(source, Tokens):
+        start = START if isinstance(model, EncoderDecoder) else {}
+        return SPECIAL_IDS | start | {"vocab_size": source.vocab_size}
+    assert isinstance(source, Pixels)
+    square = source.height == source.width
+    size = source.height if square else [source.height, source.width]
+    settings: Settings = {"image_size": size, "num_channels": source.channels}
+    if isinstance(model, Classifier):
         names = dict(enumerate(model.labels.names))
-        return settings | {"id2label": names, "label2id": {name: n for n, name in names.items()}}
+        settings |= {"id2label": names, "label2id": {name: n for n, name in names.items()}}
+    return settings
 
 
 def sides(size: int | Sequence[int]) -> tuple[int, int]:
@@ -83,9 +50,6 @@ def read_by(model: nn.Module) -> Input:
     """What the first stem of a model reads."""
     return next(part.source for part in model.modules() if isinstance(part, Stem))
 
-
-# ------------------------------------------------------------------------------- huggingface rules
-# What a family of Hugging Face models is to us: a config, a table of keys, a table of names.
 
 Tensors = Mapping[str, Tensor]
 FREE = ("dropout", "output_bias")  # acts in training alone; is zero where there is none
@@ -225,7 +189,6 @@ class Family:
     """One kind of model of a ``model_type``: what it is in our terms.
 
     ``config``     ours, with the kinds that all of them share
-    ``ends``       what it is built with besides: vocabularies, or pictures and labels
     ``head``       a tensor that only this one of several of its ``model_type`` has
     ``rules_of``   rules that depend on settings
     ``only``       keys of which we have one value alone
@@ -241,7 +204,6 @@ class Family:
     name: str
     architecture: str
     config: Config
-    ends: Ends
     keys: tuple[Key, ...]
     rules: tuple[Rule, ...]
     rules_of: Callable[[Settings], tuple[Rule, ...]] = lambda settings: ()
@@ -260,6 +222,17 @@ class Family:
         """Settings in which every key has its value."""
         defaults = {key.theirs: key.default for key in self.keys}
         return defaults | self.complete(settings, tensors)
+
+    def ends(self, settings: Settings) -> tuple[Input | Labels, ...]:
+        """What our model is built with besides: vocabularies, or pictures and their labels."""
+        if not any(key.theirs == "image_size" for key in self.keys):
+            tokens = Tokens(settings["vocab_size"])
+            return (tokens, tokens) if isinstance(self.config, EncoderDecoder.Config) else (tokens,)
+        pixels = Pixels(settings["num_channels"], *sides(settings["image_size"]))
+        if not isinstance(self.config, Classifier.Config):
+            return (pixels,)
+        numbered = settings["id2label"]  # JSON has the numbers as text
+        return pixels, Labels(tuple(numbered[n] for n in sorted(numbered, key=int)))
 
     def read_config(self, settings: Settings) -> Config:
         """Our config. Raises `ExchangeError` for a setting that we cannot follow."""
@@ -381,11 +354,15 @@ def in_halves(model: nn.Module) -> tuple[Any, Mapping[str, Tensor]]:
     """Config and named weights of a model with its waves in halves; as they are if it has none."""
     config: Any = model.config
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    sides = [name for name in ("encoder", "decoder") if _waves(getattr(config, name, None))]
-    if not sides:
+    changed, size = {}, 0
+    for side in ("encoder", "decoder"):
+        part: Any = getattr(config, side, None)
+        if type(getattr(part, "position", None)) is Sinusoidal.Config:
+            halves = SinusoidalHalves.Config(base=part.position.base)
+            changed[side] = part.model_copy(update={"position": halves})
+            size = part.hidden_size
+    if not changed:
         return config, weights
-    changed = {name: _halved(getattr(config, name)) for name in sides}
-    size = getattr(config, sides[0]).hidden_size
     permutation = torch.cat((torch.arange(0, size, 2), torch.arange(1, size, 2)))
     return config.model_copy(update=changed), {
         name: _ordered(name, weight, permutation) for name, weight in weights.items()
@@ -397,15 +374,6 @@ def wave_table(places: int, size: int) -> Tensor:
     powers = torch.arange(0, size, 2, dtype=torch.float64) / size
     angles = torch.arange(places, dtype=torch.float64)[:, None] / 10_000**powers
     return torch.cat((angles.sin(), angles.cos()), dim=1)[:, :size].float()
-
-
-def _waves(part: Config | None) -> bool:
-    return type(getattr(part, "position", None)) is Sinusoidal.Config
-
-
-def _halved(part: Any) -> object:
-    halves = SinusoidalHalves.Config(base=part.position.base)
-    return part.model_copy(update={"position": halves})
 
 
 def _ordered(name: str, weight: Tensor, permutation: Tensor) -> Tensor:

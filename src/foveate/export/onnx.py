@@ -118,7 +118,7 @@ class Onnx(Export):
             results: list[Ids] = [[] for _ in sources]
             for length, numbers in by_length(sources).items():
                 ids, _ = source_batch([sources[n] for n in numbers])
-                outputs = search(graphs.steps(ids), [length] * len(numbers), BOS, EOS)
+                outputs = search(GraphSteps(graphs, ids), [length] * len(numbers), BOS, EOS)
                 for number, (best, *_) in zip(numbers, outputs, strict=True):
                     results[number] = best.ids
             return results
@@ -134,13 +134,11 @@ class Growing(State):
 
     def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:
         old = self._grown.get(module)
-        grown = parts if old is None else tuple(map(_behind, old[0], parts))
+        grown = parts
+        if old is not None:
+            grown = tuple(torch.cat(both, dim=2) for both in zip(old[0], parts, strict=True))
         self._grown[module] = (grown, 0)
         return grown
-
-
-def _behind(old: Tensor, new: Tensor) -> Tensor:
-    return torch.cat((old, new), dim=2)
 
 
 class At(Position):
@@ -214,7 +212,11 @@ def _write_graphs(model: EncoderDecoder, place: Path) -> dict[str, object]:
     keys[1, 3:] = False
     with torch.no_grad():
         values = model.encode(ids, keys).values
-    state = _example(model, 3)
+    state = []  # of three places, as each layer's self-attention has it
+    for layer in cast(Any, model.decoder).layers:
+        attention = cast(Attention, layer.self_attention)
+        sizes = attention.key_size, attention.value_size
+        state += [torch.zeros(2, attention.key_heads, 3, size) for size in sizes]
     old = [f"state.{n}" for n in range(len(state))]
     new = [f"new.{n}" for n in range(len(state))]
     source, rows = {0: "rows", 1: "source"}, {0: "rows"}
@@ -234,16 +236,6 @@ def _write_graphs(model: EncoderDecoder, place: Path) -> dict[str, object]:
         "start": BOS,
         "end": EOS,
     }
-
-
-def _example(model: EncoderDecoder, places: int) -> list[Tensor]:
-    """A state of so many places, as each layer's self-attention has it."""
-    state = []
-    for layer in cast(Any, model.decoder).layers:
-        attention = cast(Attention, layer.self_attention)
-        sizes = attention.key_size, attention.value_size
-        state += [torch.zeros(2, attention.key_heads, places, size) for size in sizes]
-    return state
 
 
 def _write(
@@ -299,23 +291,19 @@ class Graphs:
         self.read = {node.name for node in self.step.get_inputs()}  # a graph has what it uses
         self.names = json.loads((folder / GRAPHS).read_text(encoding="utf-8"))
 
-    def steps(self, ids: Tensor) -> GraphSteps:
-        """The sources (B, S), all of one length, being decoded."""
-        keys = torch.ones_like(ids, dtype=torch.bool)
-        (memory,) = self.encoder.run(None, {"ids": ids.numpy(), "keys": keys.numpy()})
-        return GraphSteps(self, torch.from_numpy(memory), keys)
-
 
 class GraphSteps:
     """A batch of sources being decoded, as searches ask it (`foveate.decode.search.Steps`)."""
 
     enters = False
 
-    def __init__(self, graphs: Graphs, memory: Tensor, keys: Tensor) -> None:
+    def __init__(self, graphs: Graphs, ids: Tensor) -> None:
+        """``ids`` (B, S) are the sources, all of one length."""
         self.graphs, self.device, self.at = graphs, torch.device("cpu"), 0
-        shapes = graphs.names["state"]
-        state = [torch.zeros(len(memory), heads, 0, size) for heads, size in shapes]
-        self.parts = [memory, keys, *state]
+        keys, shapes = torch.ones_like(ids, dtype=torch.bool), graphs.names["state"]
+        (memory,) = graphs.encoder.run(None, {"ids": ids.numpy(), "keys": keys.numpy()})
+        state = [torch.zeros(len(ids), heads, 0, size) for heads, size in shapes]
+        self.parts = [torch.from_numpy(memory), keys, *state]
 
     def step(self, ids: Tensor) -> Tensor:
         """Logits (N, V) after reading one more id (N,) of each hypothesis."""

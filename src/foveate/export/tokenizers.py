@@ -62,7 +62,11 @@ def tokenizer_json(tokenizer: Tokenizer, start: bool = False) -> Json:
     }
     written = {"version": "1.0", "truncation": None, "padding": None, "normalizer": None}
     written |= WAYS[type(tokenizer)](tokenizer)
-    return written | {"added_tokens": [_added(i) for i in range(4)], "post_processor": post}
+    marks = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    added = [
+        {"id": i, "content": name, "special": True, **marks} for i, name in enumerate(SPECIALS)
+    ]
+    return written | {"added_tokens": added, "post_processor": post}
 
 
 def write_example(run: Run, place: Path, pointer: dict[str, object], example: str) -> None:
@@ -92,11 +96,6 @@ def write_example(run: Run, place: Path, pointer: dict[str, object], example: st
     for name, text in zip(names, texts, strict=True):
         replace_file(place / name, text)
     replace_file(place / "example.py", example.format(source=names[0], target=names[1]))
-
-
-def _added(i: int) -> Json:
-    marks = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": i, "content": SPECIALS[i], "special": True, **marks}
 
 
 def _subword(tokenizer: Tokenizer) -> Json:

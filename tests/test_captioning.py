@@ -208,7 +208,7 @@ def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
     assert columns == [f"{row},{column}" for row in range(4) for column in range(4)]
     assert record.title == "green.png → A green square on grey."
     close(record.select("cross_attention").sum(axis=1), 1)
-    view = task.view(model, 1, "A green square on grey .")
+    view = task.view(model, 1, "A green square on grey .", Greedy.Config().build())
     assert view.arrays()["weights"].shape == (7, 4, 4)
 
 

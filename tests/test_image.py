@@ -296,14 +296,14 @@ def test_patches_are_named_on_the_maps(task: ImageClassification) -> None:
     rows, columns = record.axes("encoder.layers.1.self_attention")
     assert rows == columns == ["[class]", *(f"{y},{x}" for y in range(3) for x in range(3))]
     close(record.select("self_attention").sum(axis=1), 1)
-    view = task.view(model, 5)
+    view = task.view(model, 5, None, REQUEST.search)
     assert isinstance(view, AttendedPicture)
     assert [overlay.title for overlay in view.overlays] == ["layer 0", "layer 1"]
 
 
 def test_the_path_of_glimpses_begins_in_the_middle(task: ImageClassification) -> None:
     model: Any = task.build(GLIMPSE).eval()
-    view = task.view(model, 2)
+    view = task.view(model, 2, None, REQUEST.search)
     assert isinstance(view, PictureDrawing)
     assert len(view.path) == 3
     assert view.path[0] == (6, 6)

@@ -21,27 +21,18 @@ Layer = TypeVar("Layer", int, str)  # a map by its number or its name
 DIGITS = 9  # of the number of a word
 
 
-def links(
-    weights: NDArray[np.floating],
-    least: float = 0.0,
-    skip_rows: Collection[int] = (),
-    skip_columns: Collection[int] = (),
-) -> Links:
+def links(weights: NDArray[np.floating], skip_columns: Collection[int] = ()) -> Links:
     """Each target word linked to the source word with its largest weight: {(argmax_s a_ts, t)}.
 
-    ``weights`` is (T, S), between words (`foveate.inspect.records.to_words`). ``skip_rows`` and
-    ``skip_columns``, such as those of ``</s>``, are never linked: a word whose largest weight is in
-    a skipped column has no counterpart. Nor is a row whose largest weight is not above ``least``.
-    Ties go to the first word. (Bahdanau et al., 2015; Luong et al., 2015)
+    ``weights`` is (T, S), between words (`foveate.inspect.records.to_words`). A word whose largest
+    weight is in one of ``skip_columns``, such as that of ``</s>``, or is 0 has no counterpart. Ties
+    go to the first word. (Bahdanau et al., 2015; Luong et al., 2015)
     """
     if not weights.size:
         return set()
     best = weights.argmax(axis=-1)
-    return {
-        (int(s), t)
-        for t, s in enumerate(best)
-        if weights[t, s] > least and t not in skip_rows and s not in skip_columns
-    }
+    pairs = enumerate(best.tolist())
+    return {(s, t) for t, s in pairs if weights[t, s] > 0 and s not in skip_columns}
 
 
 def write_pharaoh(links: Iterable[Link]) -> str:

@@ -30,7 +30,6 @@ from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens
 from foveate.tasks.base import (
-    CUT,
     WIDEST,
     Baseline,
     Classifies,
@@ -304,14 +303,12 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         return corpus
 
     def evaluate(self, engine: Engine, examples: Corpus, request: SearchRequest) -> Evaluation:
-        ids, longer = self.cut(examples)
+        ids, noted = self.cut(examples)
         log_p = self.predict(engine.model, ids, request.batch_tokens)
         target = numbers_of(
             examples.targets, self.label_names, lambda i: f"line {examples.lines[i]}"
         )
-        return evaluation_of_labels(
-            log_p, target, self.label_names, {CUT: longer} if longer else {}
-        )
+        return evaluation_of_labels(log_p, target, self.label_names, noted)
 
     def baseline(self, examples: Corpus) -> Baseline:
         train, names = self.corpus("train"), self.label_names

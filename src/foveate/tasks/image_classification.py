@@ -158,16 +158,10 @@ class PictureTask(Task[Picture, AnswerType, Batch], DrawsOver):
         return self.augmentation.settle(self.pictures.open(source), random), Path(source).name
 
     def view(
-        self,
-        model: nn.Module,
-        source: Picture,
-        target: str | list[int] | None = None,
-        search: Search | None = None,
-        units: Units = "auto",
-        **part: Any,
+        self, model: nn.Module, source: Picture, target: str | None, search: Search, **part: Any
     ) -> Drawing:
         """What `explain` finds, drawn over the picture; ``part`` names block, layer, head."""
-        record = self.explain(model, source, target, search, units)
+        record = self.explain(model, source, target, search)
         return over_picture(record, self.shown(source)[0], **part)
 
     def describe_pixels(self) -> list[str]:
@@ -346,18 +340,12 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
         )
 
     def view(
-        self,
-        model: nn.Module,
-        source: Picture,
-        target: str | list[int] | None = None,
-        search: Search | None = None,
-        units: Units = "auto",
-        **part: Any,
+        self, model: nn.Module, source: Picture, target: str | None, search: Search, **part: Any
     ) -> Drawing:
         """The path of a model that takes glimpses; the attention over patches of another."""
         if isinstance(model, Glimpse):
             return self._path(model, source)
-        return super().view(model, source, target, search, units, **part)
+        return super().view(model, source, target, search, **part)
 
     @torch.inference_mode()
     def _path(self, model: Glimpse, source: Picture) -> PictureDrawing:

@@ -31,7 +31,6 @@ from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.spec import Tokens
 from foveate.tasks.base import (
-    CUT,
     Evaluation,
     Loss,
     Measures,
@@ -250,10 +249,10 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
 
     def evaluate(self, engine: Engine, examples: Corpus, request: SearchRequest) -> Evaluation:
         """Figures and the texts with the guesses filled in; the same places are always hidden."""
-        ids, longer = self.cut(examples)
+        ids, noted = self.cut(examples)
         guesses = self.guess(engine.model, ids, request.batch_tokens)
         outputs = [self._filled(text, guesses, i) for i, text in enumerate(ids)]
-        return Evaluation(_figures(guesses), {}, outputs, {CUT: longer} if longer else {})
+        return Evaluation(_figures(guesses), {}, outputs, noted)
 
     def forced_pass(
         self, model: MaskedLanguageModel, source: str, target: str | None

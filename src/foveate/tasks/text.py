@@ -36,7 +36,7 @@ from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokeniz
 from foveate.data.words import is_unsegmented, split_words
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, Maps, Units, group_pieces, to_words
-from foveate.tasks.base import AnswerType, Batch, Task, TensorBatch
+from foveate.tasks.base import CUT, AnswerType, Batch, Task, TensorBatch
 
 Ids = list[int]
 
@@ -421,11 +421,11 @@ class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
 
     # ---- answers
 
-    def cut(self, corpus: Corpus) -> tuple[list[Ids], list[int]]:
-        """The ids of each text, at most ``data.max_length``, and the lines that lost some."""
+    def cut(self, corpus: Corpus) -> tuple[list[Ids], dict[str, list[int]]]:
+        """The ids of each text, at most ``data.max_length``; the lines that lost some are noted."""
         ids, limit = self.tokenizer.encode_ids(corpus.sources), self.data.max_length
         longer = [line for line, text in zip(corpus.lines, ids, strict=True) if len(text) > limit]
-        return [text[:limit] for text in ids], longer
+        return [text[:limit] for text in ids], {CUT: longer} if longer else {}
 
 
 def read_texts(source: Path) -> Corpus:

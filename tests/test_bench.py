@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from foveate.bench import decoding, growth, machine, training
 from foveate.bench.decoding import Case, batches_of, forced
-from foveate.bench.growth import Growth, Variant, cost, exponent, variants, worth
+from foveate.bench.growth import Variant, cost, exponent, variants, worth
 from foveate.bench.machine import counting, group_of, shares
 from foveate.bench.training import SHAPES, workload
 from foveate.cli import app
@@ -251,11 +251,11 @@ def test_the_exponent_of_a_square_is_two() -> None:
 
 def test_what_would_take_too_long_or_too_much_is_left_out() -> None:
     lengths = (1024, 2048, 4096)
-    assert worth(Growth(), lengths)
-    assert worth(Growth([100.0], [10.0]), lengths)
-    assert not worth(Growth([1000 * growth.PATIENCE / 2], [10.0]), lengths)
-    assert not worth(Growth([100.0], [growth.ROOM / 2]), lengths)
-    assert not worth(Growth([None], [None]), lengths)
+    assert worth([], lengths)
+    assert worth([(100.0, 10.0)], lengths)
+    assert not worth([(1000 * growth.PATIENCE / 2, 10.0)], lengths)
+    assert not worth([(100.0, growth.ROOM / 2)], lengths)
+    assert not worth([None], lengths)
 
 
 def test_the_picture_and_its_text(tmp_path: Path) -> None:

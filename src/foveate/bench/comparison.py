@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,7 @@ from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.maps import attention
 from foveate.draw.page import chapters
-from foveate.draw.parts import Cell, visible
+from foveate.draw.parts import Cell, listed, visible
 from foveate.draw.texts import TableDrawing
 from foveate.files import replace_file
 from foveate.tasks.base import Classifies
@@ -40,27 +40,19 @@ TOP = 3  # tokens of each model that may come next
 ADDED = 40  # tokens that language models add
 
 
-@dataclass(frozen=True)
-class Chapter:
-    """Drawings under a title."""
-
-    title: str
-    drawings: list[Drawing]
-
-
 @dataclass
 class Comparison:
     """Chapters of drawings, and what holds for all of them: models, budget, data, remarks."""
 
     names: list[str]
     terms: dict[str, str]
-    chapters: list[Chapter] = field(default_factory=list)
+    chapters: dict[str, list[Drawing]]
 
     def html(self) -> str:
         """One page that needs no network, a chapter at a time."""
         groups = {
-            chapter.title: [each for drawing in chapter.drawings for each in drawing.drawings()]
-            for chapter in self.chapters
+            title: [each for drawing in drawings for each in drawing.drawings()]
+            for title, drawings in self.chapters.items()
         }
         rows: list[list[Cell]] = [[name, text] for name, text in self.terms.items()]
         table = TableDrawing(title="Terms", columns=["what", "holds"], rows=rows)
@@ -75,11 +67,8 @@ class Comparison:
             "models": self.names,
             "terms": self.terms,
             "chapters": {
-                chapter.title: {
-                    drawing.title: {n: _plain(a) for n, a in drawing.arrays().items()}
-                    for drawing in chapter.drawings
-                }
-                for chapter in self.chapters
+                title: {d.title: {n: _plain(a) for n, a in d.arrays().items()} for d in drawings}
+                for title, drawings in self.chapters.items()
             },
             "machine": describe(),
         }
@@ -92,11 +81,14 @@ class Comparison:
             "",
             *(f"- {name}: {text}" for name, text in self.terms.items()),
         ]
-        for chapter in self.chapters:
-            lines += ["", f"## {chapter.title}"]
-            for drawing in chapter.drawings:
+        for title, drawings in self.chapters.items():
+            lines += ["", f"## {title}"]
+            for drawing in drawings:
                 if (table := as_table(drawing)) is not None:
-                    lines += ["", f"**{table.title}**", "", *markdown_table(table)]
+                    rule, rows = ["---"] * len(table.columns), table.rows
+                    cells = [table.columns, rule, *(map(_written, row) for row in rows)]
+                    lines += ["", f"**{table.title}**", ""]
+                    lines += [f"| {' | '.join(row)} |" for row in cells]
                     lines += ["", table.caption] if table.caption else []
         return "\n".join(lines) + "\n"
 
@@ -124,26 +116,17 @@ def as_table(drawing: Drawing) -> TableDrawing | None:
         columns = [drawing.up, *(series.name for series in drawing.series)]
         values = zip(*(series.values for series in drawing.series), strict=True)
         rows: list[list[Cell]] = [[n, *r] for n, r in zip(drawing.labels, values, strict=True)]
-        title, caption = drawing.title, drawing.caption
-        return TableDrawing(title=title, columns=columns, rows=rows, caption=caption)
-    if not isinstance(drawing, LinesDrawing):
+    elif isinstance(drawing, LinesDrawing):
+        columns = [drawing.across, *(curve.name for curve in drawing.curves)]
+        places, count = drawing.labels or drawing.x.tolist(), len(drawing.x)
+        rows = [
+            [places[i], *listed(c.y[i] for c in drawing.curves)]
+            for i in np.unique(np.linspace(0, count - 1, min(12, count)).astype(int))
+        ]
+    else:
         return None
-    count = len(drawing.x)
-    chosen = np.unique(np.linspace(0, count - 1, min(12, count)).astype(int))
-    rows = [
-        [drawing.labels[i] if drawing.labels else float(drawing.x[i])]
-        + [float(c.y[i]) if np.isfinite(c.y[i]) else None for c in drawing.curves]
-        for i in chosen
-    ]
-    columns = [drawing.across, *(curve.name for curve in drawing.curves)]
     title = drawing.title or drawing.up
     return TableDrawing(title=title, columns=columns, rows=rows, caption=drawing.caption)
-
-
-def markdown_table(table: TableDrawing) -> list[str]:
-    """The lines of a table in Markdown."""
-    rows = [table.columns, ["---"] * len(table.columns), *(map(_written, r) for r in table.rows)]
-    return ["| " + " | ".join(map(str, row)) + " |" for row in rows]
 
 
 def _written(cell: Cell) -> str:
@@ -169,18 +152,17 @@ def compare(
     models = contenders(plan, budget, folder, say)
     quality, corpus = quality_of(models, say)
     say("losses, operations, speed and memory")
-    summary = [spent_table(models), *quality.drawings]
-    parts = {"Quality": summary}
+    parts = {"Quality": [spent_table(models), *quality.drawings]}
     findings: dict[str, str] = {}
     if corpus is not None:
-        lengths, findings = lengths_of_texts(models, corpus, quality.outputs)
-        parts["Length of the source"] = lengths
+        parts["Length of the source"], findings = lengths_of_texts(models, corpus, quality.outputs)
     parts["Losses"] = losses(models, quality)
     parts["Cost"] = [*laws(models), *written(models, say)]
     parts["One example"] = examples(models, corpus, text)
-    result = Comparison(plan.names, terms(plan, budget, models, quality) | findings)
-    result.chapters += [Chapter(title, drawings) for title, drawings in parts.items() if drawings]
-    return result
+    return Comparison(
+        plan.names, terms(plan, budget, models, quality) | findings,
+        {title: drawings for title, drawings in parts.items() if drawings},
+    )  # fmt: skip
 
 
 def terms(

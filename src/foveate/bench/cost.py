@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from foveate.bench.budget import Contender, Say
 from foveate.bench.decoding import forced
 from foveate.bench.growth import exponent
-from foveate.bench.machine import MIB, counting
+from foveate.bench.machine import MIB, counting, quickest
 from foveate.data.tokenizer import SPECIALS
 from foveate.draw.charts import line_chart
 from foveate.draw.drawings import Drawing
@@ -86,17 +85,12 @@ def most_bytes(model: nn.Module, work: Callable[[], object]) -> int:
     return live.peak
 
 
-def best_of(work: Callable[[], object], times: int = 2) -> float:
-    """Seconds of the quickest of some calls; NaN where the model refuses the length."""
-    best = math.inf
-    for _ in range(times):
-        started = time.perf_counter()
-        try:
-            work()
-        except UserError:
-            return math.nan
-        best = min(best, time.perf_counter() - started)
-    return best
+def best_of(work: Callable[[], object]) -> float:
+    """Seconds of the quicker of two calls; NaN where the model refuses the length."""
+    try:
+        return quickest(work, least=2)
+    except UserError:
+        return math.nan
 
 
 def writer(run: Run, length: int) -> Callable[[], object]:
@@ -184,7 +178,7 @@ def laws(contenders: Sequence[Contender]) -> list[Drawing]:
                 continue
             longest = "1" if ATTENTION in counts else "n"
             of_source = path if name == "decoder" else ""
-            rows.append([each.name, name, *_law(counts), longest, of_source])
+            rows.append([each.name, name, *_formulas(counts), longest, of_source])
     if not rows:
         return []
     columns = ["model", "side", "layers", "operations a layer", "sequential steps",
@@ -197,18 +191,15 @@ def laws(contenders: Sequence[Contender]) -> list[Drawing]:
     return [table, *operations(contenders)]
 
 
-def _law(counts: dict[str, int]) -> tuple[str, str, str]:
+def _formulas(counts: dict[str, int]) -> tuple[str, str, str]:
     """Layers, operations of one, and sequential steps of all, as formulas."""
     names = ", ".join(f"{count} {law}" for law, count in counts.items())
-    return names, "; ".join(LAWS[law][0] for law in counts), _sum(counts, 1)
-
-
-def _sum(counts: dict[str, int], column: int) -> str:
-    terms = [(count, LAWS[law][column]) for law, count in counts.items()]
-    return " + ".join(
+    steps = [
         str(count) if term == "1" else term if count == 1 else f"{count} {term}"
-        for count, term in terms
-    )
+        for law, count in counts.items()
+        for term in [LAWS[law][1]]
+    ]
+    return names, "; ".join(LAWS[law][0] for law in counts), " + ".join(steps)
 
 
 def operations(contenders: Sequence[Contender]) -> list[Drawing]:

@@ -6,14 +6,14 @@ import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from foveate.bench import decoding, training
-from foveate.bench.machine import MIB, ceilings, describe, peak, resident, start_method
+from foveate.bench.machine import MIB, ceilings, describe, peak, quickest, resident, start_method
 from foveate.bench.training import Say, Workload, mute, workload
 from foveate.config import Tree, kinds
 from foveate.engine.base import SearchRequest
@@ -45,12 +45,7 @@ class Variant:
     causal: bool = False
 
 
-@dataclass
-class Growth:
-    """Figures of one variant at each length; ``None`` where it would take too long or too much."""
-
-    milliseconds: list[float | None] = field(default_factory=list)
-    megabytes: list[float | None] = field(default_factory=list)
+Figures = list[tuple[float, float] | None]  # ms and MB; None: it would take too long or too much
 
 
 def measure_length(
@@ -68,23 +63,22 @@ def measure_length(
     for variant in variants():
         if only and not any(part in variant.name for part in only):
             continue
-        growth = growths[variant.name] = Growth()
+        figures: Figures = []
         for length in sorted(lengths):
-            figures: tuple[float, float] | None = None
-            if worth(growth, sorted(lengths)):
+            if worth(figures, sorted(lengths)):
                 with fresh.Pool(1) as pool:
-                    figures = pool.apply(cost, (variant, length, max(lengths), seconds))
-            growth.milliseconds.append(None if figures is None else figures[0])
-            growth.megabytes.append(None if figures is None else figures[1])
-        report(
-            f"{variant.name:24}" + "".join(f"{shown(f):>10}" for f in growth.milliseconds) + " ms"
-        )
+                    figures.append(pool.apply(cost, (variant, length, max(lengths), seconds)))
+            else:
+                figures.append(None)
+        growths[variant.name] = described(figures, sorted(lengths))
+        times = ("-" if each is None else f"{each[0]:.4g}" for each in figures)
+        report(f"{variant.name:24}" + "".join(f"{time:>10}" for time in times) + " ms")
     return {
         "what": "length",
         "hidden_size": SIZE,
         "num_heads": HEADS,
         "lengths": sorted(lengths),
-        "kinds": {name: described(growth, sorted(lengths)) for name, growth in growths.items()},
+        "kinds": growths,
         "ceilings_gflops": ceilings(0.3),
         "machine": describe(),
     }
@@ -114,11 +108,7 @@ def cost(variant: Variant, length: int, longest: int, seconds: float) -> tuple[f
     layer = variant.make(variant, longest)
     x = torch.randn(1, length, SIZE, requires_grad=True)
     before = peak() or 0.0
-    best, until = math.inf, time.perf_counter() + seconds
-    while time.perf_counter() < until or best == math.inf:
-        started = time.process_time()
-        layer(x).sum().backward()
-        best = min(best, time.process_time() - started)
+    best = quickest(lambda: layer(x).sum().backward(), seconds, clock=time.process_time)
     return round(1000 * best, 3), round((peak() or 0.0) - before, 1)
 
 
@@ -156,19 +146,18 @@ def mamba(variant: Variant, longest: int) -> Layer:
 # ------------------------------------------------------------------------------ growth
 
 
-def worth(growth: Growth, lengths: Sequence[int]) -> bool:
+def worth(figures: Figures, lengths: Sequence[int]) -> bool:
     """Whether the next figure should fit into the patience and the memory that there are.
 
     Time and memory are taken to grow by the square from the last length to the next.
     """
-    at = len(growth.milliseconds)
-    if at == 0:
+    if not figures:
         return True
-    before, memory = growth.milliseconds[-1], growth.megabytes[-1]
-    if before is None or memory is None:
+    if figures[-1] is None:
         return False
-    times = (lengths[at] / lengths[at - 1]) ** 2
-    return before * times < 1000 * PATIENCE and memory * times < ROOM
+    milliseconds, megabytes = figures[-1]
+    times = (lengths[len(figures)] / lengths[len(figures) - 1]) ** 2
+    return milliseconds * times < 1000 * PATIENCE and megabytes * times < ROOM
 
 
 def exponent(
@@ -186,19 +175,15 @@ def exponent(
     return round(float(np.polyfit(x, y, 1)[0]), 2)
 
 
-def described(growth: Growth, lengths: Sequence[int]) -> Tree:
+def described(figures: Figures, lengths: Sequence[int]) -> Tree:
     """The figures of one variant and how they grow."""
+    times, sizes = zip(*((None, None) if each is None else each for each in figures), strict=True)
     return {
-        "milliseconds": growth.milliseconds,
-        "megabytes": growth.megabytes,
-        "exponent_time": exponent(lengths, growth.milliseconds),
-        "exponent_memory": exponent(lengths, growth.megabytes),
+        "milliseconds": list(times),
+        "megabytes": list(sizes),
+        "exponent_time": exponent(lengths, times),
+        "exponent_memory": exponent(lengths, sizes),
     }
-
-
-def shown(figure: float | None) -> str:
-    """A figure of a table."""
-    return "-" if figure is None else f"{figure:.4g}"
 
 
 # ------------------------------------------------------------------------------------------ memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import subprocess
@@ -22,6 +23,19 @@ from foveate.train.journal import peak_memory
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SIZE = 2048  # rows and columns of the products; 512 and 4,096 are slower on the CPUs tried
 MIB = 2**20
+
+
+def quickest(
+    work: Callable[[], object], seconds: float = 0.0, least: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:  # fmt: skip
+    """The time of the quickest call of those in ``seconds``, and of ``least`` calls."""
+    best, calls, until = math.inf, 0, clock() + seconds
+    while calls < least or clock() < until:
+        started = clock()
+        work()
+        best, calls = min(best, clock() - started), calls + 1
+    return best
 
 
 def product_rate(
@@ -45,13 +59,8 @@ def _product_rate(
     dtype: torch.dtype, seconds: float, size: int, device: str, clock: Callable[[], float]
 ) -> float:
     a = torch.randn(size, size, device=device).to(dtype)
-    best, until = float("inf"), clock() + seconds
     _wait(a @ a)  # the first call chooses its kernel
-    while best == float("inf") or clock() < until:
-        started = clock()
-        _wait(a @ a)
-        best = min(best, clock() - started)
-    return 2 * size**3 / best / 1e9
+    return 2 * size**3 / quickest(lambda: _wait(a @ a), seconds, clock=clock) / 1e9
 
 
 def ceilings(seconds: float = 1.0, device: str = "cpu") -> dict[str, float]:

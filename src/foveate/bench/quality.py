@@ -108,28 +108,26 @@ def of_texts(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Quali
     for metric in [name for name in TESTED if name in task.config.metrics]:
         tested = paired_texts(outputs, references, metric, cut)
         figures[TITLES[metric]] = [tested[name] for name in names]
-    right = [_right(texts, references) for texts in outputs.values()]
+    allowed = [[r] if isinstance(r, str) else r for r in references]
+    right = [
+        np.array([100.0 * (output in few) for output, few in zip(texts, allowed, strict=True)])
+        for texts in outputs.values()
+    ]
     figures[TITLES["exact_match"]] = paired_means(right, np.ones(len(corpus)))
     unit, sums, counts = likelihoods(contenders, corpus)
     words = np.array([len(target.split()) for target in corpus.targets], float)
     figures[f"loss (nats a {unit})"] = paired_means(sums, words if unit == "word" else counts[0])
     factors = {n: c.sum() / words.sum() for n, c in zip(names, counts, strict=True)}
     rest = [name for name in task.config.metrics if name not in (*TESTED, "exact_match")]
-    drawings: list[Drawing] = [quality_table(names, figures)]
-    drawings += [bars(names, title, figures[title]) for title in list(figures)[:1]]
-    if rest:
-        rows = [[n, *figures_of(t, references, rest)[0].values()] for n, t in outputs.items()]
-        drawings.append(TableDrawing(title="Other metrics", columns=["model", *rest], rows=rows))
     notes = [f"outputs by the search {search.kind} of {names[0]}, {len(corpus):,} sources"]
     if unit == "word":
         notes.append("tokenizers differ: losses are per word of the references, not per token")
-    factor = factors if unit == "word" else None
-    return Quality(figures, drawings, notes, outputs, unit, factor)
-
-
-def _right(outputs: Sequence[str], references: Sequence[str | Sequence[str]]) -> Floats:
-    pairs = zip(outputs, references, strict=True)
-    return np.array([100.0 * (o in ((r,) if isinstance(r, str) else r)) for o, r in pairs])
+    quality = _quality(names, figures, notes, unit, factors if unit == "word" else None)
+    if rest:
+        rows = [[n, *figures_of(t, references, rest)[0].values()] for n, t in outputs.items()]
+        table = TableDrawing(title="Other metrics", columns=["model", *rest], rows=rows)
+        quality.drawings.append(table)
+    return replace(quality, outputs=outputs)
 
 
 def likelihoods(

@@ -126,8 +126,7 @@ def growth_view(result: Lengths) -> PanelGrid:
     kinds = result["kinds"]
     panels = [
         line_chart(
-            np.array(result["lengths"], float),
-            {name: np.array(row[panel], float) for name, row in kinds.items()},
+            result["lengths"], {name: np.array(row[panel], float) for name, row in kinds.items()},
             "length", panel, log="xy",
         )
         for panel in ("milliseconds", "megabytes")

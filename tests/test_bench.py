@@ -206,12 +206,11 @@ def test_batches_hold_every_sentence_once() -> None:
 
 def test_names() -> None:
     assert Case(1, 32).name() == "greedy, batch 32"
-    assert decoding.named("bf16") == "bf16"
-    with pytest.raises(ConfigError, match="fp32"):
-        decoding.named("fp8")
 
 
 def test_levers_are_measured_in_turn(work: training.Workload) -> None:
+    with pytest.raises(ConfigError, match=r"no precision 'fp8'; there are: .*fp32"):
+        decoding.measure(work, 0.0, precision="fp8")
     result = decoding.levers(work, 0.01, sentences=4, rounds=1)
     for case in decoding.CASES:
         row = result["sentences_per_processor_second"][case.name()]

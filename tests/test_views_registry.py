@@ -21,7 +21,7 @@ from foveate.errors import UserError
 from foveate.run import Run
 from foveate.views import VIEWS, ViewEntry, find
 from foveate.views.options import Question
-from foveate.views.report import report
+from foveate.views.run_page import report
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from foveate.draw import page as pages
+from foveate.draw.blocks import ModelBlock, ModelDrawing, ModelPart
 from foveate.draw.charts import BarsDrawing, BarSeries, Curve, LinesDrawing, Mark
 from foveate.draw.drawings import Drawing
 from foveate.draw.lanes import LanesDrawing, Node
 from foveate.draw.maps import AttentionDrawing, Block
-from foveate.draw.model import ModelBlock, ModelDrawing, ModelPart
 from foveate.draw.parts import Numbers
 from foveate.draw.pictures import Overlay, PictureDrawing
 from foveate.draw.sheets import SheetDrawing

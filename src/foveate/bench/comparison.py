@@ -13,13 +13,7 @@ import torch
 from foveate.bench.budget import Budget, ComparisonPlan, Contender, Say, contenders
 from foveate.bench.cost import laws, written
 from foveate.bench.machine import describe
-from foveate.bench.quality import (
-    Quality,
-    lengths_of_texts,
-    losses,
-    quality_of,
-    spent_table,
-)
+from foveate.bench.quality import Quality, lengths_of_texts, losses, quality_of, spent_table
 from foveate.config import ConfigError
 from foveate.data.text import Corpus
 from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart

@@ -63,13 +63,13 @@ def measure(
     Raises ``ConfigError`` where the task does not search for outputs of sources.
     """
     task, place = _task(work), device()
+    if precision not in (known := (*get_args(Name), "int8")):
+        raise ConfigError(f"no precision {precision!r}; there are: {', '.join(known)}")
     before = ceilings(1.0, place)
     model = work.model().eval()
-    if precision == "int8":
-        model, numbers = quantized(model), resolve("fp32", place)
-    else:
-        numbers = resolve(named(precision), place)
-    sources = _sources(work, sentences)
+    numbers = resolve("fp32" if precision == "int8" else cast(Name, precision), place)
+    model = quantized(model) if precision == "int8" else model
+    sources = _sources(work, task, sentences)
     speeds = dict[str, float]()
     for case in CASES:
         say(f"{case.name()}: {len(sources):,} sentences, for {seconds:g} s or more")
@@ -104,7 +104,7 @@ def levers(
         "native": (model, nullcontext),
         "native int8": (quantized(model), nullcontext),
     }
-    numbers, lines = resolve("fp32", device()), _sources(work, sentences)
+    numbers, lines = resolve("fp32", device()), _sources(work, task, sentences)
     rates: dict[str, dict[str, float]] = {}
     for case in CASES:
         say(f"{case.name()}: {', '.join(variants)}, {rounds} times {seconds:g} s or more each")
@@ -137,9 +137,8 @@ def _task(work: Workload) -> TextToText[Any]:
     return work.task
 
 
-def _sources(work: Workload, sentences: int) -> list[Ids]:
+def _sources(work: Workload, task: TextToText[Any], sentences: int) -> list[Ids]:
     """The ids of so many sentences of the test data."""
-    task = _task(work)
     sources = task.source_tokenizer.encode_ids(task.corpus("test").sources[:sentences])
     return [ids[: work.config.data.max_length] for ids in sources]
 
@@ -184,21 +183,8 @@ def batches_of(sources: Sequence[Ids], rows: int | None) -> list[list[Ids]]:
 
 def forced(beam_size: int, length: int = LENGTH) -> Search:
     """A search whose outputs all have ``length`` tokens: no fewer by a rule, no more by limits."""
-    limits: Tree = {
-        "max_ratio": 0.0,
-        "max_extra": length,
-        "rules": [{"kind": "min_length", "length": length}],
-    }
-    if beam_size == 1:
-        greedy: Search = Greedy.Config.parse(limits).build()
-        return greedy
-    beam: Search = Beam.Config.parse({"beam_size": beam_size, **limits}).build()
-    return beam
-
-
-def named(precision: str) -> Name:
-    """The precision of a name. Raises ``ConfigError`` naming those that exist."""
-    if precision not in get_args(Name):
-        known = ", ".join((*get_args(Name), "int8"))
-        raise ConfigError(f"no precision {precision!r}; there are: {known}")
-    return cast(Name, precision)
+    rules = [{"kind": "min_length", "length": length}]
+    limits: Tree = {"max_ratio": 0.0, "max_extra": length, "rules": rules}
+    wide = {"beam_size": beam_size} if beam_size > 1 else {}
+    search: Search = (Beam if wide else Greedy).Config.parse({**wide, **limits}).build()
+    return search

@@ -120,7 +120,7 @@ def report(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write one page with every view that fits a run."""
-    from foveate.views.report import report
+    from foveate.views.run_page import report
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is one page; end its name in .html")

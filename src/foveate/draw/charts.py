@@ -109,7 +109,9 @@ class LinesDrawing(Drawing):
 
     def figure(self) -> Figure:
         rows = -(-len(self.curves) // _legend_columns(self))
-        return self.alone(figures.PANEL_SIZE[0], figures.PANEL_SIZE[1] + 0.2 * rows, self.caption)
+        return self.one_axes(
+            figures.PANEL_SIZE[0], figures.PANEL_SIZE[1] + 0.2 * rows, self.caption
+        )
 
     def fill(self, ax: Axes) -> None:
         x = np.asarray(self.x)
@@ -151,9 +153,7 @@ class LinesDrawing(Drawing):
             cells = (f"{c.y[k]:.3g}" if np.isfinite(c.y[k]) else "-" for c in curves)
             lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in cells))
         heading = " · ".join(part for part in (self.title, self.up) if part)
-        return "\n".join(
-            part for part in (heading, *legend, *lines, self.caption_in(width)) if part
-        )
+        return "\n".join(filter(None, (heading, *legend, *lines, self.caption_in(width))))
 
 
 def line_chart(
@@ -241,7 +241,7 @@ class StatesDrawing(LinesDrawing):
         return {"path": self.path, "shares": self.shares, "words": np.array(self.labels)}
 
     def figure(self) -> Figure:
-        return self.alone(5.0, 4.6)
+        return self.one_axes(5.0, 4.6)
 
     def fill(self, ax: Axes) -> None:
         """The path in the plane of the first two components; a large dot is the first place."""
@@ -304,9 +304,8 @@ class PanelGrid(Drawing):
         across = min(self.across, len(self.panels))
         width, height = figures.PANEL_SIZE
         size = width * across, (height + 0.4) * ceil(len(self.panels) / across)
-        made, axes = figures.subplots(
-            size, len(self.panels), across, self.title, self.caption or None
-        )
+        heading = self.title, self.caption or None
+        made, axes = figures.subplots(size, len(self.panels), across, *heading)
         for ax, panel in zip(axes, self.panels, strict=True):
             panel.fill(ax)
         return made
@@ -336,7 +335,7 @@ class ForecastDrawing(Drawing):
     def figure(self) -> Figure:
         size, lines = (8.0, 4.2), self.lines
         if self.strip is None:
-            return lines.alone(*size)
+            return lines.one_axes(*size)
         made, (above, below) = figures.subplots(size, 2, heights=(12, 1), share_x=True)
         lines.fill(above)
         x = np.asarray(lines.x)
@@ -385,7 +384,7 @@ class BarsDrawing(Drawing):
 
     def figure(self) -> Figure:
         width = min(14.0, max(5.0, 1.2 + 0.3 * len(self.labels) * len(self.series)))
-        return self.alone(width, 3.6, self.caption)
+        return self.one_axes(width, 3.6, self.caption)
 
     def fill(self, ax: Axes) -> None:
         count = len(self.series)

@@ -50,10 +50,6 @@ def _by_row(weights: Floats) -> Floats:
     return np.sqrt(weights / np.where(most > 0, most, 1)).clip(0, 1).astype(np.float64)
 
 
-def _absolute(weights: Floats) -> Floats:
-    return weights.clip(0, 1).astype(np.float64)
-
-
 SCALES = {
     "row": Scale(
         "by row: weight / the largest of its row (square root)",
@@ -61,7 +57,9 @@ SCALES = {
         {0.0: "0", 0.05**0.5: "5 %", 0.5: "25 %", 0.5**0.5: "50 %", 1.0: "100 %"},
     ),
     "absolute": Scale(
-        "weight, from 0 to 1", _absolute, {v: f"{v:g}" for v in (0.0, 0.25, 0.5, 0.75, 1.0)}
+        "weight, from 0 to 1",
+        lambda weights: weights.clip(0, 1).astype(np.float64),
+        {v: f"{v:g}" for v in (0.0, 0.25, 0.5, 0.75, 1.0)},
     ),
 }
 

@@ -92,7 +92,23 @@ class FilmDrawing(Drawing):
 
     def figure(self) -> Figure:
         """Some frames side by side, words at the first of a row and above the first row."""
-        return film_figure(self)
+        few, block = self.few(STRIP_FRAMES), self.first_block
+        most = max(len(block.rows), len(block.columns))
+        wide, high, left, above = _film_size(block, min(4.0, max(2.0, 1.1 * figures.LINE * most)))
+        across, down = min(STRIP_ACROSS, len(few.frames)), ceil(len(few.frames) / STRIP_ACROSS)
+        size = left + (wide + 0.2) * across + 1.2, above + (high + 0.45) * down + 0.6
+        made, axes = figures.subplots(size, len(few.frames), across, self.title, self.caption)
+        for k, (ax, frame, weights) in enumerate(zip(axes, few.frames, few.maps(), strict=True)):
+            figures.paint(ax, weights, "absolute", grid=True)
+            ax.set_aspect("equal")
+            figures.write_words(
+                ax, [] if k % across else block.rows, block.columns if k < across else []
+            )
+            ax.set_xlabel(
+                frame.label.replace(" · ", "\n", 1), size=figures.FONT_SIZE - 1, color=figures.NOTE
+            )
+        figures.weight_bar(made, axes)
+        return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """Some frames in shades, side by side where they fit; what the columns are stands above."""
@@ -120,34 +136,11 @@ class FilmDrawing(Drawing):
 def _film_size(block: Block, side: float) -> tuple[float, float, float, float]:
     """Inches: width and height of a map whose longer side is given, of words left and above."""
     height, width = len(block.rows), len(block.columns)
-    words = [
-        max((len(visible(each)) for each in axis), default=0)
-        for axis in (block.rows, block.columns)
-    ]
+    axes = block.rows, block.columns
+    words = [max(map(len, map(visible, axis)), default=0) for axis in axes]
     left, above = (0.075 * min(n, figures.LONGEST_LABEL) + 0.3 for n in words)
     cell = side / max(height, width, 1)
     return cell * width, cell * height, left, above
-
-
-def film_figure(drawing: FilmDrawing) -> Figure:
-    """Some frames side by side, words at the first of a row and above the first row."""
-    few, block = drawing.few(STRIP_FRAMES), drawing.first_block
-    most = max(len(block.rows), len(block.columns))
-    wide, high, left, above = _film_size(block, min(4.0, max(2.0, 1.1 * figures.LINE * most)))
-    across, down = min(STRIP_ACROSS, len(few.frames)), ceil(len(few.frames) / STRIP_ACROSS)
-    size = left + (wide + 0.2) * across + 1.2, above + (high + 0.45) * down + 0.6
-    made, axes = figures.subplots(size, len(few.frames), across, drawing.title, drawing.caption)
-    for k, (ax, frame, weights) in enumerate(zip(axes, few.frames, few.maps(), strict=True)):
-        figures.paint(ax, weights, "absolute", grid=True)
-        ax.set_aspect("equal")
-        figures.write_words(
-            ax, [] if k % across else block.rows, block.columns if k < across else []
-        )
-        ax.set_xlabel(
-            frame.label.replace(" · ", "\n", 1), size=figures.FONT_SIZE - 1, color=figures.NOTE
-        )
-    figures.weight_bar(made, axes)
-    return made
 
 
 def _film_frames(drawing: FilmDrawing) -> Iterator[NDArray[np.uint8]]:
@@ -161,11 +154,8 @@ def _film_frames(drawing: FilmDrawing) -> Iterator[NDArray[np.uint8]]:
     ax.set_aspect("equal")
     figures.write_words(ax, block.rows, block.columns)
     figures.weight_bar(made, [ax])
-    made.suptitle(
-        textwrap.fill(visible(drawing.title), int(13 * size[0])),
-        size=figures.FONT_SIZE + 1,
-        parse_math=False,
-    )
+    title = textwrap.fill(visible(drawing.title), int(13 * size[0]))
+    made.suptitle(title, size=figures.FONT_SIZE + 1, parse_math=False)
     steps = [frame.step for frame in drawing.frames]
     losses = [np.nan if frame.loss is None else frame.loss for frame in drawing.frames]
     below.plot(steps, losses, color=figures.GRID, linewidth=1.5)
@@ -173,9 +163,8 @@ def _film_frames(drawing: FilmDrawing) -> Iterator[NDArray[np.uint8]]:
     below.set(xlim=(min(steps), max(*steps, 1)))
     figures.open_axes(below, "step", "loss", grid="y", size=figures.FONT_SIZE - 1)
     below.set_visible(bool(np.isfinite(losses).any()))
-    heading = ax.set_xlabel(
-        max((frame.label for frame in drawing.frames), key=len), size=figures.FONT_SIZE + 1
-    )
+    longest = max((frame.label for frame in drawing.frames), key=len)
+    heading = ax.set_xlabel(longest, size=figures.FONT_SIZE + 1)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         fit(made)

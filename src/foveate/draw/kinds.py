@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from foveate.draw.blocks import ModelDrawing
 from foveate.draw.charts import BarsDrawing, LinesDrawing
 from foveate.draw.film import FilmDrawing
 from foveate.draw.lanes import LanesDrawing
 from foveate.draw.maps import AttentionDrawing
-from foveate.draw.model import ModelDrawing
 from foveate.draw.page import PageGroup
 from foveate.draw.pictures import PictureDrawing
 from foveate.draw.sheets import SheetDrawing

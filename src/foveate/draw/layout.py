@@ -80,20 +80,17 @@ def fallback(missing: Iterable[str]) -> tuple[list[str], set[str]]:
     for entry in sorted(fontManager.ttflist, key=lambda e: (e.style != "normal", e.weight != 400)):
         if left and not entry.name.startswith(NO_TEXT):
             paths.setdefault(entry.name, entry.fname)
-    region = _region(left)
+    scripts = set(map(script, left))  # Han glyphs differ: of Japan, Korea, mainland China
+    region = "JP" if "kana" in scripts else "KR" if "Hangul" in scripts else "SC"
     names = sorted(paths, key=lambda n: (not n.endswith(region), "Sans" not in n, n))
     while left:
-        best = max(names, key=lambda n: len(_covered(paths[n], left)), default=None)
-        covered = set() if best is None else _covered(paths[best], left)
-        if best is None or not covered:
+        covered = {n: {c for c in left if ord(c) in _glyphs(paths[n])} for n in names}
+        best = max(names, key=lambda n: len(covered[n]), default="")
+        if not covered.get(best):
             break
         families.append(best)
-        left -= covered
+        left -= covered[best]
     return families, left
-
-
-def _covered(path: str, characters: set[str]) -> set[str]:
-    return {c for c in characters if ord(c) in _glyphs(path)}
 
 
 @lru_cache(maxsize=512)
@@ -105,12 +102,6 @@ def _glyphs(path: str) -> frozenset[int]:
         return frozenset(get_font(path).get_charmap())
     except (OSError, RuntimeError):  # a file that is gone or damaged has none
         return frozenset()
-
-
-def _region(characters: set[str]) -> str:
-    """The ending of a CJK family whose Han glyphs fit a text: Japan, Korea or mainland China."""
-    scripts = set(map(script, characters))
-    return "JP" if "kana" in scripts else "KR" if "Hangul" in scripts else "SC"
 
 
 def script(character: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -155,7 +154,7 @@ class LinksView(AttentionView):
     """
 
     def figure(self) -> Figure:
-        return self.alone(5.0, LINK_STEP * max(map(len, (self.rows, self.columns))) + 0.9)
+        return self.one_axes(5.0, LINK_STEP * max(map(len, (self.rows, self.columns))) + 0.9)
 
     def fill(self, ax: Axes) -> None:
         rows, columns = self.rows, self.columns
@@ -313,7 +312,10 @@ def tiled(block: Block, tile: int) -> Block:
     if tile == 1:
         return block
     layers = [Numbers.weights(pool(layer.array, tile)) for layer in block.layers]
-    labels = {"rows": _tiled(block.rows, tile), "columns": _tiled(block.columns, tile)}
+    labels = {}
+    for side, words in (("rows", block.rows), ("columns", block.columns)):
+        runs = [words[k : k + tile] for k in range(0, len(words), tile)]
+        labels[side] = [f"{run[0]} … {run[-1]}" for run in runs]
     return block.model_copy(update={"layers": layers, **labels})
 
 
@@ -325,11 +327,6 @@ def pool(weights: Weights, tile: int) -> Weights:
     tiles = padded.reshape(len(weights), height // tile, tile, width // tile, tile)
     largest: Weights = tiles.max(axis=(2, 4))
     return largest
-
-
-def _tiled(labels: list[str], tile: int) -> list[str]:
-    runs = [labels[k : k + tile] for k in range(0, len(labels), tile)]
-    return [f"{run[0]} … {run[-1]}" for run in runs]
 
 
 def _blocks(record: AttentionRecord) -> list[Block]:
@@ -381,18 +378,13 @@ def all_maps(record: AttentionRecord, **first: object) -> AttentionDrawing:
     Its notes end with what was left out.
     """
     blocks, left_out = shorten(record)
+    title, notes = record.title or " ".join(blocks[0].columns), [*record.notes, *left_out]
     return AttentionDrawing.model_validate(
-        {
-            "title": record.title or " ".join(blocks[0].columns),
-            "notes": [*record.notes, *left_out],
-            "blocks": blocks,
-            **first,
-        }
+        {"title": title, "notes": notes, "blocks": blocks, **first}
     )
 
 
-@dataclass(frozen=True)
-class AttentionPage:
+class AttentionPage(NamedTuple):
     """The page of some records: how many are in it, how many are not, and what was left out."""
 
     text: str
@@ -428,10 +420,7 @@ def attention_page(
         raise UserError("no sentence to show; give at least one record")
     if not all(record.maps for record in records):
         raise UserError("a record without maps: this model has no attention to show")
-    titles: list[str] = []
-    sentences: list[str] = []
-    notes: list[str] = []
-    size = 0
+    titles, sentences, notes, size = list[str](), list[str](), list[str](), 0
     for number, record in enumerate(records[:max_sentences], 1):
         drawing = all_maps(record)
         untitled = drawing.model_copy(update={"title": "", "notes": []})
@@ -446,6 +435,6 @@ def attention_page(
     left_out = len(records) - len(sentences)
     if left_out:
         notes.append(f"{left_out} of {len(records)} sentences left out of the page")
-    remarks = ["numbers are exact to 0.00002"]
-    cover = Cover(title="Attention", groups=titles, notes=remarks, left_out=left_out)
+    exact = ["numbers are exact to 0.00002"]
+    cover = Cover(title="Attention", groups=titles, notes=exact, left_out=left_out)
     return AttentionPage(assemble(cover, sentences), len(sentences), left_out, notes)

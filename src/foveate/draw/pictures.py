@@ -143,9 +143,8 @@ class AttendedPicture(PictureDrawing):
         titles = ["the picture", *(overlay.title for overlay in self.overlays)]
         for ax, title in zip(axes, titles, strict=True):
             ax.set_axis_off()
-            ax.set_title(
-                cut(title, figures.LONGEST_LABEL), size=figures.FONT_SIZE, parse_math=False
-            )
+            short = cut(title, figures.LONGEST_LABEL)
+            ax.set_title(short, size=figures.FONT_SIZE, parse_math=False)
         for ax, overlay in zip(axes[1:], self.overlays, strict=True):
             _overlay(ax, self, overlay)
         _tint_legend(made, axes, self.scale)
@@ -205,7 +204,10 @@ def over_picture(
     are by panel: cells are many, and their weights small. Raises as
     `foveate.draw.attention` does, and `UserError` where the columns are no places of a picture.
     """
-    matrix = attention(record, block or _picture_block(record), layer, head, scale)
+    if block is None:  # that of the last map whose columns are places of the picture
+        fitting = [name for name in record.maps if _cells(record.axes(name)[1])]
+        block = block_of((fitting or list(record.maps) or ["attention"])[-1])
+    matrix = attention(record, block, layer, head, scale)
     columns, cells = matrix.columns, _cells(matrix.columns)
     if not cells:
         raise UserError(
@@ -236,12 +238,6 @@ def over_picture(
         overlays=overlays, scale=scale or "row", map_name=matrix.name, columns=columns,
         weights=[row for _, row in panels], heading=record.title,
     )  # fmt: skip
-
-
-def _picture_block(record: AttentionRecord) -> str:
-    """The block of the last map whose columns are places of the picture."""
-    fitting = [name for name in record.maps if _cells(record.axes(name)[1])]
-    return block_of((fitting or list(record.maps) or ["attention"])[-1])
 
 
 def _cells(labels: Sequence[str]) -> dict[int, tuple[int, int]]:

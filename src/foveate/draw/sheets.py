@@ -116,11 +116,12 @@ def sheet(
     title: str, values: Floats, rows: Sequence[str] = (), columns: Sequence[str] = (),
     down: str = "", across: str = "", least: float | None = None, most: float | None = None,
     aspect: float = 1.0, scale_label: str = "", written: bool = False,
+    cells: Sequence[list[str]] = (),
 ) -> SheetDrawing:  # fmt: skip
     """A sheet of numbers (T, S); the ends of the colours are those of the values where absent.
 
     0 is in the middle of the colours where ends have different signs. With ``written`` the numbers
-    stand in their cells.
+    stand in their cells, or ``cells`` do.
     """
     known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     least = float(known.min()) if least is None else least
@@ -128,11 +129,12 @@ def sheet(
     if least < 0 < most:
         most = max(most, -least)
         least = -most
-    cells = [["" if np.isnan(v) else f"{v:.2f}" for v in row] for row in values]
+    if written:
+        cells = [["" if np.isnan(v) else f"{v:.2f}" for v in row] for row in values]
     return SheetDrawing(
         title=title, values=Numbers.exact(values), rows=list(rows), columns=list(columns),
         down=down, across=across, least=least, most=most, aspect=aspect,
-        scale_label=scale_label, cells=cells if written else [],
+        scale_label=scale_label, cells=list(cells),
     )  # fmt: skip
 
 
@@ -156,7 +158,7 @@ class LensDrawing(SheetDrawing):
     def figure(self) -> Figure:
         height, width = self.values.shape
         size = max(LENS_CELL[0] * width + 1.2, 5.0), LENS_CELL[1] * height + 1.6
-        return self.alone(*size, self.caption)
+        return self.one_axes(*size, self.caption)
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """A line for each place: the top token after each layer."""
@@ -193,19 +195,13 @@ class SheetGrid(Drawing):
     def figure(self) -> Figure:
         sheets, across = self.sheets, min(self.across, len(self.sheets))
         lines = [sheets[i : i + across] for i in range(0, len(sheets), across)]
-        side = (figures.WIDTH - 0.3) / across - (
-            0.45 if any(sheet.marked for sheet in sheets) else 0.1
-        )
+        marks = 0.45 if any(sheet.marked for sheet in sheets) else 0.1
+        side = (figures.WIDTH - 0.3) / across - marks
         heights = [max(_sheet_height(sheet, side) for sheet in line) for line in lines]
         headings = 0.26 * bool(self.title) + 0.24 * bool(self.caption)
-        size, title, caption = (
-            (figures.WIDTH, sum(heights) + headings + 0.1),
-            self.title,
-            self.caption,
-        )
-        made, axes = figures.subplots(
-            size, len(sheets), across, title or None, caption or None, heights
-        )
+        size = figures.WIDTH, sum(heights) + headings + 0.1
+        heading = self.title or None, self.caption or None
+        made, axes = figures.subplots(size, len(sheets), across, *heading, heights)
         for ax, sheet in zip(axes, sheets, strict=True):
             sheet.fill(ax, side * sheet.aspect / sheet.values.shape[1])
         return made
@@ -247,14 +243,11 @@ def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
         [""] * (tallest - len(title)) + title + list(block[1:])
         for title, block in zip(titles, blocks, strict=True)
     ]
-    return [
-        (" " * GAP)
-        .join(
-            line + " " * (width - cell_len(line)) for line, width in zip(row, widths, strict=True)
-        )
-        .rstrip()
-        for row in zip_longest(*columns, fillvalue="")
-    ]
+    lines = []
+    for row in zip_longest(*columns, fillvalue=""):
+        cells = (f"{line}{' ' * (w - cell_len(line))}" for line, w in zip(row, widths, strict=True))
+        lines.append((" " * GAP).join(cells).rstrip())
+    return lines
 
 
 def _shaded(sheet: SheetDrawing, width: int) -> list[str]:

@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from pydantic import Field
 from rich.cells import cell_len
 
@@ -177,10 +176,16 @@ def drawn(
     """
     if query is not None and query >= len(rows):
         raise ConfigError(f"--query {query}: there are {len(rows)}, from 0 to {len(rows) - 1}")
-    far = {name: _farthest(stages, name) for name in ("query", "key", "value")}
+    far = {  # the largest number of a vector, whose colours its rotated form shares
+        name: max(
+            (float(np.abs(s.values).max()) for s in stages if s.name.endswith(name)), default=0
+        )
+        for name in ("query", "key", "value")
+    }
     sheets = []
     for stage in stages:
-        values = _cut(stage, len(rows), len(columns))
+        limits = {"query": len(rows), "step": len(rows), "key": len(columns)}  # no padding
+        values = stage.values[tuple(slice(limits.get(axis)) for axis in stage.axes)]
         step = stage.axes[0] in ("query", "step")
         frames = values if step else values[None]
         frames = frames if frames.ndim == 3 else frames[:, None]
@@ -204,18 +209,6 @@ def drawn(
         "stages and compared with the captured stage that follows."
     )
     return StepsDrawing(title=title, caption=caption, stages=sheets, frames=list(rows), frame=query)
-
-
-def _farthest(stages: Sequence[Stage], name: str) -> float:
-    """The largest number of a vector, which the colours of its rotated form share."""
-    return max((float(np.abs(s.values).max()) for s in stages if s.name.endswith(name)), default=0)
-
-
-def _cut(stage: Stage, rows: int, columns: int) -> NDArray[np.floating]:
-    """The values without padding: as many queries and keys as there are labels."""
-    limits = {"query": rows, "step": rows, "key": columns}
-    cuts = tuple(slice(limits.get(axis)) for axis in stage.axes)
-    return stage.values[cuts]
 
 
 # -------------------------------------------------------------------------------------- matplotlib

@@ -312,16 +312,10 @@ def chosen(model: nn.Module, where: Where) -> dict[str, HookPoint]:
     patterns = [where] if isinstance(where, str) else list(where)
     for pattern in patterns:
         if not any(fits(name, pattern) for name in available):
-            raise ConfigError(f"no attention is called {pattern!r}; {existing(available)}")
+            names = [*list(available)[:LISTED], *["…"] * (len(available) > LISTED)]
+            known = f"there are: {', '.join(names)}" if names else "this model has no attention"
+            raise ConfigError(f"no attention is called {pattern!r}; {known}")
     return {n: point for n, point in available.items() if any(fits(n, p) for p in patterns)}
-
-
-def existing(available: Mapping[str, HookPoint]) -> str:
-    """Which attentions there are, for an error."""
-    if not available:
-        return "this model has no attention"
-    names = [*list(available)[:LISTED], *(["…"] if len(available) > LISTED else [])]
-    return f"there are: {', '.join(names)}"
 
 
 def fits(name: str, pattern: str) -> bool:

@@ -29,8 +29,8 @@ from starlette.types import ASGIApp, Scope
 import foveate.views.inside as views
 from foveate import __version__
 from foveate.config import Config, ConfigError
+from foveate.draw.blocks import ModelDrawing
 from foveate.draw.film import FilmDrawing
-from foveate.draw.model import ModelDrawing
 from foveate.draw.parts import DrawingPart
 from foveate.server import comparisons, descriptions, lectures, trainings
 from foveate.server.common import (

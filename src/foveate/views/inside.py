@@ -16,8 +16,8 @@ import foveate.inspect.perturbations as perturbations
 import foveate.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
+from foveate.draw.blocks import ModelDrawing, picture
 from foveate.draw.charts import LinesDrawing, StatesDrawing
-from foveate.draw.model import ModelDrawing, picture
 from foveate.draw.sheets import LensDrawing, SheetGrid
 from foveate.draw.stages import StepsDrawing
 from foveate.errors import UserError, is_for_the_user

@@ -11,8 +11,7 @@ from foveate.config import Config
 
 Text = Annotated[str | None, Field(description="what the model reads; of a forecaster the date")]
 Target = Annotated[
-    str | None,
-    Field(description="explain this instead of the answer; of a forecaster the channel"),
+    str | None, Field(description="explain this instead of the answer; of a forecaster the channel")
 ]
 Image = Annotated[str | None, Field(description="JPEG or PNG, or the number of a test picture")]
 Split = Annotated[str, Field(description="train, valid or test")]

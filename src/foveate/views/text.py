@@ -76,19 +76,11 @@ def nbest(run: Run, text: Text = None, num: Num = 5, beam_size: BeamSize = None)
     text, width = text_of(run, text), max(num, beam_size or 0)
     answer = run.translate([text], beam_size=width, num_hypotheses=num)[0]
     best = answer.hypotheses[0].split()
-    rows: list[list[Cell]] = [
-        [
-            rank,
-            hypothesis.score,
-            hypothesis.log_probability,
-            len(hypothesis.ids),
-            output,
-            ", ".join(differences(best, output.split())),
-        ]
-        for rank, (output, hypothesis) in enumerate(
-            zip(answer.hypotheses, answer.outputs, strict=True), start=1
-        )
-    ]
+    rows: list[list[Cell]] = []
+    for output, found in zip(answer.hypotheses, answer.outputs, strict=True):
+        other = ", ".join(differences(best, output.split()))
+        figures = found.score, found.log_probability, len(found.ids)
+        rows.append([len(rows) + 1, *figures, output, other])
     names = ["rank", "score", "log p", "tokens", "output", "against the first"]
     caption = f"beam of {width}; a score is log p over the length's part"
     return TableDrawing(title=text, caption=caption, columns=names, rows=rows)
@@ -158,19 +150,15 @@ def probabilities(
     passed = forced(run, text, target, image)
     log_p = [float(passed.log_p[t, i]) for t, i in enumerate(passed.ids)]
     others_at = alternatives(Next(passed.log_p, torch.zeros(len(log_p), 1)), top)
-    words = [
-        Word(
-            text=label,
-            value=math.exp(chance),
-            space=space,
-            note=f"{others.entropy / math.log(2):.1f} bits",
-            alternatives=[
-                Choice(text=visible(token_name(passed.tokenizer, k)), p=math.exp(other))
-                for k, other in zip(others.tokens, others.log_p, strict=True)
-            ],
-        )
-        for chance, (label, space), others in zip(log_p, passed.texts(), others_at, strict=True)
-    ]
+    words = []
+    for chance, (label, space), others in zip(log_p, passed.texts(), others_at, strict=True):
+        choices = [
+            Choice(text=visible(token_name(passed.tokenizer, k)), p=math.exp(other))
+            for k, other in zip(others.tokens, others.log_p, strict=True)
+        ]
+        bits = f"{others.entropy / math.log(2):.1f} bits"
+        p = math.exp(chance)
+        words.append(Word(text=label, value=p, space=space, note=bits, alternatives=choices))
     return WordsDrawing(
         title=passed.tokenizer.decode(passed.ids), words=words,
         legend="p of each token, entropy, and the most probable ones",
@@ -281,8 +269,9 @@ def growing(
             f"{run.path.name}: {right:.0f} of {len(expected)} words of the reference", values,
             [words[end - 1] for end in ends], down="source, up to", across="words of the output",
             least=0.0, most=1.0, aspect=0.5, scale_label="1: in the reference, in order; 0: not",
+            cells=cells,
         )  # fmt: skip
-        sheets.append(drawn.model_copy(update={"cells": cells}))
+        sheets.append(drawn)
     caption = f"source: {source}; reference: {reference}"
     return SheetGrid(sheets=sheets, title="A growing source", caption=caption, across=1)
 

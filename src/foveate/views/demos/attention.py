@@ -159,10 +159,7 @@ def scaling(
 
 
 @demo
-def masks(
-    source: Words = "the sun rises",
-    target: Words = "le soleil se lève",
-) -> SheetGrid:
+def masks(source: Words = "the sun rises", target: Words = "le soleil se lève") -> SheetGrid:
     """Which place may attend to which, in the three families, of one sentence."""
     read, written = words_of(source), words_of(target)
     both, s, t = [*read, *written], len(read), len(written)
@@ -225,14 +222,13 @@ def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 
         f"generation: {length} passes": seen * np.arange(1, length + 1)[:, None],
     }
     places = [str(t) for t in range(1, length + 1)]
+    few = length <= 12  # more are too narrow for numbers
     drawn = [
         sheet(name, values, places, places, "query t", "key s", 0.0, float(length),
-              scale_label="number: the pass")
+              scale_label="number: the pass", cells=[
+                  ["" if np.isnan(v) else f"{v:.0f}" for v in row] for row in values if few])
         for name, values in passes.items()
     ]  # fmt: skip
-    cells = [[["" if np.isnan(v) else f"{v:.0f}" for v in r] for r in s] for s in passes.values()]
-    if length <= 12:  # more are too narrow for numbers
-        drawn = [s.model_copy(update={"cells": c}) for s, c in zip(drawn, cells, strict=True)]
     return SheetGrid(
         sheets=drawn, title="In which pass the weight of a query and a key is computed",
         caption="Training knows all tokens and computes all rows at once; generation computes row "

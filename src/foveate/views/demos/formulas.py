@@ -86,11 +86,11 @@ def normalizers(
     weights = np.array([c.build()(torch.tensor(scores)).tolist() for c in configs.values()])
     drawn = sheet(
         "", weights, list(configs), [f"{score:g}" for score in scores], across="scores of the keys",
-        least=0.0, most=1.0, aspect=0.6, scale_label=" ", written=True,
+        least=0.0, most=1.0, aspect=0.6, scale_label=" ",
+        cells=[["0" if w == 0 else f"{w:.2f}" for w in row] for row in weights],
     )  # fmt: skip
-    cells = [["0" if w == 0 else f"{w:.2f}" for w in row] for row in weights]
     return SheetGrid(
-        sheets=[drawn.model_copy(update={"cells": cells})], across=1,
+        sheets=[drawn], across=1,
         title="Weights made of the same scores",
         caption="0 is exactly 0: softmax leaves every key some weight, sparsemax and entmax none "
         "to low scores; a small temperature τ brings softmax near hardmax.",

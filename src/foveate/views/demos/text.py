@@ -262,8 +262,9 @@ def bag(file: File = None) -> SheetGrid:
     documents = [line.split() for line in lines_of(file, default)]
     counts = document_terms(documents)
     names = [f"text {n}" for n in range(1, len(documents) + 1)]
-    table = sheet("counts", counts.table.astype(float), counts.terms, names, aspect=0.16)
     cells = [[str(count) for count in row] for row in counts.table.tolist() if len(row) <= WRITTEN]
+    values = counts.table.astype(float)
+    table = sheet("counts", values, counts.terms, names, aspect=0.16, cells=cells)
     order = [counts.terms.index(word) for word in documents[0]]
     configs = {
         "bag of words": BagEncoder.Config.parse(NARROW),
@@ -271,7 +272,7 @@ def bag(file: File = None) -> SheetGrid:
     }
     strips = [strip(name, config, order, len(counts.terms)) for name, config in configs.items()]
     return SheetGrid(
-        sheets=[table.model_copy(update={"cells": cells}), *strips], across=1,
+        sheets=[table, *strips], across=1,
         title=f"Words of {len(names)} texts; text 1: {' '.join(documents[0])}",
         caption="A text is a column of counts, whatever the order of its words; a recurrent "
         "network gives another vector for text 1 backwards.",

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from foveate.config import ConfigError
-from foveate.draw.model import ModelBlock, ModelDrawing, picture
+from foveate.draw.blocks import ModelBlock, ModelDrawing, picture
 from foveate.inspect.records import AttentionRecord, ForcedPass
 from foveate.kinds import load_kinds
 from foveate.models.classifier import Classifier

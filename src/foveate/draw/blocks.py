@@ -134,27 +134,6 @@ class ModelPart(DrawingPart):
         return sum(block.parameters for block in self.blocks)
 
 
-class ModelDrawing(Drawing):
-    """A model as parts with blocks, in the order in which data goes through them."""
-
-    kind: Literal["model"] = "model"
-    parts: list[ModelPart]
-
-    def arrays(self) -> Arrays:
-        """A row for each block: its name, class, shape and parameters."""
-        blocks = [block for part in self.parts for block in part.blocks]
-        columns = ("name", "does", "place", "equation", "output", "parameters", "shared")
-        return {key: np.array([getattr(block, key) for block in blocks]) for key in columns}
-
-    def figure(self) -> Figure:
-        """The drawing as a matplotlib figure of its own, unknown to ``pyplot`` and to windows."""
-        return figure(self)
-
-    def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A line for each block; as wide as what there is to say."""
-        return text(self)
-
-
 # ------------------------------------------------------------------------------- the forward pass
 
 
@@ -489,34 +468,6 @@ def _unrolled(block: ModelBlock) -> list[str]:
     return list(block.steps) if few else [*block.steps[:EDGES], "", block.steps[-1]]
 
 
-def text(drawing: ModelDrawing) -> str:
-    """A line for each block beside the residual stream, ┃, then what each class computes."""
-    blocks = [block for part in drawing.parts for block in part.blocks]
-    most = sqrt(max((block.size for block in blocks), default=1) or 1)
-    names = max((len(block.heading) for block in blocks), default=0)
-    lines, classes = [drawing.title], dict[str, ModelBlock]()
-    for part in drawing.parts:
-        rows = _folded(part)
-        lines += ["", f"{part.name} ({part.does}), {part.parameters:,} parameters"]
-        for row, after in zip(rows, [*rows[1:], ""], strict=True):
-            if isinstance(row, str):
-                lines.append(f"  ┃   {row}")
-                continue
-            classes.setdefault(row.does, row)
-            ends = row.branch is not None and (isinstance(after, str) or after.branch != row.branch)
-            mark = "┃ " if row.branch is None else "⊕┛" if ends else "┣┓"
-            bar = "█" * round(10 * sqrt(row.size) / most) or "▏"
-            facts = f"{row.heading:<{names}} {row.sizes:<20} {row.shape:<12} {row.amount}"
-            lines.append(f"  {mark} {bar:<10} {facts}")
-            if row.steps:
-                arrow = " ← " if row.backwards else " → "
-                places = arrow.join(visible(word) if word else "…" for word in _unrolled(row))
-                lines.append(f"  ┃     {row.states}: {places}")
-    for block in classes.values():
-        lines += ["", f"{block.does}: {block.place}", *textwrap.wrap(block.equation, 96)]
-    return "\n".join([*lines, "", BARS, *drawing.notes])
-
-
 WIDEST, TALLEST, LEAST = 1.1, 0.9, 0.36  # inches: the largest block, the lowest row
 BESIDE, WORDS, PLACE = 0.2, 2.5, 0.64  # inches: stream to branch, a text, a place of a cell
 SIZE = 8.0  # points
@@ -564,28 +515,6 @@ class ScaledPart:
         if isinstance(row, str):
             return LEAST
         return max(LEAST, self.tall(row) + 0.08) + PLACE * bool(row.steps)
-
-
-def figure(drawing: ModelDrawing) -> Figure:
-    """A column for each part, its blocks to scale; below, what their classes compute."""
-    blocks = [block for part in drawing.parts for block in part.blocks]
-    across = WIDEST / sqrt(max((size for block in blocks for size in block.widths), default=1))
-    down = TALLEST / sqrt(max((block.size for block in blocks), default=1) or 1)
-    columns = [ScaledPart(part, across, down) for part in drawing.parts]
-    wide, tall = max(sum(c.width for c in columns), 5.0) + 0.2, max(c.height for c in columns)
-    classes = {b.does: f"{b.does} · {b.place} · {b.equation}" for b in blocks if b.equation}
-    legend = [line for each in classes.values() for line in textwrap.wrap(each, int(wide * 16))]
-    notes = textwrap.wrap("; ".join([drawing.caption, *drawing.notes]), int(wide * 16))
-    below = 0.14 * len(legend + notes) + 0.2
-    made, ax = figures.page(wide, 0.4 + tall + below)
-    figures.write(ax, 0.12, 0.22, drawing.title, size=SIZE + 2)
-    left = 0.12
-    for column in columns:
-        _column(ax, column, left)
-        left += column.width
-    for number, line in enumerate([*legend, *notes]):
-        figures.write(ax, 0.12, 0.5 + tall + 0.14 * number, line, GREY, size=SIZE - 1.5)
-    return made
 
 
 def _column(ax: Axes, column: ScaledPart, left: float) -> None:
@@ -662,3 +591,69 @@ def _unroll(ax: Axes, block: ModelBlock, left: float, y: float, color: str) -> N
             ends = (x + PLACE, middle), (x + box * bool(word), middle)
             ax.annotate("", *ends, arrowprops=arrow)
             figures.write(ax, x + box + 0.05, middle - 0.08, block.states, GREY, size=SIZE - 2)
+
+
+class ModelDrawing(Drawing):
+    """A model as parts with blocks, in the order in which data goes through them."""
+
+    kind: Literal["model"] = "model"
+    parts: list[ModelPart]
+
+    def arrays(self) -> Arrays:
+        """A row for each block: its name, class, shape and parameters."""
+        blocks = [block for part in self.parts for block in part.blocks]
+        columns = ("name", "does", "place", "equation", "output", "parameters", "shared")
+        return {key: np.array([getattr(block, key) for block in blocks]) for key in columns}
+
+    def figure(self) -> Figure:
+        """A column for each part, its blocks to scale; below, what their classes compute."""
+        blocks = [block for part in self.parts for block in part.blocks]
+        across = WIDEST / sqrt(max((size for block in blocks for size in block.widths), default=1))
+        down = TALLEST / sqrt(max((block.size for block in blocks), default=1) or 1)
+        columns = [ScaledPart(part, across, down) for part in self.parts]
+        wide, tall = max(sum(c.width for c in columns), 5.0) + 0.2, max(c.height for c in columns)
+        classes = {b.does: f"{b.does} · {b.place} · {b.equation}" for b in blocks if b.equation}
+        legend = [line for each in classes.values() for line in textwrap.wrap(each, int(wide * 16))]
+        notes = textwrap.wrap("; ".join([self.caption, *self.notes]), int(wide * 16))
+        below = 0.14 * len(legend + notes) + 0.2
+        made, ax = figures.page(wide, 0.4 + tall + below)
+        figures.write(ax, 0.12, 0.22, self.title, size=SIZE + 2)
+        left = 0.12
+        for column in columns:
+            _column(ax, column, left)
+            left += column.width
+        for number, line in enumerate([*legend, *notes]):
+            figures.write(ax, 0.12, 0.5 + tall + 0.14 * number, line, GREY, size=SIZE - 1.5)
+        return made
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """A line for each block beside the residual stream, ┃, then what each class computes.
+
+        It is as wide as what there is to say.
+        """
+        blocks = [block for part in self.parts for block in part.blocks]
+        most = sqrt(max((block.size for block in blocks), default=1) or 1)
+        names = max((len(block.heading) for block in blocks), default=0)
+        lines, classes = [self.title], dict[str, ModelBlock]()
+        for part in self.parts:
+            rows = _folded(part)
+            lines += ["", f"{part.name} ({part.does}), {part.parameters:,} parameters"]
+            for row, after in zip(rows, [*rows[1:], ""], strict=True):
+                if isinstance(row, str):
+                    lines.append(f"  ┃   {row}")
+                    continue
+                classes.setdefault(row.does, row)
+                ends = row.branch is not None and (
+                    isinstance(after, str) or after.branch != row.branch
+                )
+                mark = "┃ " if row.branch is None else "⊕┛" if ends else "┣┓"
+                bar = "█" * round(10 * sqrt(row.size) / most) or "▏"
+                facts = f"{row.heading:<{names}} {row.sizes:<20} {row.shape:<12} {row.amount}"
+                lines.append(f"  {mark} {bar:<10} {facts}")
+                if row.steps:
+                    arrow = " ← " if row.backwards else " → "
+                    places = arrow.join(visible(word) if word else "…" for word in _unrolled(row))
+                    lines.append(f"  ┃     {row.states}: {places}")
+        for block in classes.values():
+            lines += ["", f"{block.does}: {block.place}", *textwrap.wrap(block.equation, 96)]
+        return "\n".join([*lines, "", BARS, *self.notes])

@@ -109,7 +109,7 @@ class LinesDrawing(Drawing):
 
     def figure(self) -> Figure:
         rows = -(-len(self.curves) // _legend_columns(self))
-        return self.one_axes(
+        return self.own_figure(
             figures.PANEL_SIZE[0], figures.PANEL_SIZE[1] + 0.2 * rows, self.caption
         )
 
@@ -241,7 +241,7 @@ class StatesDrawing(LinesDrawing):
         return {"path": self.path, "shares": self.shares, "words": np.array(self.labels)}
 
     def figure(self) -> Figure:
-        return self.one_axes(5.0, 4.6)
+        return self.own_figure(5.0, 4.6)
 
     def fill(self, ax: Axes) -> None:
         """The path in the plane of the first two components; a large dot is the first place."""
@@ -335,7 +335,7 @@ class ForecastDrawing(Drawing):
     def figure(self) -> Figure:
         size, lines = (8.0, 4.2), self.lines
         if self.strip is None:
-            return lines.one_axes(*size)
+            return lines.own_figure(*size)
         made, (above, below) = figures.subplots(size, 2, heights=(12, 1), share_x=True)
         lines.fill(above)
         x = np.asarray(lines.x)
@@ -384,7 +384,7 @@ class BarsDrawing(Drawing):
 
     def figure(self) -> Figure:
         width = min(14.0, max(5.0, 1.2 + 0.3 * len(self.labels) * len(self.series)))
-        return self.one_axes(width, 3.6, self.caption)
+        return self.own_figure(width, 3.6, self.caption)
 
     def fill(self, ax: Axes) -> None:
         count = len(self.series)

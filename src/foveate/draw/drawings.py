@@ -49,7 +49,7 @@ class Drawing(DrawingPart):
         """Draw into axes. Raises ``NotImplementedError`` for what needs a figure of its own."""
         raise NotImplementedError(f"{type(self).__name__} needs a figure of its own: use figure()")
 
-    def one_axes(self, width: float, height: float, caption: str = "") -> Figure:
+    def own_figure(self, width: float, height: float, caption: str = "") -> Figure:
         """A figure of one pair of axes, with a caption below."""
         made, [ax] = figures.subplots((width, height))
         self.fill(ax)

@@ -66,7 +66,7 @@ class LanesDrawing(Drawing):
 
     def figure(self) -> Figure:
         tallest = max(map(len, self.steps), default=1)
-        return self.one_axes(max(4.0, STEP * len(self.steps) + 0.4), RANK * tallest + 1.0)
+        return self.own_figure(max(4.0, STEP * len(self.steps) + 0.4), RANK * tallest + 1.0)
 
     def fill(self, ax: Axes) -> None:
         steps, best = self.steps, set(self.best)

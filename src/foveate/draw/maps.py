@@ -154,7 +154,7 @@ class LinksView(AttentionView):
     """
 
     def figure(self) -> Figure:
-        return self.one_axes(5.0, LINK_STEP * max(map(len, (self.rows, self.columns))) + 0.9)
+        return self.own_figure(5.0, LINK_STEP * max(map(len, (self.rows, self.columns))) + 0.9)
 
     def fill(self, ax: Axes) -> None:
         rows, columns = self.rows, self.columns

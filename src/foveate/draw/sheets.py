@@ -158,7 +158,7 @@ class LensDrawing(SheetDrawing):
     def figure(self) -> Figure:
         height, width = self.values.shape
         size = max(LENS_CELL[0] * width + 1.2, 5.0), LENS_CELL[1] * height + 1.6
-        return self.one_axes(*size, self.caption)
+        return self.own_figure(*size, self.caption)
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """A line for each place: the top token after each layer."""

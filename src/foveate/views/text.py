@@ -77,9 +77,9 @@ def nbest(run: Run, text: Text = None, num: Num = 5, beam_size: BeamSize = None)
     answer = run.translate([text], beam_size=width, num_hypotheses=num)[0]
     best = answer.hypotheses[0].split()
     rows: list[list[Cell]] = []
-    for output, found in zip(answer.hypotheses, answer.outputs, strict=True):
+    for output, hypothesis in zip(answer.hypotheses, answer.outputs, strict=True):
         other = ", ".join(differences(best, output.split()))
-        figures = found.score, found.log_probability, len(found.ids)
+        figures = hypothesis.score, hypothesis.log_probability, len(hypothesis.ids)
         rows.append([len(rows) + 1, *figures, output, other])
     names = ["rank", "score", "log p", "tokens", "output", "against the first"]
     caption = f"beam of {width}; a score is log p over the length's part"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.server.batching import Batcher, Batching, Operation, Plan
+from foveate.server.batching import AnswerPlan, Batcher, Batching, Operation
 from foveate.server.common import RequestError
 
 
@@ -43,11 +43,11 @@ class Upper(Operation[Any]):
     mark: str = ""
     exclusive: bool = False
 
-    def plan(self, run: Any, items: Sequence[str], tokens: int) -> Plan:
+    def plan(self, run: Any, items: Sequence[str], tokens: int) -> AnswerPlan:
         if "panicking lengths" in items:
             raise Panic
         alone = self.exclusive and not run.engine.processes
-        return Plan(list(map(len, items)), partial(self.answers, run), tokens, 300, alone)
+        return AnswerPlan(list(map(len, items)), partial(self.answers, run), tokens, 300, alone)
 
     def answers(self, run: Any, items: Sequence[str]) -> list[str]:
         with run.lock:

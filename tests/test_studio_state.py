@@ -78,6 +78,8 @@ def test_it_stops_where_the_reader_leaves() -> None:
         await events.aclose()  # type: ignore[attr-defined]
         assert await asyncio.to_thread(over.wait, 10)
         assert await jobs.compute(lambda: 5) == 5, "the next has its turn"
+        while jobs.queue.characters:
+            await asyncio.sleep(0.001)
         held = jobs.queue.characters
         jobs.queue.close(0)
         return held

@@ -15,7 +15,7 @@ from foveate.inspect.flow import relevance, rollout
 from foveate.inspect.perturbations import importance
 from foveate.run import Run
 from foveate.views import find
-from foveate.views.examples import passes_cached
+from foveate.views.examples import shared_passes
 from foveate.views.options import Question
 from small_runs import made as small
 from tolerances import differ
@@ -57,7 +57,7 @@ def test_a_report_answers_and_records_once(run: Run) -> None:
     passes: list[int] = []
     handle = run.model.encoder.register_forward_hook(lambda *_: passes.append(1))
     try:
-        with passes_cached():
+        with shared_passes():
             views = [find(name).draw([run], Question(text="b a")) for name in names]
     finally:
         handle.remove()
@@ -72,7 +72,7 @@ def test_a_report_answers_and_records_once(run: Run) -> None:
 def test_what_is_dropped_stands_beside_what_is_kept(run: Run) -> None:
     def drawn(*drop: str) -> Any:  # where passes are kept, as in a report
         asked = {"text": "a b c", "block": "encoder.self_attention", "drop": drop}
-        with passes_cached():
+        with shared_passes():
             return find("without").draw([run], Question.model_validate(asked))
 
     kept, changed = drawn("order").sheets

@@ -35,7 +35,7 @@ class TaskDefaults(NamedTuple):
     data: DataKind | None
     best: str = "accuracy"  # the figure of the best checkpoint
     batch_tokens: int = 1024
-    rate: str = "2e-3"
+    rate: str = "2e-3"  # and the weight decay, where the usual one is too little
     warmup: int = 50
     every: int = 200  # steps between checkpoints
     steps: int | None = None  # where training ends
@@ -53,11 +53,12 @@ TASKS = {
     ),
     "masked": TaskDefaults("foveate evaluate {run}", "text", "loss", 2048),
     "forecasting": TaskDefaults(
-        "foveate forecast {run}", "series", "mse", rate="1e-3", every=200, steps=3000
+        "foveate forecast {run}", "series", "mse", rate="1e-3, weight_decay = 1.0", steps=3000
     ),
     "captioning": TaskDefaults("foveate caption {run} PICTURE", None, "bleu", rate="1e-3"),
     "vision": TaskDefaults("foveate classify {run} PICTURE", None, batch_tokens=128, warmup=200),
 }
+FEW_LABELS = TASKS["classification"]._replace(rate="2e-3, weight_decay = 1.0", steps=1500)
 SPLITS = {"valid": ("valid", "val", "dev", "validation"), "test": ("test", "t10k")}
 SEASONS = {"1 hour": 24, "1 day": 7, "1 week": 52, "1 month": 12, "15 minutes": 96}
 toml_value = partial(json.dumps, ensure_ascii=False)
@@ -71,6 +72,7 @@ class ConfigPlan:
 
     task: str
     facts: str
+    training: TaskDefaults
     tables: dict[str, list[str]] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
 
@@ -107,8 +109,8 @@ def ask(question: str, guess: str, answers: Sequence[str]) -> str:
 
     if len(answers) < 2 or not sys.stdin.isatty():
         return guess
-    text = f"{question} ({', '.join(answers)})"
-    return str(typer.prompt(text, guess, value_proc=known, err=True))
+    question += f" ({', '.join(answers)})"
+    return str(typer.prompt(question, guess, value_proc=known, err=True))
 
 
 def write_config(
@@ -194,7 +196,9 @@ def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
         known = labelled or guess == "language"  # a label has its name, or has been asked for
         task = guess if known else ask("the task", guess, tuple(TASKS)[:3])  # type: ignore[assignment]
     words = sum(side.total for side in train.lengths["words"])
-    plan = ConfigPlan(task, f"{train.pairs:,} lines, {words:,} words")
+    few = task == "classification" and len(train.labels) < 10
+    facts = f"{train.pairs:,} lines, {words:,} words"
+    plan = ConfigPlan(task, facts, FEW_LABELS if few else TASKS[task])
     chosen = [*(config.columns if "columns" in layout else config.keys if "keys" in layout else ())]
     plan.reasons += [f"{' and '.join(map(str, chosen))} are read"] if chosen else []
     plan.reasons += [f"odd: {f.name}, {f.count:,}" for f in train.findings]
@@ -378,7 +382,7 @@ def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int) -> None:
     if len(patterns) == 2:
         plan.put("task", f"{second} = {toml_value(patterns[1])}")
     if plan.task == "classification":
-        plan.put("task", 'tokenizer = { kind = "word", min_frequency = 2 }', "word_dropout = 0.1")
+        plan.put("task", 'tokenizer = { kind = "word", min_frequency = 1 }', "word_dropout = 0.1")
         encoder = 'kind = "cbow", embedding_size = 256, dropout = 0.2'
         why = "the mean of word vectors, in a minute; evaluate prints TF-IDF beside it"
         plan.put("model", 'kind = "classifier"', f"encoder = {{ {encoder} }}", why=why)
@@ -433,9 +437,8 @@ def _forecasting(report: DataReport, file: Path) -> ConfigPlan:
     look_back = max(2, min(336, 2 * horizon if series.rows < 3000 else 14 * horizon))
     if series.rows < 60:
         raise DataError(f"{file}: {series.rows} rows; 60 are the least: add rows")
-    plan = ConfigPlan(
-        "forecasting", f"{series.rows:,} rows of {len(series.channels)} columns, {series.step}"
-    )
+    facts = f"{series.rows:,} rows of {len(series.channels)} columns, {series.step}"
+    plan = ConfigPlan("forecasting", facts, TASKS["forecasting"])
     cells = [f"path = {toml_value(file.as_posix())}"]
     name, form = date_column(find(file)) or (None, None)
     cells += [f"date = {toml_value(name)}"] if name else []
@@ -450,16 +453,16 @@ def _forecasting(report: DataReport, file: Path) -> ConfigPlan:
     plan.put("task", f"season = {season}", f"series = {{ {', '.join(cells)} }}")
     plan.reasons.append(f"{look_back} rows are read, {horizon} forecast; 70 / 10 / 20 % by time")
     plan.put("model", 'kind = "linear_forecaster"', why="a linear map of each column by itself")
-    batch = 16 * (look_back + horizon)
+    batch = 64 * (look_back + horizon)
     plan.put("objective", 'kind = "squared_error"')
-    plan.put("train", f"batch_tokens = {batch}  # 16 windows")
+    plan.put("train", f"batch_tokens = {batch}  # 64 windows")
     return plan
 
 
 def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
     if "ubyte" in files[0].name:
         patterns = [f.as_posix().removesuffix(".gz").replace("train", "{split}") for f in files]
-        plan = ConfigPlan("vision", "pictures and labels in the format of MNIST")
+        plan = ConfigPlan("vision", "pictures and labels of MNIST", TASKS["vision"])
         pair = f'images = "{patterns[0]}", labels = "{patterns[1]}"'
         pictures, names = f'kind = "idx", {pair}', {"test": "t10k"}
     else:
@@ -468,10 +471,10 @@ def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
         ]
         if len(rows) < LEAST or any(len(row) != 3 for row in rows):
             raise DataError(f"{files[1]}: {LEAST} lines or more of split, file, label or caption")
-        texts = {row[2] for row in rows}
-        few = len(texts) <= max(2, len(rows) // 20)
-        guess = "vision" if few else "captioning"
-        plan = ConfigPlan(guess if task == "auto" else task, f"{len(rows):,} texts of pictures")
+        few = len({row[2] for row in rows}) <= max(2, len(rows) // 20)
+        if task == "auto":
+            task = "vision" if few else "captioning"
+        plan = ConfigPlan(task, f"{len(rows):,} texts of pictures", TASKS[task])
         table = (
             f"files = {toml_value(files[0].as_posix())}, table = {toml_value(files[1].as_posix())}"
         )
@@ -491,16 +494,15 @@ def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
 
 def _train(plan: ConfigPlan, minutes: float) -> None:
     """Steps, rate and checkpoints: the rate follows the larger share of steps and of time."""
-    task, training = plan.task, TASKS[plan.task]
+    task, training = plan.task, plan.training
     if task in ("translation", "transduction", "classification", "captioning"):
         plan.put("objective", "label_smoothing = 0.1")
     if task != "forecasting":
         plan.put("train", f"batch_tokens = {training.batch_tokens}")
     every = training.every
-    steps = [f"max_steps = {training.steps}"] if training.steps else []
     plan.put(
         "train",
-        *steps,
+        *([f"max_steps = {training.steps}"] if training.steps else []),
         f"max_minutes = {minutes:g}  # training ends, and the rate has come down, at the latest",
         f'optimizer = {{ kind = "adamw", lr = {training.rate} }}',
         f'schedule = {{ kind = "cosine", warmup_steps = {training.warmup} }}',

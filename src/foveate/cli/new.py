@@ -287,8 +287,7 @@ def _columns(file: Path, lines: Sequence[str], task: TaskName) -> tuple[dict[str
         if label is None and few is None and width > 2 and not tabs and not sys.stdin.isatty():
             raise DataError(
                 f"{file} has the columns {', '.join(header)}; none is known as a label, and of a "
-                "date with numbers there is none: name a task, and the columns by "
-                "data.columns=[1,2]"
+                "date with numbers there is none: name a task, and columns by data.columns=[1,2]"
             )
         if label is None:
             answer = ask("the column of the label, or of the target", names[second], names)
@@ -382,10 +381,11 @@ def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int) -> None:
     if len(patterns) == 2:
         plan.put("task", f"{second} = {toml_value(patterns[1])}")
     if plan.task == "classification":
-        plan.put("task", 'tokenizer = { kind = "word", min_frequency = 1 }', "word_dropout = 0.1")
-        encoder = 'kind = "cbow", embedding_size = 256, dropout = 0.2'
+        tokenizer = f'kind = "word", min_frequency = {1 if plan.training is FEW_LABELS else 2}'
+        plan.put("task", f"tokenizer = {{ {tokenizer} }}", "word_dropout = 0.1")
+        encoder = 'encoder = { kind = "cbow", embedding_size = 256, dropout = 0.2 }'
         why = "the mean of word vectors, in a minute; evaluate prints TF-IDF beside it"
-        plan.put("model", 'kind = "classifier"', f"encoder = {{ {encoder} }}", why=why)
+        plan.put("model", 'kind = "classifier"', encoder, why=why)
         plan.put("model", 'pooling = "mean"', "dropout = 0.3")
         return
     if plan.task == "masked":

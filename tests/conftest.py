@@ -7,9 +7,10 @@ import fcntl
 import io
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: test processes share the cores
@@ -105,3 +106,17 @@ def browser_path() -> str:
     if result is None:
         pytest.skip(f"no browser here ({', '.join(BROWSERS)}); set FOVEATE_BROWSER to name one")
     return result
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 200 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(place)]
+    if os.name == "nt" or shutil.which("mount") is None or os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("this machine mounts no tmpfs")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,11 +14,13 @@ from pathlib import Path
 import pytest
 import typer
 
+import walks
 from foveate.cli import app, options
 from foveate.config import ConfigError
 from foveate.kinds import described
 from foveate.run import RunConfig
 
+# ---- Every file, module, command, option, make target and config key that the docs name exists
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "foveate"
 PAGES = [
@@ -34,7 +38,6 @@ OTHERS = TORCHRUN | {"--max-restarts", "--list", "--group", "--seconds", "--stri
 FILES = {"train.en", "train.fr", "config.toml"}  # of examples: no keys
 MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 COMMAND = typer.main.get_command(app)
-
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -171,3 +174,34 @@ def test_every_result_is_named_on_a_page() -> None:
     results = {path.name for path in (ROOT / "docs" / "results").iterdir()}
     assert not {name for name in results if name not in texts}
     assert not set(re.findall(r"results/([\w-]+\.(?:json|svg))", texts)) - results
+
+
+# ---- docs/development/architecture.md: the functions that run, in their order
+TABLE = tomllib.loads((ROOT / "tools" / "walks.toml").read_text("utf-8"))
+
+
+def test_the_page_is_what_the_tool_writes() -> None:
+    assert walks.PAGE.read_text("utf-8") == walks.page(), "write it anew: make architecture"
+
+
+def test_every_phrase_is_of_a_step_and_every_step_is_a_function() -> None:
+    steps = {step for walk in TABLE["walks"].values() for step in walk["steps"]}
+    assert steps == TABLE["phrases"].keys()
+    for step in sorted(steps):
+        file, _, name = step.partition(":")
+        body = ast.parse((walks.PACKAGE / file).read_text("utf-8")).body
+        for part in name.split("."):
+            kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+            result = [node for node in body if isinstance(node, kinds) and node.name == part]
+            assert result, f"{step} does not exist; correct tools/walks.toml"
+            body = result[-1].body
+
+
+@pytest.mark.slow
+def test_each_walk_runs_in_the_order_shown_and_within_its_files() -> None:
+    for name, calls in walks.traced().items():
+        walk = TABLE["walks"][name]
+        places = [calls.index(step) for step in walk["steps"]]
+        assert places == sorted(places), name
+        files = {call.partition(":")[0] for call in calls}
+        assert len(files) <= walk["files"], f"{name}: {len(files)} files run"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from hypothesis import strategies as st
 import own_loop
 from foveate.config import ConfigError
 from foveate.run import Run
+from foveate.server.common import listen
 from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.server.translation_api import anonymous, network
 from foveate.server.translation_schemas import Limits
 from serve_tools import client_of, served
 
+# ------------------------------ Keys, rates and sizes: who is let in, how often, with how much
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
 
 
@@ -215,3 +218,12 @@ def test_the_host_is_checked(run: Run) -> None:
     result = send(app, *({"json": BODY, "headers": {"host": h}} for h in ("evil", "", "[::1]:80")))
     assert [item.status_code for item in result] == [403, 403, 200]
     assert json.loads(result[0].text)["error"].startswith("this server")
+
+
+# ------------------------------ Where a program can be reached
+def test_who_comes_early_waits_and_a_taken_port_is_left_to_its_owner() -> None:
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        with listen("127.0.0.1", port, 20) as second:
+            assert port < second.getsockname()[1] < port + 20

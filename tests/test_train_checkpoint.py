@@ -6,8 +6,6 @@ import errno
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -176,20 +174,6 @@ def fill(target: Path, text: str) -> None:
     with sealed_folder(target) as folder:
         (folder / "a.txt").write_text(text)
         (folder / "b.txt").write_text("b" * 100)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 1 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    if os.name == "nt" or shutil.which("mount") is None or os.geteuid() != 0:
-        pytest.skip("mounting a small disk needs root")
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("this machine mounts no tmpfs")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def test_a_sealed_folder_verifies_and_replaces_the_one_before(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import ctypes
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,20 +20,6 @@ from foveate.train.journal import read
 from foveate.train.optim import average
 from foveate.train.stored import WEIGHTS, TrainError, load_weights, verify
 from train_toy import Toy, ToyModel, final, toy_config
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 200 KiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(place)]
-    if os.name == "nt" or shutil.which("mount") is None or os.geteuid() != 0:
-        pytest.skip("mounting a small disk needs root")
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("this machine mounts no tmpfs")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def average_lines(run: Path) -> list[dict[str, object]]:

@@ -470,3 +470,11 @@ def test_objectives_sum_what_the_figures_average() -> None:
     loss = QuantileError.Config().build()(many, expected.expand(2, 3, 1), LEVELS)
     by_figure = pinball(many.numpy(), expected.expand(2, 3, 1).numpy(), LEVELS).mean()
     assert loss.total.item() / loss.count == pytest.approx(by_figure)
+
+
+def test_an_objective_that_is_called_checks_the_levels_too() -> None:
+    output, expected = torch.zeros(2, 1), torch.zeros(2)
+    with pytest.raises(ValueError, match=r"'quantile', but task.quantiles is empty; name them"):
+        QuantileError.Config().build()(output, expected, ())
+    with pytest.raises(ValueError, match=r'task.quantiles are given; set objective.kind = "quan'):
+        SquaredError.Config().build()(output, expected, (0.5,))

@@ -28,7 +28,7 @@ import httpx
 from typer import Option
 
 import harness
-from under_fire import served
+from durability.under_fire import served
 
 CLIENTS = 64
 MEASURES = ("train", "decode", "serve")

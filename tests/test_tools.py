@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -191,3 +192,8 @@ def test_what_the_fuzzer_begins_with_is_read_or_refused_in_words_of_ours(tmp_pat
                 read(example)
             except Exception as error:
                 assert is_for_the_user(error), name
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.stem)
+def test_every_benchmark_starts(path: Path) -> None:
+    runpy.run_path(str(path), run_name="started")

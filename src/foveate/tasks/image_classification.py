@@ -160,8 +160,8 @@ class PictureTask(Task[Picture, AnswerType, Batch], DrawsOver):
     def view(
         self, model: nn.Module, source: Picture, target: str | None, search: Search, **part: Any
     ) -> Drawing:
-        """What `explain` finds, drawn over the picture; ``part`` names block, layer, head."""
-        record = self.explain(model, source, target, search)
+        """What `explain` finds, drawn over the picture; ``part``: units, block, layer, head."""
+        record = self.explain(model, source, target, search, part.pop("units", "auto"))
         return over_picture(record, self.shown(source)[0], **part)
 
     def describe_pixels(self) -> list[str]:

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.bench.comparison import Chapter, Comparison
+from foveate.bench.comparison import Comparison
 from foveate.draw.charts import line_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.sheets import sheet
@@ -142,7 +142,7 @@ def comparison(names: list[str], places: int = 3) -> Comparison:
     lines = line_chart(np.arange(float(places)), {"a": line}, bands={"a": (line - 1, line + 1)})
     table = TableDrawing(title="Sizes", columns=["model", "n"], rows=[["a</script>", 3.0]])
     long = sheet("large", np.arange(40_000.0).reshape(200, 200))
-    chapters = [Chapter("Quality", [table, lines]), Chapter("Cost & time", [long])]
+    chapters = {"Quality": [table, lines], "Cost & time": [long]}
     return Comparison(names, {"models": ", ".join(names)}, chapters)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import hatch_build
 import pytest
-import tables
+import python_tables
 
 ROOT = Path(__file__).parent.parent
 WEB = ROOT / "web"
@@ -27,7 +27,7 @@ def test_what_typescript_has_of_python_is_fresh(part: str, file: str) -> None:
     written = (WEB / "src" / file).read_text("utf-8")
     output = re.search(r"do not edit\. Of (\w+)\.", written)
     assert output is not None
-    fresh = tables.stamp(getattr(tables, part)())
+    fresh = python_tables.stamp(getattr(python_tables, part)())
     assert output[1] == fresh, f"web/src/{file} is stale: run `npm run types` in web/"
 
 

@@ -10,7 +10,6 @@ memory above 2 GiB. Findings are counted by kind and place, and one input of eac
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import os
@@ -157,7 +156,12 @@ def _request(data: bytes) -> object:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": data[1:], "more_body": False}
 
-    return validated(TranslateBody, asyncio.run(read_fields(Request(scope, receive))))
+    fields = read_fields(Request(scope, receive))
+    try:
+        fields.send(None)  # nothing is waited for, so that no event loop is needed
+    except StopIteration as end:
+        return validated(TranslateBody, end.value)
+    raise RuntimeError("the fields of a request were not read at once")
 
 
 # ------------------------------------------------------------------------------ examples

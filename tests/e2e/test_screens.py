@@ -12,7 +12,7 @@ pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'"
 pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 from pages import require_page, served, until, visitor, wait
 
-from foveate.bench.comparison import Chapter, Comparison
+from foveate.bench.comparison import Comparison
 from foveate.draw.charts import line_chart
 from foveate.draw.texts import TableDrawing
 from small_runs import made
@@ -27,7 +27,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     runs = made(folder, ["rnn", "transformer"], steps=30)["rnn"].path.parent
     table = TableDrawing(title="Quality", columns=["model", "BLEU"], rows=[["rnn", 1.0]])
     lines = line_chart(np.arange(3.0), {"rnn": np.arange(3.0)}, title="Speed")
-    chapters = [Chapter("Quality", [table]), Chapter("Cost", [lines])]
+    chapters = {"Quality": [table], "Cost": [lines]}
     Comparison(["rnn", "transformer"], {"budget": "30 steps"}, chapters).save(folder / "both.html")
     with served(runs) as result:
         yield result

@@ -1,11 +1,11 @@
 // Writes src/core/types.ts, src/core/palette.ts and src/studio/api.ts from what Python says
-// (scripts/tables.py).
+// (scripts/python_tables.py).
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { compile } from "json-schema-to-typescript";
 
 const python = process.env.PYTHON ?? "python3";
-const said = JSON.parse(execFileSync(python, ["scripts/tables.py"], { encoding: "utf8" }));
+const said = JSON.parse(execFileSync(python, ["scripts/python_tables.py"], { encoding: "utf8" }));
 const header = (of, from = "draw") => `// Written by \`npm run types\` from src/foveate/${from}; do not edit. Of ${of}.\n`;
 
 /** Names of fields are no types of their own, and a tuple is `prefixItems` only in newer drafts. */

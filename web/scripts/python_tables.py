@@ -1,6 +1,6 @@
 """What the browser must have the same as Python: the schema of drawings, colours, the studio's API.
 
-``python web/scripts/python_tables.py`` prints all as JSON; ``npm run types`` writes TypeScript of them.
+``python web/scripts/python_tables.py`` prints it as JSON; ``npm run types`` writes TypeScript.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ FUNCTION, NESTING, ANY, CASTS = 60, 4, 196, 98
 # Lines of each package (``make sizes``); "." are the modules that stand in none. Whoever raises a
 # budget names in CHANGELOG.md what pays for it.
 BUDGET = {
-    ".": 2228, "align": 990, "bench": 2190, "cli": 4131, "data": 4520, "decode": 1655,
-    "documents": 2464, "draw": 4585, "engine": 365, "export": 3425, "inspect": 2060, "laws": 1245,
-    "models": 2745, "native": 876, "nn": 3120, "server": 5950, "tasks": 5846, "train": 3930,
-    "views": 2960,
+    ".": 2185, "align": 960, "bench": 2122, "cli": 4077, "data": 4469, "decode": 1650,
+    "documents": 2464, "draw": 4368, "engine": 350, "export": 3228, "inspect": 2007, "laws": 1244,
+    "models": 2739, "native": 853, "nn": 3075, "server": 5757, "tasks": 5696, "train": 3887,
+    "views": 2885,
 }  # fmt: skip
 
 # "file::function" → why its limits are raised. A new line here needs one in CHANGELOG.md.

@@ -1,0 +1,140 @@
+/* Vectors of floats, and the functions of single numbers that the layers need.
+ *
+ * Every sum is in one fixed order that depends on its length alone, so that a row has the same bits
+ * whatever is computed beside it. */
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__AVX2__) || defined(__SSE4_1__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
+#endif
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+
+typedef float Lanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+/* The sum of all lanes: halves are added to halves. */
+static inline float sum_of(Lanes v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_ps((__m512)v);
+#else
+    float each[LANES];
+    memcpy(each, &v, sizeof each);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) each[i] += each[i + half];
+    return each[0];
+#endif
+}
+
+/* Σ_i a_i b_i */
+static inline float dot(const float *a, const float *b, int size) {
+    Lanes sum = {0};
+    int i = 0;
+    for (; i + LANES <= size; i += LANES) sum += *(const Lanes *)(a + i) * *(const Lanes *)(b + i);
+    float total = sum_of(sum);
+    for (; i < size; i++) total += a[i] * b[i];
+    return total;
+}
+
+/* Σ_i a_i */
+static inline float sum(const float *a, int size) {
+    Lanes sum = {0};
+    int i = 0;
+    for (; i + LANES <= size; i += LANES) sum += *(const Lanes *)(a + i);
+    float total = sum_of(sum);
+    for (; i < size; i++) total += a[i];
+    return total;
+}
+
+static inline float maximum(const float *x, int size) {
+    float most = -INFINITY, each[LANES];
+    int i = 0;
+    for (int j = 0; j < LANES; j++) each[j] = most;
+    for (; i + LANES <= size; i += LANES)
+        for (int j = 0; j < LANES; j++) each[j] = x[i + j] > each[j] ? x[i + j] : each[j];
+    for (; i < size; i++) most = x[i] > most ? x[i] : most;
+    for (int j = 0; j < LANES; j++) most = each[j] > most ? each[j] : most;
+    return most;
+}
+
+/* y += a x */
+static inline void add_scaled(float *restrict y, const float *restrict x, float a, int size) {
+    for (int i = 0; i < size; i++) y[i] += a * x[i];
+}
+
+/* exp x, relative error below 2e-7 (the polynomial of Cephes); between exp(−87) and exp(88). */
+static inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float n = rintf(x * 1.44269504f), r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float y = 1.98756915e-4f;
+    y = y * r + 1.39819995e-3f;
+    y = y * r + 8.33345190e-3f;
+    y = y * r + 4.16657960e-2f;
+    y = y * r + 1.66666655e-1f;
+    y = y * r + 0.5f;
+    y = y * r * r + r + 1.0f;
+    int32_t bits = ((int32_t)n + 127) << 23; /* of 2ⁿ */
+    float power;
+    memcpy(&power, &bits, 4);
+    return y * power;
+}
+
+static inline float sigmoid(float x) {
+    const float small = exponential(-fabsf(x)), p = 1 / (1 + small);
+    return x < 0 ? small * p : p;
+}
+
+static inline float hyperbolic_tangent(float x) {
+    const float small = exponential(-2 * fabsf(x)), square = x * x;
+    const float y = copysignf((1 - small) / (1 + small), x);
+    return square < 1e-3f ? x * (1 - square * (1.0f / 3 - square * (2.0f / 15))) : y;
+}
+
+static inline float softplus(float x) { return x > 20 ? x : log1pf(exponential(x)); }
+
+typedef enum { IDENTITY, RELU, GELU, GELU_TANH, SILU, TANH, SIGMOID } Activation;
+
+static void activate(Activation kind, float *x, size_t size) {
+    switch (kind) {
+    case IDENTITY: return;
+    case RELU: for (size_t i = 0; i < size; i++) x[i] = x[i] <= 0 ? 0 : x[i]; return; /* keeps NaN */
+    case GELU: for (size_t i = 0; i < size; i++) x[i] *= 0.5f * (1 + erff(x[i] * 0.70710678f)); return;
+    case GELU_TANH:
+        for (size_t i = 0; i < size; i++) {
+            const float inner = 0.79788456f * (x[i] + 0.044715f * x[i] * x[i] * x[i]);
+            x[i] *= 0.5f * (1 + hyperbolic_tangent(inner));
+        }
+        return;
+    case SILU: for (size_t i = 0; i < size; i++) x[i] *= sigmoid(x[i]); return;
+    case TANH: for (size_t i = 0; i < size; i++) x[i] = hyperbolic_tangent(x[i]); return;
+    case SIGMOID: for (size_t i = 0; i < size; i++) x[i] = sigmoid(x[i]); return;
+    }
+}
+
+/* log Σ exp z; −∞ where all are, NaN where one is. */
+static float log_sum_exp(const float *z, int size) {
+    const float most = maximum(z, size);
+    float total = 0, each[LANES] = {0};
+    int i = 0;
+    if (!(most > -INFINITY)) {
+        for (; i < size; i++) total += z[i];
+        return total;
+    }
+    for (; i + LANES <= size; i += LANES)
+        for (int j = 0; j < LANES; j++) each[j] += exponential(z[i + j] - most);
+    for (; i < size; i++) total += exponential(z[i] - most);
+    return most + logf(total + sum(each, LANES));
+}

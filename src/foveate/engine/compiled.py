@@ -234,6 +234,8 @@ class CompiledSearch:
     def label_scores(self, text: Ids, labels: int) -> Floats:
         """The scores of all labels for the ids of a text."""
         read, scores = np.array(text, dtype=np.int32), np.empty(labels, dtype=np.float32)
-        if not self._library.classify(self._address, read.ctypes.data, len(read), scores.ctypes.data):
+        if not self._library.classify(
+            self._address, read.ctypes.data, len(read), scores.ctypes.data
+        ):
             raise EngineFailure("an id that the model does not know, or no memory")
         return scores

@@ -1,22 +1,25 @@
-"""The program of a packed file: a model of PyTorch as the numbers and tensors that the engine reads.
+"""The program of a packed file: a model of PyTorch as numbers and tensors that the engine reads.
 
 Each method writes what the function ``read_…`` of the same name in ``model.h`` reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from typing import TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.models.classic import BagEncoder
-from foveate.models.classifier import Attentive, Classifier, First, Max, Mean, Pooling, Summary
+from foveate.models.classifier import Attentive, Classifier, First, Max, Mean, Summary
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.models.mamba import MambaDecoder, MambaEncoder
+from foveate.models.mamba import (
+    MambaDecoder,
+    MambaDecoderLayer,
+    MambaEncoder,
+    MambaEncoderLayer,
+)
 from foveate.models.recurrent import (
     RecurrentDecoder,
     RecurrentEncoder,
@@ -24,16 +27,21 @@ from foveate.models.recurrent import (
     SummaryBridge,
 )
 from foveate.models.transformer import (
+    DecoderLayer,
+    EncoderLayer,
     ResidualBlock,
+    SSRUDecoder,
     SSRULayer,
+    TransformerConfig,
     TransformerDecoder,
     TransformerEncoder,
+    TransformerStack,
 )
 from foveate.nn import feed_forward, positions, scores
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
 from foveate.nn.linear import BatchNorm, LayerNorm, NoNorm, RMSNorm
-from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell
+from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
 from foveate.nn.ssm import SelectiveStateSpace
 
 SCORES = (scores.ScaledDot, scores.General, scores.Additive, scores.CosineScore)
@@ -53,15 +61,21 @@ CELLS = {"tanh": 0, "relu": 1, "sigmoid": 2}
 ATTENTION, SSRU, FEED_FORWARD, STATE_SPACE = range(4)
 
 
+Part = TypeVar("Part", bound=nn.Module)
+
+
+def parts(modules: nn.Module, kind: type[Part]) -> list[Part]:
+    """The modules of a list, which are all of one kind."""
+    return [module for module in modules.children() if isinstance(module, kind)]
+
+
 class CannotPack(UserError):
     """A model with a part that the engine does not know."""
 
 
 def cannot(part: object) -> CannotPack:
     """The error that names a part."""
-    config = getattr(part, "config", None)
-    name = getattr(config, "kind", None) or type(part).__name__
-    return CannotPack(f"the engine has no {name!r} ({type(part).__name__}); it runs in PyTorch")
+    return CannotPack(f"the engine has no {type(part).__name__}; this model runs in PyTorch")
 
 
 class Program:
@@ -70,8 +84,9 @@ class Program:
     def __init__(self, model: nn.Module) -> None:
         self.numbers: list[float] = []
         self.tensors: dict[str, Tensor] = {}  # by their names in the model
-        self._indices: dict[tuple[int, tuple[int, ...], int], int] = {}
+        self._indices: dict[tuple[int, tuple[int, ...]], int] = {}
         self.maps: set[str] = set()  # names of the tensors that may be int8
+        self._over_memory = False  # whether the attention that is written reads the memory
         self._model(model)
 
     def _write(self, *numbers: float) -> None:
@@ -82,7 +97,7 @@ class Program:
         if tensor is None:
             return self._write(-1)
         own = tensor.detach()
-        key = own.data_ptr(), tuple(own.shape), own.storage_offset()
+        key = own.data_ptr(), tuple(own.shape)
         if key not in self._indices:
             self._indices[key] = len(self.tensors)
             self.tensors[f"{len(self.tensors):03}.{name}"] = own.float().contiguous()
@@ -92,10 +107,10 @@ class Program:
 
     def _linear(self, *maps: nn.Module, name: str) -> None:
         for linear in maps:
-            if type(linear).forward not in (nn.Linear.forward,) and not isinstance(linear, nn.Linear):
+            if not isinstance(linear, nn.Linear):
                 raise cannot(linear)
-            self._tensor(cast(Tensor, linear.weight), f"{name}.weight", is_map=True)
-            self._tensor(cast("Tensor | None", linear.bias), f"{name}.bias")
+            self._tensor(linear.weight, f"{name}.weight", is_map=True)
+            self._tensor(linear.bias, f"{name}.bias")
 
     def _norm(self, norm: nn.Module | None, name: str) -> None:
         if norm is None or isinstance(norm, (nn.Identity, NoNorm)):
@@ -138,16 +153,25 @@ class Program:
             self._tensor(position.table.weight, f"{name}.table")
 
     def _embedding(
-        self, stem: Stem, size: int, heads: int, position: positions.Position, norm: nn.Module, name: str
+        self,
+        stem: Stem,
+        size: int,
+        heads: int,
+        position: positions.Position,
+        norm: nn.Module | None,
+        name: str,
     ) -> None:
         if type(stem) not in (TokenStem, DenseStem, SegmentStem):
             raise cannot(stem)
-        token = cast(TokenStem, stem)
+        assert isinstance(stem, TokenStem)
+        token = stem
         table = token.embedding.weight
         self._write(len(table), size, table.shape[1])
         self._tensor(table, f"{name}.table", is_map=True)
         self._write(token.scale)
-        self._tensor(stem.segment.weight[0] if isinstance(stem, SegmentStem) else None, f"{name}.segment")
+        self._tensor(
+            stem.segment.weight[0] if isinstance(stem, SegmentStem) else None, f"{name}.segment"
+        )
         self._write(isinstance(stem, DenseStem))
         if isinstance(stem, DenseStem):
             self._linear(stem.dense, name=f"{name}.dense")
@@ -161,13 +185,12 @@ class Program:
         score, normalizer = attention.score, attention.normalizer
         reads = attention.reads_keys
         self._write(attention.num_heads, attention.key_heads)
-        head = attention.config.head_size or None
-        projected = [not isinstance(getattr(attention, part), nn.Identity)
-                     for part in ("query", "key", "value", "output")]  # fmt: skip
+        every = attention.query, attention.key, attention.value, attention.output
+        projected = [not isinstance(part, nn.Identity) for part in every]
         query_size = self._query_size(attention)
         self._write(query_size, attention.key_size if reads else 0, attention.value_size)
         self._write(*projected)
-        over_memory = getattr(self, "_over_memory", False)
+        over_memory = self._over_memory
         parts = [attention.query, attention.key, attention.value]
         if over_memory and projected[0]:
             self._linear(attention.query, name=f"{name}.query")
@@ -180,7 +203,10 @@ class Program:
         kind = scores.Softmax if type(normalizer) is scores.Sampled else type(normalizer)
         if kind not in NORMALIZERS:
             raise cannot(normalizer)
-        self._write(NORMALIZERS.index(kind), getattr(normalizer.config, "temperature", 1.0))
+        self._write(
+            NORMALIZERS.index(kind),
+            normalizer.config.temperature if isinstance(normalizer, scores.Softmax) else 1.0,
+        )
 
     @staticmethod
     def _query_size(attention: Attention) -> int:
@@ -198,7 +224,7 @@ class Program:
     def _score(self, score: scores.Score, name: str) -> None:
         scale = 1.0
         if type(score) in (scores.ScaledDot, scores.Dot):
-            kind, scale = 0, cast(float, score.scale)
+            kind, scale = 0, score.scale or 1.0
         elif type(score) is scores.General:
             kind = 1
         elif type(score) is scores.Additive:
@@ -220,7 +246,8 @@ class Program:
         if isinstance(score, scores.Location):
             self._write(score.config.max_length)
             self._tensor(score.weight, f"{name}.weight")
-            self._tensor(getattr(score, "bias", None), f"{name}.bias")
+            bias = score.bias if isinstance(score, scores.AffineLocation) else None
+            self._tensor(bias, f"{name}.bias")
 
     def _memory_attention(self, attention: BaseAttention, name: str) -> None:
         self._over_memory = True
@@ -231,15 +258,16 @@ class Program:
         self._write(kind, ORDERS.index(block.order))
         self._norm(block.norm, f"{name}.norm")
 
-    def _feed_forward(self, layer: feed_forward.FeedForward, block: ResidualBlock, name: str) -> None:
+    def _feed_forward(
+        self, layer: feed_forward.FeedForward, block: ResidualBlock, name: str
+    ) -> None:
         if type(layer) not in ACTIVATIONS:
             raise cannot(layer)
         self._block(FEED_FORWARD, block, name)
         self._write(ACTIVATIONS[type(layer)], layer.inner.out_features)
         self._linear(layer.inner, name=f"{name}.inner")
-        gated = isinstance(layer, feed_forward.GatedFeedForward)
-        self._write(gated)
-        if gated:
+        self._write(isinstance(layer, feed_forward.GatedFeedForward))
+        if isinstance(layer, feed_forward.GatedFeedForward):
             self._linear(layer.gate, name=f"{name}.gate")
         self._linear(layer.outer, name=f"{name}.outer")
 
@@ -273,116 +301,128 @@ class Program:
             self._tensor(back[rows].clone(), f"{name}.{part}", is_map=True)
             self._tensor(cell.bias_hh[rows].clone(), f"{name}.{part}_bias")
 
-    def _no_recurrence(self) -> None:
+    def _token_embedding(self, stem: Stem, size: int, name: str) -> None:
+        """Embeddings without positions."""
+        none = positions.NoPosition.Config().build(size, 1)
+        self._embedding(stem, size, 1, none, None, name)
+
+    def _end(self, norm: nn.Module, name: str) -> None:
+        """The norm after a stack of blocks, which no recurrence follows."""
+        self._norm(norm, f"{name}.norm")
         self._write(0, 1)
 
+    def _self_attention(self, attention: BaseAttention, block: ResidualBlock, name: str) -> None:
+        self._block(ATTENTION, block, name)
+        self._write(0)
+        self._attention(attention, name)
+
+    def _cross_attention(self, attention: BaseAttention, block: ResidualBlock, name: str) -> None:
+        self._block(ATTENTION, block, name)
+        self._write(1)
+        self._memory_attention(attention, name)
+
     def _encoder(self, encoder: Encoder) -> None:
-        name, none = "encoder", positions.NoPosition.Config().build(1, 1)
-        stem = getattr(encoder, "stem", None)
-        if stem is None:
-            raise cannot(encoder)
+        name = "encoder"
         if type(encoder) is TransformerEncoder:
-            heads = encoder.config.num_heads
-            self._embedding(stem, encoder.output_size, heads, encoder.position,
-                            encoder.embedding_norm, name)  # fmt: skip
-            count = sum(len(layer.blocks) for layer in encoder.layers)
-            self._write(count)
-            for n, layer in enumerate(encoder.layers):
-                first, *last = layer.blocks
-                self._block(ATTENTION, first, f"{name}.{n}.self_attention")
-                self._write(0)
-                self._attention(layer.self_attention, f"{name}.{n}.self_attention")
-                if last:
-                    self._feed_forward(layer.feed_forward, last[0], f"{name}.{n}.feed_forward")
-            self._norm(encoder.norm, f"{name}.norm")
-            self._no_recurrence()
+            self._stem(encoder, name)
+            for n, layer in enumerate(parts(encoder.layers, EncoderLayer)):
+                first, *last = parts(layer.blocks, ResidualBlock)
+                self._self_attention(layer.self_attention, first, f"{name}.{n}.self_attention")
+                for block in last:
+                    self._feed_forward(layer.feed_forward, block, f"{name}.{n}.feed_forward")
+            self._end(encoder.norm, name)
         elif type(encoder) is MambaEncoder:
-            self._embedding(stem, encoder.output_size, 1, none, None, name)
-            self._write(len(encoder.layers))
-            for n, layer in enumerate(encoder.layers):
-                self._block(STATE_SPACE, layer.block, f"{name}.{n}.state_space")
-                self._state_space(layer.forwards, f"{name}.{n}.state_space")
-                self._write(layer.backwards is not None)
-                if layer.backwards is not None:
-                    self._state_space(layer.backwards, f"{name}.{n}.backwards")
-            self._norm(encoder.norm, f"{name}.norm")
-            self._no_recurrence()
+            self._token_embedding(encoder.stem, encoder.output_size, name)
+            layers = parts(encoder.layers, MambaEncoderLayer)
+            self._write(len(layers))
+            for n, each in enumerate(layers):
+                self._block(STATE_SPACE, each.block, f"{name}.{n}.state_space")
+                self._state_space(each.forwards, f"{name}.{n}.state_space")
+                self._write(each.backwards is not None)
+                if each.backwards is not None:
+                    self._state_space(each.backwards, f"{name}.{n}.backwards")
+            self._end(encoder.norm, name)
         elif type(encoder) is RecurrentEncoder:
-            self._embedding(stem, encoder.config.embedding_size, 1, none, None, name)
-            self._write(0, 0)
-            layers = encoder.stack.layers
-            self._write(len(layers), len(layers[0]))
-            for n, layer in enumerate(layers):
-                for d, run in enumerate(layer):
-                    self._cell(run.cell, f"{name}.{n}.{('forwards', 'backwards')[d]}")
+            self._token_embedding(encoder.stem, encoder.config.embedding_size, name)
+            directions = [parts(each, Recurrence) for each in encoder.stack.layers]
+            self._write(0, 0, len(directions), len(directions[0]))
+            for n, pair in enumerate(directions):
+                for run, way in zip(pair, ("forwards", "backwards"), strict=False):
+                    self._cell(run.cell, f"{name}.{n}.{way}")
         elif type(encoder) is BagEncoder:
-            self._embedding(stem, encoder.output_size, 1, none, None, name)
-            self._write(0, 0)
-            self._no_recurrence()
+            self._token_embedding(encoder.stem, encoder.output_size, name)
+            self._write(0, 0, 0, 1)
         else:
             raise cannot(encoder)
 
+    def _stem(self, stack: TransformerStack, name: str) -> None:
+        """Embeddings and positions of a Transformer, and how many blocks its layers have."""
+        config = stack.config
+        assert isinstance(config, TransformerConfig)
+        size, position = stack.output_size, stack.position
+        self._embedding(stack.stem, size, config.num_heads, position, stack.embedding_norm, name)
+        self._write(sum(isinstance(module, ResidualBlock) for module in stack.layers.modules()))
+
     def _decoder(self, decoder: Decoder) -> None:
-        name, none = "decoder", positions.NoPosition.Config().build(1, 1)
-        if isinstance(decoder, TransformerDecoder):
-            if not decoder.config.causal:
-                raise cannot(decoder)
-            self._write(0)
-            heads = decoder.config.num_heads
-            self._embedding(decoder.stem, decoder.output_size, heads, decoder.position,
-                            decoder.embedding_norm, name)  # fmt: skip
-            self._write(sum(len(layer.blocks) for layer in decoder.layers))
-            for n, layer in enumerate(decoder.layers):
-                first, *rest = layer.blocks
-                if isinstance(layer, SSRULayer):
-                    self._block(SSRU, first, f"{name}.{n}.ssru")
-                    self._linear(layer.unit.forget, layer.unit.value, name=f"{name}.{n}.ssru")
-                else:
-                    self._block(ATTENTION, first, f"{name}.{n}.self_attention")
-                    self._write(0)
-                    self._attention(layer.self_attention, f"{name}.{n}.self_attention")
-                if layer.cross_attention is not None:
-                    second, *rest = rest
-                    self._block(ATTENTION, second, f"{name}.{n}.cross_attention")
-                    self._write(1)
-                    self._memory_attention(layer.cross_attention, f"{name}.{n}.cross_attention")
-                if rest:
-                    self._feed_forward(layer.feed_forward, rest[0], f"{name}.{n}.feed_forward")
-            self._norm(decoder.norm, f"{name}.norm")
-            self._no_recurrence()
+        if type(decoder) in (TransformerDecoder, SSRUDecoder):
+            assert isinstance(decoder, TransformerDecoder)
+            self._transformer_decoder(decoder, "decoder")
         elif type(decoder) is MambaDecoder:
-            self._write(0)
-            self._embedding(decoder.stem, decoder.output_size, 1, none, None, name)
-            self._write(sum(len(layer.blocks) for layer in decoder.layers))
-            for n, layer in enumerate(decoder.layers):
-                self._block(STATE_SPACE, layer.blocks[0], f"{name}.{n}.state_space")
-                self._state_space(layer.state_space, f"{name}.{n}.state_space")
-                self._write(0)
-                if layer.cross_attention is not None:
-                    self._block(ATTENTION, layer.blocks[1], f"{name}.{n}.cross_attention")
-                    self._write(1)
-                    self._memory_attention(layer.cross_attention, f"{name}.{n}.cross_attention")
-            self._norm(decoder.norm, f"{name}.norm")
-            self._no_recurrence()
+            self._mamba_decoder(decoder, "decoder")
         elif type(decoder) is RecurrentDecoder:
-            self._recurrent_decoder(decoder, name, none)
+            self._recurrent_decoder(decoder, "decoder")
         else:
             raise cannot(decoder)
 
-    def _recurrent_decoder(self, decoder: RecurrentDecoder, name: str, none: positions.Position) -> None:
-        config, bridge = decoder.config, getattr(decoder, "bridge", None)
+    def _transformer_decoder(self, decoder: TransformerDecoder, name: str) -> None:
+        if not decoder.config.causal:
+            raise cannot(decoder)
+        self._write(0)
+        self._stem(decoder, name)
+        for n, layer in enumerate(parts(decoder.layers, DecoderLayer)):
+            first, *rest = parts(layer.blocks, ResidualBlock)
+            if isinstance(layer, SSRULayer):
+                self._block(SSRU, first, f"{name}.{n}.ssru")
+                self._linear(layer.unit.forget, layer.unit.value, name=f"{name}.{n}.ssru")
+            else:
+                self._self_attention(layer.self_attention, first, f"{name}.{n}.self_attention")
+            if layer.cross_attention is not None:
+                second, *rest = rest
+                self._cross_attention(layer.cross_attention, second, f"{name}.{n}.cross_attention")
+            for block in rest:
+                self._feed_forward(layer.feed_forward, block, f"{name}.{n}.feed_forward")
+        self._end(decoder.norm, name)
+
+    def _mamba_decoder(self, decoder: MambaDecoder, name: str) -> None:
+        self._write(0)
+        self._token_embedding(decoder.stem, decoder.output_size, name)
+        layers = parts(decoder.layers, MambaDecoderLayer)
+        self._write(sum(len(layer.blocks) for layer in layers))
+        for n, layer in enumerate(layers):
+            first, *rest = parts(layer.blocks, ResidualBlock)
+            self._block(STATE_SPACE, first, f"{name}.{n}.state_space")
+            self._state_space(layer.state_space, f"{name}.{n}.state_space")
+            self._write(0)
+            for block in rest:
+                assert layer.cross_attention is not None
+                self._cross_attention(layer.cross_attention, block, f"{name}.{n}.cross_attention")
+        self._end(decoder.norm, name)
+
+    def _recurrent_decoder(self, decoder: RecurrentDecoder, name: str) -> None:
+        config, bridge = decoder.config, decoder._modules.get("bridge")
         kinds = {type(None): 0, nn.Linear: 1, StatesBridge: 2, SummaryBridge: 3}
         if type(bridge) not in kinds:
             raise cannot(bridge)
         self._write(kinds[type(bridge)])
         if isinstance(bridge, SummaryBridge):
             self._write(bridge.context_size)
-        self._embedding(decoder.stem, config.embedding_size, 1, none, None, name)
+        self._token_embedding(decoder.stem, config.embedding_size, name)
         self._write(0, 0, len(decoder.cells), 1)
-        for n, cell in enumerate(decoder.cells):
-            self._cell(cast(Cell, cell), f"{name}.{n}.cell")
+        for n, cell in enumerate(parts(decoder.cells, Cell)):
+            self._cell(cell, f"{name}.{n}.cell")
         attention = config.attention
-        self._write({None: 0, "previous": 1, "current": 2}[attention and attention.query])
+        when = None if attention is None else attention.query
+        self._write({None: 0, "previous": 1, "current": 2}[when])
         self._write(config.readout == "mixed")
         if attention is not None:
             self._write(decoder.cross_attention.output_size)
@@ -403,13 +443,14 @@ class Program:
     def _model(self, model: nn.Module) -> None:
         if type(model) not in (EncoderDecoder, LanguageModel, Classifier):
             raise cannot(model)
-        encoder, decoder = (getattr(model, part, None) for part in ("encoder", "decoder"))
-        self._write(encoder is not None, decoder is not None)
-        if encoder is not None:
-            self._encoder(encoder)
-        if decoder is not None:
-            self._decoder(decoder)
-        if isinstance(model, Classifier):
+        assert isinstance(model, EncoderDecoder | LanguageModel | Classifier)
+        reads, writes = type(model) is not LanguageModel, type(model) is not Classifier
+        self._write(reads, writes)
+        if not isinstance(model, LanguageModel):
+            self._encoder(model.encoder)
+        if not isinstance(model, Classifier):
+            self._decoder(model.decoder)
+        else:
             pooling = model.pooling
             if type(pooling) not in POOLINGS:
                 raise cannot(pooling)

@@ -119,7 +119,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Output:
+class EngineOutput:
     """The ids of an output without its end, whether it has one, log p, and its score."""
 
     ids: list[int]
@@ -189,9 +189,9 @@ class CompiledSearch:
         if getattr(self, "_address", None):
             self._library.free_search(self._address)
 
-    def outputs(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[Output]]:
+    def outputs(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[EngineOutput]]:
         """The outputs of each source, best first; ``limits`` are the most tokens of each."""
-        found: list[list[Output]] = [[] for _ in sources]
+        outputs: list[list[EngineOutput]] = [[] for _ in sources]
         for number, (ids, limit) in enumerate(zip(sources, limits, strict=True)):
             read = np.array(ids, dtype=np.int32)
             source = read.ctypes.data, len(read)
@@ -204,10 +204,10 @@ class CompiledSearch:
             left = self._library.advance(self._address, POSITIONS)
             if left < 0:
                 raise EngineFailure("scores are no numbers" if left == -2 else "no memory")
-            self._read_results(found)
-        return found
+            self._read_results(outputs)
+        return outputs
 
-    def _read_results(self, found: list[list[Output]]) -> None:
+    def _read_results(self, outputs: list[list[EngineOutput]]) -> None:
         size = self._library.results(self._address, None, 0)
         taken = np.empty(max(1, size), dtype=np.int32)
         self._library.results(self._address, taken.ctypes.data, size)
@@ -219,7 +219,7 @@ class CompiledSearch:
                 length, ended = taken[at : at + 2].tolist()
                 log_p, score = taken[at + 2 : at + 4].view(np.float32).tolist()
                 ids = taken[at + 4 : at + 4 + length].tolist()
-                found[number].append(Output(ids, bool(ended), log_p, score))
+                outputs[number].append(EngineOutput(ids, bool(ended), log_p, score))
                 at += 4 + length
 
     def log_probabilities(self, source: Ids, target: Ids) -> Floats:

@@ -347,8 +347,8 @@ class Program:
             directions = [parts(each, Recurrence) for each in encoder.stack.layers]
             self._write(0, 0, len(directions), len(directions[0]))
             for n, pair in enumerate(directions):
-                for run, way in zip(pair, ("forwards", "backwards"), strict=False):
-                    self._cell(run.cell, f"{name}.{n}.{way}")
+                for run, direction in zip(pair, ("forwards", "backwards"), strict=False):
+                    self._cell(run.cell, f"{name}.{n}.{direction}")
         elif type(encoder) is BagEncoder:
             self._token_embedding(encoder.stem, encoder.output_size, name)
             self._write(0, 0, 0, 1)

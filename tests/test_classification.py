@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -352,6 +355,28 @@ def tuned(masked: Run, name: str, steps: int, lr: float) -> Run:
 @pytest.fixture(scope="module")
 def run(masked: Run) -> Run:
     return tuned(masked, "tuned", 20, 1e-2)
+
+
+BASELINE = """
+import sys
+from foveate.tasks.baselines import logistic_regression
+texts = [f"the film {n % 7} is {word}" for n in range(40) for word in ("warm", "dull", "long")]
+log_p = logistic_regression(texts, [0, 1, 1] * 40, 2, ["a warm film", "long and dull", "7"])
+sys.stdout.buffer.write(log_p.tobytes())
+"""
+
+
+def test_the_baseline_does_not_depend_on_hashes_of_strings() -> None:
+    root = Path(__file__).parent.parent
+    results = [
+        subprocess.run(
+            [sys.executable, "-c", BASELINE], check=True, capture_output=True, timeout=120,
+            env=os.environ | {"PYTHONPATH": str(root / "src"), "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert len(results[0]) == 3 * 2 * 4
+    assert results[0] == results[1]
 
 
 def test_fine_tuning_begins_with_the_other_run(masked: Run, capsys) -> None:

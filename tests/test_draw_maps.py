@@ -301,6 +301,14 @@ def test_long_sentences_lose_heads_first_then_words() -> None:
     assert tiles.layers[0].array[0, 7, 9] == weights[0, 21:24, 27:30].max()
 
 
+def test_kinds_are_computed_of_several_heads_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    (several,), _ = maps.shorten(record_page(8, heads=2))
+    assert [len(heads) for heads in several.kinds] == [2]
+    monkeypatch.setattr(maps, "kinds_of", lambda _: pytest.fail("one head is not compared"))
+    (single,), _ = maps.shorten(record_page(8, heads=1))
+    assert single.kinds == []
+
+
 def test_pooling_keeps_the_largest_at_a_ragged_edge() -> None:
     weights = np.arange(25, dtype=np.float32).reshape(1, 5, 5)
     np.testing.assert_array_equal(maps.pool(weights, 2)[0], [[6, 8, 9], [16, 18, 19], [21, 23, 24]])

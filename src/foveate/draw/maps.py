@@ -337,19 +337,16 @@ def _blocks(record: AttentionRecord) -> list[Block]:
         for title, names in groups.items():
             layers = [record.drawn(each) for each in names]
             rows, columns = record.labels(names[0])
-            kinds = list(kinds_of(dict(zip(names, layers, strict=True))).values())
+            kinds = dict[str, list[str]]()
+            if any(len(heads) > 1 for heads in layers):
+                kinds = kinds_of(dict(zip(names, layers, strict=True)))
             block = Block(
-                name=title, row_means=record.row_means(title), kinds=several(kinds),
+                name=title, row_means=record.row_means(title), kinds=[*kinds.values()],
                 rows=rows, columns=columns,
                 layers=[Numbers.weights(heads) for heads in layers],
             )  # fmt: skip
             blocks.append(block)
     return blocks
-
-
-def several(kinds: list[list[str]]) -> list[list[str]]:
-    """The kinds of heads where any layer has several heads, else none."""
-    return kinds if any(len(heads) > 1 for heads in kinds) else []
 
 
 def shorten(record: AttentionRecord, most: int = MOST_CELLS) -> tuple[list[Block], list[str]]:

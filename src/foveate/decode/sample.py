@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field
@@ -13,6 +13,23 @@ from torch import Tensor
 from foveate.decode.search import Draw, Hypothesis, Search, SingleSearch
 
 Scores = Float[Tensor, "N V"]
+BITS = 2**64 - 1
+
+
+def mixed_bits(x: int) -> int:
+    """splitmix64 of a number of 64 bits (Steele et al., 2014)."""
+    x = (x + 0x9E3779B97F4A7C15) & BITS
+    x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & BITS
+    x = ((x ^ x >> 27) * 0x94D049BB133111EB) & BITS
+    return x ^ x >> 31
+
+
+def uniform(*counters: int) -> float:
+    """A number in [0, 1) that depends on these numbers alone; ``engine/search.h`` has the same."""
+    bits = 0
+    for counter in counters:
+        bits = mixed_bits((bits + counter) & BITS)
+    return (bits >> 11) * 2.0**-53
 
 
 def penalize_repetition(scores: Scores, written: Int[Tensor, "N t"], penalty: float) -> Scores:
@@ -34,7 +51,7 @@ def top_p(scores: Scores, p: float) -> Scores:
     (nucleus sampling; Holtzman et al., 2020). There is always at least one.
     """
     ordered, indices = scores.sort(dim=1, descending=True, stable=True)
-    odds = ordered.softmax(dim=1)
+    odds = ordered.double().softmax(dim=1)
     cut = odds.cumsum(dim=1) - odds >= p  # by the mass of the more probable ones
     cut[:, 0] = False
     return scores.masked_fill(torch.empty_like(cut).scatter_(1, indices, cut), -torch.inf)
@@ -42,8 +59,10 @@ def top_p(scores: Scores, p: float) -> Scores:
 
 def min_p(scores: Scores, p: float) -> Scores:
     """Tokens at least p times as probable as the most probable one (Nguyen et al., 2024)."""
-    odds = scores.softmax(dim=1)
-    return scores.masked_fill(odds < p * odds.amax(dim=1, keepdim=True), -torch.inf)
+    if p == 0:
+        return scores
+    least = scores.amax(dim=1, keepdim=True) + math.log(p)
+    return scores.masked_fill(scores < least, -torch.inf)
 
 
 class Sample(SingleSearch):
@@ -52,7 +71,7 @@ class Sample(SingleSearch):
         y = min {v : Σ_{w ≤ v} p(w) > u},  u uniform in [0, 1)
 
     u is a function of the seed, the number of the source, the step and the number of the output, so
-    that outputs do not depend on the batch.
+    that outputs depend neither on the batch nor on the engine.
     """
 
     class Config(Search.Config, kind="sample"):
@@ -91,8 +110,9 @@ class Sample(SingleSearch):
     ) -> Int[Tensor, "N"]:
         scores = self.filtered(logits.float(), written)
         below = scores.double().softmax(dim=1).cumsum(dim=1)  # (N, V) mass up to each token
-        drawn = torch.tensor([self._uniform(draw, written.shape[1]) for draw in draws])
-        drawn = drawn.to(below)[:, None] * below[:, -1:]
+        seed, step = self.config.seed, written.shape[1]
+        drawn = below.new_tensor([uniform(seed, row, step, which) for row, which in draws])
+        drawn = drawn[:, None] * below[:, -1:]
         return torch.searchsorted(below, drawn, right=True).squeeze(1).clamp(max=below.shape[1] - 1)
 
     def filtered(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
@@ -109,7 +129,3 @@ class Sample(SingleSearch):
         if config.min_p is not None:
             scores = min_p(scores, config.min_p)
         return scores
-
-    def _uniform(self, draw: Draw, step: int) -> float:
-        row, which = draw
-        return float(np.random.default_rng((self.config.seed, row, step, which)).random())

@@ -47,8 +47,23 @@ class _Settings(ctypes.Structure):
 
 
 @dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn (`foveate.decode.sample`)."""
+
+    temperature: float = 1.0
+    top_k: int = 0  # 0: all
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Settings:
-    """How outputs are searched for; a beam of one without a length penalty is greedy search."""
+    """How outputs are searched for; a beam of one without a length penalty is greedy search.
+
+    With ``sampling`` they are drawn, ``width`` of each source.
+    """
 
     start: int
     end: int
@@ -59,6 +74,7 @@ class Settings:
     min_length: int = 0
     no_repeat: int = 0  # no n-gram of so many tokens occurs twice
     never: tuple[int, ...] = ()  # ids that no output holds
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True)
@@ -119,10 +135,13 @@ class CompiledSearch:
     def __init__(self, model: CompiledModel, settings: Settings) -> None:
         self.model, self._library = model, library()  # the model lives as long as the search
         self._never = np.array(settings.never, dtype=np.int32)
+        drawn = settings.sampling or Sampling()
         fields = (
-            *(0, settings.width, settings.start, settings.end, settings.best, settings.room),
-            *(settings.min_length, settings.no_repeat, 0, settings.length_penalty),
-            *(1.0, 1.0, 0.0, 1.0, 0, self._never.ctypes.data, len(self._never), None, None),
+            *(settings.sampling is not None, settings.width, settings.start, settings.end),
+            *(settings.best, settings.room, settings.min_length, settings.no_repeat, drawn.top_k),
+            *(settings.length_penalty, drawn.temperature, drawn.top_p, drawn.min_p),
+            *(drawn.repetition_penalty, drawn.seed),  # of the seed the last 64 bits
+            *(self._never.ctypes.data, len(self._never), None, None),
         )
         self._address = self._library.new_search(model.address, ctypes.byref(_Settings(*fields)))
         if not self._address:
@@ -132,15 +151,19 @@ class CompiledSearch:
         if getattr(self, "_address", None):
             self._library.free_search(self._address)
 
-    def outputs(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[EngineOutput]]:
-        """The outputs of each source, best first; ``limits`` are the most tokens of each."""
+    def outputs(
+        self, sources: Sequence[Ids], limits: Sequence[int], prefixes: Sequence[Ids] = ()
+    ) -> list[list[EngineOutput]]:
+        """The outputs of each source, best first.
+
+        ``limits`` are the most tokens of each, ``prefixes`` those with which its outputs begin.
+        """
         outputs: list[list[EngineOutput]] = [[] for _ in sources]
-        for number, (ids, limit) in enumerate(zip(sources, limits, strict=True)):
-            read = np.array(ids, dtype=np.int32)
-            source = read.ctypes.data, len(read)
-            if not self._library.add_source(
-                self._address, number, *source, None, 0, limit, None, 0
-            ):
+        begins = prefixes or [()] * len(sources)
+        for number, (*each, limit) in enumerate(zip(sources, begins, limits, strict=True)):
+            read, prefix = (np.array(ids, dtype=np.int32) for ids in each)
+            arrays = read.ctypes.data, len(read), prefix.ctypes.data, len(prefix)
+            if not self._library.add_source(self._address, number, *arrays, limit, None, 0):
                 raise EngineFailure(f"source {number + 1} has an id that the model does not know")
         left = 1
         while left:

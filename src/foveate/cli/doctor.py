@@ -133,6 +133,7 @@ def _processor(report: MachineReport, seconds: float) -> None:
     import torch
 
     from foveate.bench.machine import DTYPES, cpu_name, product_rate
+    from foveate.engine.library import LibraryError, loaded
     from foveate.native.kernels import busy_now
     from foveate.train.config import single_thread
 
@@ -156,6 +157,12 @@ def _processor(report: MachineReport, seconds: float) -> None:
         "AMX": "yes" if "amx_tile" in flags else "no",
         **{f"{k} product, 1 thread": f"{v:.0f} GFLOP/s" for k, v in report.gflops.items()},
     }
+    try:
+        engine = loaded()
+        report.facts["processor"]["engine"] = f"{engine.instruction_set}: {engine.why}"
+    except LibraryError as error:
+        report.facts["processor"]["engine"] = "none"
+        report.advice.append(f"The engine in C does not run: {error}.")
     report.advice += _processor_advice(report.gflops, threads, usable, busy or load > usable + 0.5)
     if platform.machine().lower() in ("x86_64", "amd64") and "512" not in wide:
         report.advice.append(

@@ -1,18 +1,8 @@
 /* Products of bytes by the matrix unit of a processor that has one (AMX): 16 × 64 by 64 × 16 at a
- * time, with the same whole sums as without. */
+ * time, with the same whole sums as without. `probe.c` has asked the system for the unit. */
 
-#if defined(__AMX_INT8__) && defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-
-enum { SIDE = 16, DEPTH = 64, TILE_DATA = 18, REQUEST_PERMISSION = 0x1023 };
-
-/* Linux lets a process use the unit once it has asked. */
-static int has_amx(void) {
-    static int known = -1;
-    if (known < 0) known = syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-    return known;
-}
+#if defined(__AMX_INT8__)
+enum { SIDE = 16, DEPTH = 64 };
 
 static void configure_tiles(void) {
     struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } all;
@@ -50,7 +40,7 @@ static inline __attribute__((always_inline)) void tile_products(
 
 /* As `apply`; false where that has to. Rows past the last hold anything, and are not read. */
 static int apply_amx(const Linear *w, int rows, const float *x, float *y, How how, float *room) {
-    if (!w->bytes || rows < AMX_ROWS || w->in % DEPTH || !has_amx()) return 0;
+    if (!w->bytes || rows < AMX_ROWS || w->in % DEPTH) return 0;
     int8_t *bytes = (int8_t *)room;
     float *steps = room + (size_t)rows * w->in / 4 + (size_t)SIDE * 2 * w->in / 4, sums[INT8_PANEL];
     int32_t whole[2 * SIDE][INT8_PANEL];

@@ -1,4 +1,8 @@
-"""The shared library of the engine: ``engine.c``, compiled at first use, and its functions."""
+"""The shared library of the engine, one for each instruction set: the processor's best one runs.
+
+``probe.c`` says which sets this processor has. The library of a set is ``engine.c`` compiled with
+its flags: it stands in the package where a wheel brought it, and is made at first use elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,34 @@ import ctypes
 import functools
 import hashlib
 import os
+import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
+from foveate.errors import UserError
 from foveate.files import cache_folder
 
-FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
-         "-fPIC", "-shared")  # fmt: skip
+FOLDER = Path(__file__).parent
+SUFFIX = ".dll" if os.name == "nt" else ".so"
+FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
+_X86 = "-march=x86-64"
+_AVX2 = (_X86, "-mavx2", "-mfma")
+_AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")
+SETS = {  # what a compiler is given for each
+    "base": (),
+    "sse4": (_X86, "-msse4.1"),
+    "avx2": _AVX2,
+    "avxvnni": (*_AVX2, "-mavxvnni"),
+    "avx512vnni": _AVX512,
+    "amx": (*_AVX512, "-mamx-tile", "-mamx-int8"),
+    "neon": ("-march=armv8-a",),
+    "dotprod": ("-march=armv8.2-a+dotprod",),
+}
+FORCED = "FOVEATE_ISA"
 SECONDS = 300  # after which a compiler is stopped
 
 _int, _at = ctypes.c_int32, ctypes.c_void_p
@@ -28,38 +51,101 @@ SIGNATURES = {  # result and arguments
     "results": (ctypes.c_int64, _at, _at, ctypes.c_int64),
     "force": (_int, _at, _at, _int, _at, _int, _at),
     "classify": (_int, _at, _at, _int, _at),
+    "instruction_set": (ctypes.c_char_p,),
 }
 
 
-@functools.cache
+class LibraryError(UserError):
+    """No library of the engine for this processor, or not the one that was asked for."""
+
+
+class Library(NamedTuple):
+    """The functions of a library, its instruction set, and why it is this one."""
+
+    functions: ctypes.CDLL
+    instruction_set: str
+    why: str
+
+
 def library() -> ctypes.CDLL:
-    """The compiled engine, made at first use.
+    """The functions of the engine. Raises `LibraryError` as `loaded` does."""
+    return loaded().functions
 
-    Raises ``OSError`` without a compiler, ``SubprocessError`` where it fails.
+
+@functools.cache
+def loaded() -> Library:
+    """The engine for the best instruction set of this processor, or the one FOVEATE_ISA names.
+
+    Raises `LibraryError` where the processor lacks that, and where no library can be made.
     """
-    folder, compiler = Path(__file__).parent, os.environ.get("CC") or shutil.which("cc")
-    if compiler is None:
-        raise FileNotFoundError("no C compiler")
-    sources = [path.read_bytes() for path in sorted(folder.glob("*.[ch]"))]
-    described = [*sources, compiler.encode(), *map(str.encode, FLAGS), _processor()]
-    name = hashlib.sha256(b"\0".join(described)).hexdigest()[:16]
-    path = cache_folder() / "native" / f"engine-{name}.so"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as made:
-            file = Path(made) / path.name
-            command = [compiler, *FLAGS, str(folder / "engine.c"), "-o", str(file), "-lm"]
+    own, forced = instruction_sets(), os.environ.get(FORCED)
+    among = f"of {', '.join(own)}, which this processor has"
+    if forced:
+        if forced not in own:
+            fault = "this processor lacks it" if forced in SETS else "no such instruction set"
+            raise LibraryError(f"{FORCED}={forced}: {fault}; name one {among}, or unset {FORCED}")
+        return Library(_engine(forced), forced, f"{FORCED} names it, {among}")
+    failures = list[str]()
+    for name in reversed(own):
+        try:
+            return Library(_engine(name), name, "; ".join([*failures, f"the best {among}"]))
+        except LibraryError as error:  # a compiler may be older than the processor
+            failures.append(str(error))
+    raise LibraryError(failures[-1])
+
+
+@functools.cache
+def instruction_sets() -> tuple[str, ...]:
+    """The instruction sets of this processor that the engine knows, the best one last."""
+    probe = _load("probe").instruction_sets
+    probe.restype = ctypes.c_char_p
+    return tuple(probe().decode().split())
+
+
+def _engine(name: str) -> ctypes.CDLL:
+    functions = _load(f"engine-{name}", SETS[name])
+    for function, (result, *arguments) in SIGNATURES.items():
+        getattr(functions, function).restype = result
+        getattr(functions, function).argtypes = arguments
+    if (own := functions.instruction_set().decode()) != name:
+        raise LibraryError(
+            f"the engine for {name} was compiled for {own}; name another compiler: CC"
+        )
+    return functions
+
+
+def _load(name: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
+    path = FOLDER / "libraries" / f"{name}{SUFFIX}"
+    try:
+        return ctypes.CDLL(str(path if path.is_file() else _compiled(name, flags)))
+    except OSError as error:
+        raise LibraryError(f"{name} cannot be loaded or compiled: {error}") from error
+
+
+def _compiled(name: str, flags: tuple[str, ...]) -> Path:
+    """The path of a library in the cache, made where it is not there yet."""
+    compilers = filter(None, [os.environ.get("CC"), *map(shutil.which, ("cc", "gcc", "clang"))])
+    compiler = shlex.split(next(compilers, ""))
+    if not compiler:
+        raise LibraryError(
+            "the engine is not compiled, and there is no C compiler: install gcc or clang, or "
+            "foveate from a wheel, which brings the engine"
+        )
+    sources = [path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]"))]
+    words = [*compiler, *FLAGS, *flags, platform.machine()]
+    key = hashlib.sha256(b"\0".join([*sources, *map(str.encode, words)])).hexdigest()[:16]
+    path = cache_folder() / "native" / f"{name}-{key}{SUFFIX}"
+    if path.is_file():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as made:
+        file, source = Path(made) / path.name, FOLDER / f"{name.partition('-')[0]}.c"
+        command = [*compiler, *FLAGS, *flags, str(source), "-o", str(file), "-lm"]
+        try:
             subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
-            os.replace(file, path)
-    loaded = ctypes.CDLL(str(path))
-    for name, (result, *arguments) in SIGNATURES.items():
-        function = getattr(loaded, name)
-        function.restype, function.argtypes = result, arguments
-    return loaded
-
-
-def _processor() -> bytes:
-    """The instruction sets of the processor, since several machines may share a cache."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_bytes().splitlines() if path.is_file() else []
-    return next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
+        except subprocess.SubprocessError as error:
+            lines = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
+            why = next((line for line in lines if "error" in line), str(error))
+            raise LibraryError(f"{compiler[0]} does not compile {name}: {why}") from error
+        os.replace(file, path)
+    return path

@@ -40,7 +40,7 @@ static void free_linear(Linear *w) {
 }
 
 /* One map whose outputs are those of several matrices, one after the other; a bias may be NULL.
- * False without memory. */
+ * False without memory, and for a byte of −128, whose sign not every instruction set can change. */
 static int pack_linear(Linear *w, int parts, const Matrix *const *matrix, const float *const *bias) {
     memset(w, 0, sizeof *w);
     w->in = matrix[0]->columns;
@@ -58,6 +58,7 @@ static int pack_linear(Linear *w, int parts, const Matrix *const *matrix, const 
         free_linear(w);
         return 0;
     }
+    int bad = 0;
     for (int p = 0, out = 0; p < parts; p++)
         for (int r = 0; r < matrix[p]->rows; r++, out++) {
             const size_t panel = out / width, j = out % width;
@@ -73,12 +74,13 @@ static int pack_linear(Linear *w, int parts, const Matrix *const *matrix, const 
             int32_t total = 0;
             for (int k = 0; k < w->in; k++) {
                 to[(size_t)(k / 4) * 4 * INT8_PANEL + k % 4] = from[k];
-                total += from[k];
+                total += from[k], bad |= from[k] == INT8_MIN;
             }
             w->scale[out] = matrix[p]->scale[r];
             w->offset[out] = OFFSET * total;
         }
-    return 1;
+    if (bad) free_linear(w);
+    return !bad;
 }
 
 /* The outputs `rows` of a map as a map of their own; its memory is grown as needed. */
@@ -189,6 +191,19 @@ typedef int32x4_t Whole;
 #define SPREAD(four) vdupq_n_s32(four)
 #define MULTIPLY_ADD(sum, x, w) \
     vdotq_s32(sum, vreinterpretq_s8_s32(x), vreinterpretq_s8_s32(w))
+#elif defined(__ARM_NEON)
+enum { BYTES = 16 };
+typedef int32x4_t Whole;
+#define ZEROS vdupq_n_s32(0)
+#define LOAD(at) vreinterpretq_s32_s8(vld1q_s8((const int8_t *)(at)))
+#define STORE(at, v) vst1q_s32(at, v)
+#define SPREAD(four) vdupq_n_s32(four)
+static inline int32x4_t multiply_add(int32x4_t sum, int32x4_t x, int32x4_t w) {
+    const int8x16_t a = vreinterpretq_s8_s32(x), b = vreinterpretq_s8_s32(w);
+    const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
+    return vaddq_s32(sum, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
+}
+#define MULTIPLY_ADD(sum, x, w) multiply_add(sum, x, w)
 #elif defined(__wasm_simd128__)
 enum { BYTES = 16 };
 typedef v128_t Whole;

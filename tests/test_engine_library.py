@@ -205,17 +205,28 @@ def pair(encoder: dict, decoder: dict) -> nn.Module:
     return built(tree, Tokens(SIZE), Tokens(SIZE))
 
 
-@pytest.mark.parametrize(
-    "both", [(transformer(), transformer()), (recurrent(cell="lstm"), recurrent(cell="lstm")),
-             (mamba(), transformer(kind="ssru"))],
-)  # fmt: skip
-def test_outputs_are_the_same_tokens_on_every_set(force: Force, both: tuple) -> None:
+ADDITIVE = {"query": "previous", "score": {"kind": "additive", "own_matrix": True}}
+BOTH = [
+    (transformer(), transformer()), (recurrent(cell="lstm"), recurrent(attention=ADDITIVE)),
+    (mamba(), transformer(kind="ssru", feed_forward="gelu")),
+    (transformer(hidden_size=56, position="rope"), transformer(hidden_size=56, position="t5_causal",
+     norm="rms_norm", attention={"kind": "full", "score": "cosine", "normalizer": "entmax15"})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("both", BOTH)
+def test_outputs_are_the_same_on_every_set_and_in_int8_all_their_bits(
+    force: Force, both: tuple, int8: bool
+) -> None:
     model, sources, first = pair(*both), texts(30), []
     for name in OWN:
         force(name)
-        search = CompiledSearch(compiled(model), SETTINGS)
+        search = CompiledSearch(compiled(model, int8), SETTINGS)
         outputs = [o for each in search.outputs(sources, [30] * 30) for o in each]
         first = first or outputs
+        if int8:
+            assert outputs == first
         assert [(o.ids, o.ended) for o in outputs] == [(o.ids, o.ended) for o in first]
         assert [o.log_p for o in outputs] == pytest.approx([o.log_p for o in first], abs=1e-4)
 

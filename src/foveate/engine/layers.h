@@ -48,13 +48,14 @@ static void normalize(const Norm *norm, int rows, int size, const float *x, floa
         const float mean = norm->kind == LAYER_NORM ? sum(x, size) / size : 0;
         float by = 1;
         if (norm->kind != AFFINE) {
-            Lanes spread = {0};
+            Lanes spread[GROUPS] = {0};
             float rest = 0;
             int i = 0;
-            for (; i + LANES <= size; i += LANES) {
-                const Lanes from = *(const Lanes *)(x + i) - mean;
-                spread += from * from;
-            }
+            for (; i + LANES <= size; i += LANES)
+                for (int p = 0; p < GROUPS; p++) {
+                    const Lanes from = *(const Lanes *)(x + i + p * WIDTH) - mean;
+                    spread[p] += from * from;
+                }
             for (; i < size; i++) rest += (x[i] - mean) * (x[i] - mean);
             by = 1 / sqrtf((sum_of(spread) + rest) / size + norm->eps);
         }

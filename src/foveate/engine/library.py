@@ -23,7 +23,7 @@ from foveate.files import cache_folder
 
 FOLDER = Path(__file__).parent
 SUFFIX = ".dll" if os.name == "nt" else ".so"
-FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
+FLAGS = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 _X86 = "-march=x86-64"
 _AVX2 = (_X86, "-mavx2", "-mfma")
 _AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")

@@ -2,14 +2,15 @@
  *
  *     int8:  y = s_x s_w ⊙ (W_q x_q) + b,   x_q = round(x / s_x),   s_x = max |x| / 127 of a row
  *
- * Sums of an int8 map are whole numbers, the same on every processor. */
+ * Sums of an int8 map are whole numbers, the same on every processor; so are all bits of a model whose
+ * maps are int8. */
 
 #if defined(__AVX512F__)
 enum { ROWS = 12 };
 #else
 enum { ROWS = 5 };
 #endif
-enum { PANEL = 2 * LANES, INT8_PANEL = 32, AMX_ROWS = 8 };
+enum { PANEL = 2 * WIDTH, INT8_PANEL = 32, AMX_ROWS = 8 };
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 enum { OFFSET = 128 }; /* their products are of unsigned by signed bytes */
@@ -119,6 +120,17 @@ static inline void put(float *y, const float *sums, int count, How how) {
     else memcpy(y, sums, count * sizeof(float));
 }
 
+/* sum + x v, rounded once by processors that can. */
+#if defined(__AVX512F__)
+#define FUSED(sum, x, v) (Lanes)_mm512_fmadd_ps(_mm512_set1_ps(x), (__m512)(v), (__m512)(sum))
+#elif defined(__FMA__)
+#define FUSED(sum, x, v) (Lanes)_mm256_fmadd_ps(_mm256_set1_ps(x), (__m256)(v), (__m256)(sum))
+#elif defined(__ARM_NEON)
+#define FUSED(sum, x, v) (Lanes)vfmaq_n_f32((float32x4_t)(sum), (float32x4_t)(v), x)
+#else
+#define FUSED(sum, x, v) (sum) + (x) * (v)
+#endif
+
 /* n rows, side by side (in, n), with `panels` panels from p on. */
 static inline __attribute__((always_inline)) void tile_fp32(
     const int n, const int panels, const Linear *w, const float *x, int p, float *sums) {
@@ -127,21 +139,21 @@ static inline __attribute__((always_inline)) void tile_fp32(
     Lanes sum[ROWS][4];
     for (int r = 0; r < n; r++)
         for (int i = 0; i < 2 * panels; i++)
-            sum[r][i] = *(const Lanes *)(w->bias + p * PANEL + i * LANES);
+            sum[r][i] = *(const Lanes *)(w->bias + p * PANEL + i * WIDTH);
     for (int k = 0; k < w->in; k++, b += PANEL, x += n)
 #pragma GCC unroll 2
         for (int q = 0; q < panels; q++) {
             const Lanes left = *(const Lanes *)(b + q * far);
-            const Lanes right = *(const Lanes *)(b + q * far + LANES);
+            const Lanes right = *(const Lanes *)(b + q * far + WIDTH);
 #pragma GCC unroll 12
             for (int r = 0; r < n; r++) {
-                sum[r][2 * q] += x[r] * left;
-                sum[r][2 * q + 1] += x[r] * right;
+                sum[r][2 * q] = FUSED(sum[r][2 * q], x[r], left);
+                sum[r][2 * q + 1] = FUSED(sum[r][2 * q + 1], x[r], right);
             }
         }
     for (int r = 0; r < n; r++)
         for (int i = 0; i < 2 * panels; i++)
-            *(Lanes *)(sums + (r * panels * 2 + i) * LANES) = sum[r][i];
+            *(Lanes *)(sums + (r * panels * 2 + i) * WIDTH) = sum[r][i];
 }
 
 /* Four products in each 32-bit lane, added to it. */

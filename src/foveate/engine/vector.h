@@ -1,7 +1,8 @@
 /* Vectors of floats, and the functions of single numbers that the layers need.
  *
  * Every sum is in one fixed order that depends on its length alone, so that a row has the same bits
- * whatever is computed beside it. */
+ * whatever is computed beside it, and on every processor: no product is fused with a sum but in maps
+ * of floats. */
 
 #include <math.h>
 #include <stddef.h>
@@ -17,23 +18,26 @@
 #endif
 
 #if defined(__AVX512F__)
-enum { LANES = 16 };
+enum { WIDTH = 16 };
 #elif defined(__AVX__)
-enum { LANES = 8 };
+enum { WIDTH = 8 };
 #else
-enum { LANES = 4 };
+enum { WIDTH = 4 };
 #endif
+enum { LANES = 16, GROUPS = LANES / WIDTH }; /* partial sums, as many on every processor */
 
-typedef float Lanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef float Lanes __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));
 
 /* The sum of all lanes: halves are added to halves. */
-static inline float sum_of(Lanes v) {
+static inline float sum_of(Lanes *v) {
+    for (int half = GROUPS / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) v[i] += v[i + half];
 #if defined(__AVX512F__)
-    return _mm512_reduce_add_ps((__m512)v);
+    return _mm512_reduce_add_ps((__m512)*v);
 #else
-    float each[LANES];
-    memcpy(each, &v, sizeof each);
-    for (int half = LANES / 2; half; half /= 2)
+    float each[WIDTH];
+    memcpy(each, v, sizeof each);
+    for (int half = WIDTH / 2; half; half /= 2)
         for (int i = 0; i < half; i++) each[i] += each[i + half];
     return each[0];
 #endif
@@ -41,9 +45,11 @@ static inline float sum_of(Lanes v) {
 
 /* Σ_i a_i b_i */
 static inline float dot(const float *a, const float *b, int size) {
-    Lanes sum = {0};
+    Lanes sum[GROUPS] = {0};
     int i = 0;
-    for (; i + LANES <= size; i += LANES) sum += *(const Lanes *)(a + i) * *(const Lanes *)(b + i);
+    for (; i + LANES <= size; i += LANES)
+        for (int p = 0; p < GROUPS; p++)
+            sum[p] += *(const Lanes *)(a + i + p * WIDTH) * *(const Lanes *)(b + i + p * WIDTH);
     float total = sum_of(sum);
     for (; i < size; i++) total += a[i] * b[i];
     return total;
@@ -51,9 +57,10 @@ static inline float dot(const float *a, const float *b, int size) {
 
 /* Σ_i a_i */
 static inline float sum(const float *a, int size) {
-    Lanes sum = {0};
+    Lanes sum[GROUPS] = {0};
     int i = 0;
-    for (; i + LANES <= size; i += LANES) sum += *(const Lanes *)(a + i);
+    for (; i + LANES <= size; i += LANES)
+        for (int p = 0; p < GROUPS; p++) sum[p] += *(const Lanes *)(a + i + p * WIDTH);
     float total = sum_of(sum);
     for (; i < size; i++) total += a[i];
     return total;

@@ -115,6 +115,8 @@ def wrong_direction(part: str, imported: str) -> str | None:
         return f"{part} and {other} are siblings"
     if part == "train" and other == "tasks" and imported not in ("foveate.tasks.base",):
         return "train knows tasks.base only"
+    if part == "train" and other == "draw":
+        return "train does not draw"
     if part in ("decode", "inspect", "draw") and other == "models":
         return f"{part} never imports models"
     return None
@@ -147,6 +149,7 @@ def test_the_direction_test_can_fail() -> None:
     assert wrong_direction("nn", "foveate.models.encoder_decoder")
     assert wrong_direction("data", "foveate.nn.context")
     assert wrong_direction("train", "foveate.tasks.translation")
+    assert wrong_direction("train", "foveate.draw.maps")
     assert wrong_direction("inspect", "foveate.models.encoder_decoder")
     assert wrong_direction("models", "foveate.nn.context") is None
     assert wrong_direction("train", "foveate.tasks.base") is None

@@ -113,7 +113,7 @@ def test_the_time_left_is_that_of_recent_steps_and_of_validations() -> None:
     for step, spent in ((1, 50.0), *((step, 2.0) for step in range(2, 121))):
         shown.update(step, {"loss": 3.0}, 5000.0, 80.0, spent)  # the slow first one is forgotten
     assert shown.line(20, 80.0) == "step 20/100 · loss 3.000 · 5,000 target tokens/s · 2:40 left"
-    shown.validated(20, Measures({}), best=False, spent=10.0)  # four are to come
+    shown.validated(20, Measures({}), None, spent=10.0)  # four are to come
     assert "3:20 left" in shown.line(20, 80.0)
     shown.budget = 100.0
     assert "0:20 left" in shown.line(20, 80.0)
@@ -149,12 +149,26 @@ def test_in_a_terminal_there_is_a_bar() -> None:
 def test_samples_are_shown_as_they_are() -> None:
     shown, text = display(terminal=False)
     sample = ValidationSample("a [bold]dog[/bold]", "un chien", "un chat")
-    shown.validated(20, Measures({"loss": 1.25, "bleu": 31.456}, [sample]), best=True)
+    shown.validated(20, Measures({"loss": 1.25, "bleu": 31.456}, [sample]), best=20)
     lines = text.getvalue().splitlines()
     assert lines[0] == "step 20 · valid: loss 1.25 · bleu 31.46 · best so far"
     assert [line.split(maxsplit=1)[1] for line in lines[1:]] == [
         "a [bold]dog[/bold]", "un chien", "un chat",
     ]  # fmt: skip
+
+
+def test_of_many_validations_few_are_shown_and_the_others_are_counted() -> None:
+    shown, text = display(terminal=False, quiet=3600)
+    for step in range(1, 41):
+        samples = [ValidationSample("a dog", "un chien", f"un chat {step}")]
+        shown.validated(step, Measures({"loss": 9 - step / 10}, samples), best=min(step, 38))
+    assert "un chat 1" in text.getvalue() and "un chat 2" not in text.getvalue()
+    shown.show_validation()
+    shown.show_validation()  # once
+    lines = text.getvalue().splitlines()
+    assert len(lines) == 8
+    assert lines[4] == "step 40 · valid: loss 5 · best at step 38 · 38 before it in log.jsonl"
+    assert lines[7].split(maxsplit=1) == ["output", "un chat 40"]
 
 
 # ------------------------------------------------------------------------------------------- health

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import threading
@@ -20,6 +21,7 @@ from torch import nn
 
 from foveate.config import ConfigError
 from foveate.data.batches import BatchPlan
+from foveate.draw.maps import shorten
 from foveate.tasks.base import Loss
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
@@ -115,6 +117,38 @@ def test_limits_end_training_with_all_saved(tmp_path, changes: dict[str, Any], r
     assert (again.reason, again.state.step) == (reason, outcome.state.step)
 
 
+STILL = {"optimizer": {"kind": "sgd", "lr": 1e-12}, "save": {"best": "accuracy"}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"max_steps": 5}, {"max_epochs": 1}, {"max_tokens": 50},
+     {"validation": {"every": 1, "patience": 1}} | STILL],
+)  # fmt: skip
+def test_a_finished_run_says_what_lets_it_go_on(tmp_path, changes: dict[str, Any], capsys) -> None:
+    config = toy_config(**({"max_steps": 30} | changes))
+    outcome = Toy(tmp_path, config).train()
+    log, weights, _ = read(tmp_path), final(tmp_path), capsys.readouterr()
+    again = Toy(tmp_path, config).train()
+    assert (again.reason, again.weights) == (outcome.reason, outcome.weights)
+    assert (read(tmp_path), final(tmp_path)) == (log, weights)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{tmp_path} is finished: {outcome.state.step} steps in 0:")
+    key, value = re.search(r"raise it \(train\.(\S+)=(\d+)\)", line).groups()
+    assert key.rpartition(".")[2] == outcome.reason
+    longer = config.tree()
+    (longer["validation"] if "patience" in key else longer)[outcome.reason] = int(value)
+    assert Toy(tmp_path, TrainConfig.parse(longer)).train().state.step > outcome.state.step
+
+
+def test_what_is_due_after_the_last_step_is_not_finished() -> None:
+    state = TrainState(1, "", step=5, seconds=61.0, validated=5)
+    assert state.finished(toy_config(max_minutes=1)) == "max_minutes"
+    assert state.finished(toy_config(max_minutes=2)) is None
+    state.validated = 4
+    assert state.finished(toy_config(max_minutes=1)) is None
+
+
 def test_without_a_limit_nothing_begins(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="set max_steps"):
         Toy(tmp_path, TrainConfig()).train()
@@ -188,7 +222,7 @@ def test_batches_without_targets_are_named(tmp_path: Path) -> None:
     from foveate.train.fit import fit
     from foveate.train.trainer import Job
 
-    job = Job(Empty(ToyCopy.Config()), ToyModel(), None, None, 1, "", BatchPlan)
+    job = Job(Empty(ToyCopy.Config()), ToyModel(), None, None, 1, "", BatchPlan, shorten)
     with pytest.raises(TrainError, match="step 1 has no targets: epoch 0, training examples"):
         fit(job, toy_config(), tmp_path)
 
@@ -275,7 +309,8 @@ def test_noise_is_a_function_of_seed_epoch_and_index() -> None:
     _, batches = feed.next()
     again = ToyCopy(ToyCopy.Config()).batch("train", [5], noise=mix(3, "noise", 0))
     assert batches[0].tokens.tolist() == again.tokens.tolist()
-    assert feed.next() is None
+    with pytest.raises(EOFError, match="the last epoch has ended"):
+        feed.next()
     feed.close()
 
 

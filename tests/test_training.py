@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.cli.doctor import description
+from foveate.cli.doctor import description, sessions
 from foveate.config import ConfigError, Tree, parse_tree
 from foveate.data.catalogue import DataError
 from foveate.errors import UserError
@@ -151,7 +151,34 @@ def test_each_continuation_is_recorded(tmp_path: Path, small: Tree, capsys) -> N
          "changes": {"train.clip_norm": {"old": 1.0, "new": 0.5},
                      "train.max_steps": {"old": 6, "new": 7}}},
     ]  # fmt: skip
-    assert "step 6: train.clip_norm 1.0 → 0.5" in description(load(run))
+    shown = description(load(run))
+    assert "step 6: train.clip_norm 1.0 → 0.5" in shown
+    assert "at the start\n  step           0\n" in shown
+    whole = shown.partition("\nsessions\n")[2].splitlines()
+    assert [line.split(" · ")[:3:2] for line in whole] == [
+        [f"  step {begin} to {end}", "max_steps"] for begin, end in ((0, 4), (4, 6), (6, 7))
+    ]
     with pytest.raises(ConfigError, match=r"train\.batch_tokens is 4096 there and 9 now"):
         train(changed(small, max_steps=9, batch_tokens=9), folder=run)
     assert load(run).config.train.max_steps == 7, "a refused config is not recorded"
+
+
+def test_each_session_of_a_log_has_its_line() -> None:
+    valid = {"event": "valid", "epoch": 1, "samples": [], "best": True}
+    log = [
+        {"event": "start", "step": 0},
+        valid | {"step": 8, "loss": 2.0, "bleu": 1.25, "seconds": 40.0},
+        {"event": "train", "step": 9, "loss": 2.5, "seconds": 45.0},
+        {"event": "start", "step": 8},  # after a kill
+        {"event": "pace", "step": 9, "seconds": 900.0},
+        {"event": "end", "step": 9, "reason": "interrupted", "seconds": 50.0},
+        {"event": "config", "step": 9, "changes": {}},
+        {"event": "start", "step": 9},
+        valid | {"step": 1200, "loss": 1.5, "bleu": None, "seconds": 3665.0},
+        {"event": "end", "step": 1200, "reason": "patience", "seconds": 3665.0},
+    ]
+    assert sessions(log) == [
+        "  step 0 to 8 · 0:45 · no end, for it was killed or goes on · loss 2 · bleu 1.25",
+        "  step 8 to 9 · 0:05 · interrupted",
+        "  step 9 to 1,200 · 1:00:15 · patience · loss 1.5",
+    ]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.data.batches import BatchPlan
+from foveate.draw.maps import shorten
 from foveate.tasks.base import Loss, Measures, Task, ValidationSample
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
@@ -137,7 +138,7 @@ class Toy:
         torch.manual_seed(11)
         self.model = ToyModel(self.dropout)
         task = ToyCopy(ToyCopy.Config(), before or self.before)
-        job = Job(task, self.model, None, None, self.seed, "seed = 3\n", self.plan)
+        job = Job(task, self.model, None, None, self.seed, "seed = 3\n", self.plan, shorten)
         return fit(job, self.config, self.folder, ranks)
 
 

@@ -105,7 +105,9 @@ def copy_parts(start: Start, earlier: State, model: nn.Module) -> str:
     for part in start.parts:
         for state, whose in ((earlier, start.run), (own, "this model")):
             if not _of(state, (part,)):
-                raise ConfigError(f"{whose} has no {part!r}; {_known(state)}", ("start", "parts"))
+                known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in state))
+                why = f"{whose} has no {part!r}; there are {known}, and what is in them"
+                raise ConfigError(why, ("start", "parts"))
     needed, there = _of(own, start.parts), _of(earlier, start.parts)
     if needed != there:
         few, many = sorted(needed - there), sorted(there - needed)
@@ -129,11 +131,6 @@ def _of(state: Iterable[str], parts: tuple[str, ...]) -> set[str]:
     """The names that belong to some parts; all of them where no part is named."""
     inside = tuple(f"{part}." for part in parts)
     return {name for name in state if not parts or name in parts or name.startswith(inside)}
-
-
-def _known(state: Iterable[str]) -> str:
-    parts = dict.fromkeys(name.partition(".")[0] for name in state)
-    return f"there are {', '.join(parts)}, and what is in them"
 
 
 def _unlike(start: Start, name: str, earlier: Tensor, own: Tensor) -> str:

@@ -15,6 +15,7 @@ from torch import nn
 from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
 from foveate.decode.beam import Greedy
+from foveate.draw.maps import shorten
 from foveate.files import replace_file
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
@@ -101,6 +102,7 @@ def job_of(
         seed=config.seed,
         toml=config.toml(),
         plan=task.plan,
+        shorten=shorten,
         changes=tuple(changed),
         changed_data=changed_data,
     )

@@ -7,7 +7,9 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +21,7 @@ from foveate.errors import install
 
 if TYPE_CHECKING:
     from foveate.run import Run
+    from foveate.train.journal import Line
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 EXTRAS = {
@@ -36,7 +39,7 @@ def show(run: RunPath) -> None:
 
 
 def description(run: Run) -> str:
-    """The values of a run that differ from the defaults, and its last figures."""
+    """The values of a run that differ from the defaults, its sessions, and figures."""
     from foveate.train.journal import read
 
     lines = [str(run.path), "", "differs from the defaults in"]
@@ -51,13 +54,38 @@ def description(run: Run) -> str:
             f"  step {line['step']:,}: {key} {values['old']} → {values['new']}"
             for key, values in line["changes"].items()
         ]
-    for event, title in (("start", "at the start"), ("valid", "at the last validation")):
-        logged = [line for line in log if line["event"] == event]
+    starts, valid = ([x for x in log if x["event"] == name] for name in ("start", "valid"))
+    best = [line for line in valid if line.get("best")]
+    for title, logged in (
+        ("at the start", starts[:1]),
+        ("at the best validation", [] if best[-1:] == valid[-1:] else best[-1:]),
+        ("at the last validation", valid[-1:]),
+    ):
         lines += ["", title] if logged else []
-        for key, value in (logged[-1] if logged else {}).items():
+        for key, value in (logged[0] if logged else {}).items():
             if isinstance(value, int | float | str) and key != "event":
                 lines.append(f"  {key:<14} {value:,}" if key == "step" else f"  {key:<14} {value}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(["", "sessions", *sessions(log)] if starts else [])])
+
+
+def sessions(log: Sequence[Line]) -> list[str]:
+    """A line for each time that a run was trained: steps, time, end, the last validation."""
+    from foveate.train.journal import clock
+
+    lines, before = [], 0.0
+    starts = [n for n, line in enumerate(log) if line["event"] == "start"]
+    for place, after in pairwise([*starts, len(log)]):
+        session = {line["event"]: line for line in log[place:after]}  # the last of each
+        step = log[after if after < len(log) else -1]["step"]
+        timed = (session.get(event, {}).get("seconds") for event in ("train", "valid", "end"))
+        seconds = max([before, *filter(None, timed)])
+        end = session.get("end", {}).get("reason", "no end, for it was killed or goes on")
+        parts = [f"  step {session['start']['step']:,} to {step:,}", clock(seconds - before), end]
+        figures = (f"{k} {v:.4g}" for k, v in session.get("valid", {}).items() if type(v) is float)
+        parts += (figure for figure in figures if not figure.startswith("seconds "))
+        lines.append(" · ".join(parts))
+        before = seconds
+    return lines
 
 
 def kinds(

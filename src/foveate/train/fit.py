@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -133,17 +134,16 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         stack.enter_context(tools.interrupt)
         stack.enter_context(tools.display)
         trainer = Trainer(job, config, folder, state, tools)
-        for line in (*messages, *map(str, job.changes), *how, tools.precision.why):
-            tools.display.say(line)
-        if job.changes and ranks.leads:
-            record(folder, job.toml, job.changes, tools.journal, state.step)
-        _start(trainer)
+        finished, messages = state.finished(config), [*messages, *map(str, job.changes)]
+        _say_and_record(trainer, messages if finished else [*messages, *how, tools.precision.why])
+        if finished is None:
+            _start(trainer)
         reason = trainer.run()
         if (last := config.average) is not None and reason != "interrupted":
             ended = reason
             reason = ranks.lead("the mean", lambda: try_average(trainer, last, ended))
             trainer.agree()
-        return _end(trainer, reason)
+        return _end(trainer, reason, finished)
 
 
 def observe(job: Job, config: TrainConfig, folder: Path, step: int, tools: Tools) -> list[str]:
@@ -162,7 +162,9 @@ def observe(job: Job, config: TrainConfig, folder: Path, step: int, tools: Tools
     if config.snapshots is None or not tools.parallel.ranks.leads:
         return messages
     try:
-        tools.snapshots = Snapshots(job.task, job.model, config.snapshots, folder, step)
+        tools.snapshots = Snapshots(
+            job.task, job.model, config.snapshots, job.shorten, folder, step
+        )
     except ConfigError:
         raise
     except UserError as error:
@@ -219,7 +221,8 @@ def resume(
             "nothing: take the old ones, or start a run in another folder"
         )
     state.data |= data
-    messages.append(f"going on from step {step:,} ({clock(state.seconds)} of training before)")
+    if state.finished(config) is None:
+        messages.append(f"going on from step {step:,} ({clock(state.seconds)} of training before)")
     if state.best is not None and state.best.figure != config.save.best:
         messages.append(
             f"the best is chosen by {config.save.best} from now on, not {state.best.figure}"
@@ -296,6 +299,15 @@ def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
         rules.fill_uninitialized_memory = fill
 
 
+def _say_and_record(trainer: Trainer, messages: list[str]) -> None:
+    job, journal = trainer.job, trainer.tools.journal
+    for line in messages:
+        trainer.tools.display.say(line)
+    if job.changes and trainer.ranks.leads:
+        record(trainer.folder, job.toml, job.changes, journal, trainer.state.step)
+    trainer.point()  # best.json may have named a damaged checkpoint
+
+
 def _start(trainer: Trainer) -> None:
     tools, model, state = trainer.tools, trainer.job.model, trainer.state
     world, parallel = trainer.ranks.world, trainer.parallel.name
@@ -314,8 +326,6 @@ def _start(trainer: Trainer) -> None:
     trainer.parallel.volume(1)
     if machine_is_busy():
         tools.display.say(BUSY_MACHINE)
-    if state.best is not None:
-        trainer.point()  # best.json may have named a damaged checkpoint
     if not checkpoint.steps(trainer.folder):
         trainer.save()  # first weights and precision are kept, and a full disk is met at once
 
@@ -355,22 +365,39 @@ def rehearse(trainer: Trainer) -> None:
 # ------------------------------------------------------------------------------ the end
 
 
-def _end(trainer: Trainer, reason: str) -> Outcome:
+def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
     state, stop, folder = trainer.state, trainer.stop, trainer.folder
     say = trainer.tools.display.say
+    trainer.tools.display.show_validation()
     weights = checkpoint.chosen(folder)
     if weights is None:
         raise TrainError(f"{folder} has lost its checkpoints while it trained")
     load_weights(trainer.job.model, weights / WEIGHTS)
     trainer.job.model.eval()
-    trainer.tools.journal.write("end", state.step, reason=reason, seconds=round(state.seconds, 3))
+    if finished is None or read(folder)[-1].get("reason") != reason:  # else that line is there
+        seconds = round(state.seconds, 3)
+        trainer.tools.journal.write("end", state.step, reason=reason, seconds=seconds)
     if reason == "interrupted":
         name = stop.name if stop else ""
         place = checkpoint.path_of(folder, state.step)
         say(f"stopped by {name} after step {state.step:,}; the same command goes on from {place}")
+    elif finished is not None:
+        say(_how_to_go_on(trainer, finished))
     else:
         say(f"trained {state.step:,} steps in {clock(state.seconds)}; {reason} ended it")
         pace = max(1e-3, state.seconds / max(1, state.step))
         if reason == "max_minutes" and (few := too_few(trainer.config, state, pace)):
             say(few)
     return Outcome(reason, state, state.best, weights, 128 + stop if stop else 0)
+
+
+def _how_to_go_on(trainer: Trainer, limit: str) -> str:
+    """That a training had reached a limit before, and what lets it go on."""
+    state, folder = trainer.state, trainer.folder
+    done, end = state.progress(trainer.config, state.seconds)[limit]
+    key = "train.validation.patience" if limit == "patience" else f"train.{limit}"
+    return (
+        f"{folder} is finished: {state.step:,} steps in {clock(state.seconds)}, and {key} is "
+        f"{end:,}; to train longer, raise it ({key}={math.ceil(2 * done)}), or name another folder "
+        "for a new run (--run)"
+    )

@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TextIO, TypeVar
 
 import torch
-from pydantic import Field
+from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from torch import Tensor, nn
 
 from foveate.config import Config, ConfigError
-from foveate.draw.maps import shorten
 from foveate.errors import UserError, install
 from foveate.files import read_bytes, replace_file
-from foveate.inspect.records import capture, hook_points
+from foveate.inspect.records import AttentionRecord, capture, hook_points
 from foveate.tasks.base import AnyTask, Loss, Measures, Task
 from foveate.train.stored import Record, TrainError
 
@@ -35,6 +34,8 @@ B = TypeVar("B")  # a batch
 
 LOG = "log.jsonl"  # its name in a run
 Line = Record
+# The maps of a record in at most so many weights, and what was left out.
+Shorten = Callable[[AttentionRecord, int], tuple[Sequence[BaseModel], Sequence[str]]]
 
 
 class Journal:
@@ -185,8 +186,8 @@ class Display:
     that of the last steps for those to come, and that of the last validation for those that are
     due ``every`` so many steps. The loss is the plain NLL where the objective logs it, as that of
     a validation is; the ``objective``, which is minimised, stands beside it. Where there is no
-    terminal a line appears every ``quiet`` seconds. A ``silent`` display, that of every rank
-    but 0, prints none.
+    terminal a line appears every ``quiet`` seconds; of the validations of so many seconds one is
+    shown. A ``silent`` display, that of every rank but 0, prints none.
     """
 
     def __init__(
@@ -207,6 +208,8 @@ class Display:
         self._losses: dict[str, float] = {}
         self._rate: float | None = None
         self._figures = ""
+        self._unshown: list[tuple[int, Measures, int | None]] = []  # after the one shown last
+        self._shown = -math.inf  # when that was
         self._printed = time.monotonic()
         self._bar: Progress | None = None
         self._task = TaskID(0)
@@ -267,11 +270,27 @@ class Display:
         self._printed = time.monotonic()
         self.console.print(text, markup=False)
 
-    def validated(self, step: int, measures: Measures, best: bool, spent: float = 0.0) -> None:
-        """The figures of a validation, and its samples; it has taken ``spent`` seconds."""
+    def validated(
+        self, step: int, measures: Measures, best: int | None, spent: float = 0.0
+    ) -> None:
+        """Show a validation of ``spent`` seconds, unless one was of late; ``best`` is a step."""
         self._validation = spent
         self._figures = " · ".join(f"{k} {v:.4g}" for k, v in measures.figures.items())
-        self.say(f"step {step:,} · valid: {self._figures}" + (" · best so far" if best else ""))
+        self._unshown.append((step, measures, best))
+        if time.monotonic() - self._shown >= self.quiet:
+            self.show_validation()
+
+    def show_validation(self) -> None:
+        """Print figures and samples of the last validation, if it is not shown yet."""
+        if not self._unshown:
+            return
+        *before, (step, measures, best) = self._unshown
+        parts = [f"step {step:,} · valid: {self._figures}"]
+        if best is not None:
+            parts.append("best so far" if step == best else f"best at step {best:,}")
+        parts += [f"{len(before):,} before it in {LOG}"] if before else []
+        self._unshown, self._shown = [], time.monotonic()
+        self.say(" · ".join(parts))
         for sample in measures.samples:
             for name, text in vars(sample).items():
                 self.say(f"    {name:<9} {text}")
@@ -354,8 +373,8 @@ MOST_WEIGHTS = 10_000  # of a snapshot; above, the heads of a layer are averaged
 class Snapshots:
     """Writes ``snapshots.jsonl``: a line with every map of one example, read by teacher forcing.
 
-    The model reads it in eval mode, so that no random number is drawn. A line is a `Snapshot` of
-    `foveate.draw.drawings` with ``event`` and ``title``.
+    The model reads it in eval mode, so that no random number is drawn. A line has ``title``,
+    ``loss`` and the ``blocks`` of the maps ``within`` `MOST_WEIGHTS`.
     """
 
     class Config(Config):
@@ -370,7 +389,9 @@ class Snapshots:
         """What the model reads; the first validation example if absent."""
         target: str | None = None  # what it is forced to produce from the source
 
-    def __init__(self, task: AnyTask, model: nn.Module, config: Config, run: Path, step: int):
+    def __init__(
+        self, task: AnyTask, model: nn.Module, config: Config, within: Shorten, run: Path, step: int
+    ) -> None:
         """Raises `UserError` where there is no attention or no example, in a sentence."""
         if not hook_points(model):
             raise UserError("the model has no attention")
@@ -380,7 +401,7 @@ class Snapshots:
                 "the same target must be forced at every step: set it, or leave out the source",
                 ("train", "snapshots", "target"),
             )
-        self.model, self.every = model, config.every
+        self.model, self.every, self.within = model, config.every, within
         self.forced = task.forced_pass(model, *example)
         self._journal = Journal(run, step, name=SNAPSHOTS)
         self.cut, lines = self._journal.cut, read(run, SNAPSHOTS)
@@ -403,7 +424,7 @@ class Snapshots:
             return
         maps = {name: weights[forced.row].cpu().numpy() for name, weights in captured.items()}
         record = forced.label(maps, forced.units)
-        blocks = [part.model_dump(mode="json") for part in shorten(record, MOST_WEIGHTS)[0]]
+        blocks = [part.model_dump(mode="json") for part in self.within(record, MOST_WEIGHTS)[0]]
         loss = -float(scores.float().mean()) if forced.score_name == "log p" else None
         self._journal.write("snapshot", step, title=record.title, loss=loss, blocks=blocks)
         self.last = step

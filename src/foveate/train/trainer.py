@@ -26,7 +26,7 @@ from foveate.tasks.base import AnyTask, Loss, Measures
 from foveate.train import checkpoint
 from foveate.train.config import ConfigChange, Precision, TrainConfig
 from foveate.train.distributed import Parallel
-from foveate.train.journal import Display, Health, Journal, Snapshots, clock, peak_memory
+from foveate.train.journal import Display, Health, Journal, Shorten, Snapshots, clock, peak_memory
 from foveate.train.optim import MovingMean, Schedule
 from foveate.train.stored import Record, TrainError
 
@@ -184,14 +184,14 @@ class Feed:
         self, task: AnyTask, portions: Iterator[Portion], seed: int, ahead: int = 3
     ) -> None:
         self._task, self._portions, self._seed = task, portions, seed
-        self._ready: queue.Queue[tuple[Portion, list[object]] | BaseException | None]
+        self._ready: queue.Queue[tuple[Portion, list[object]] | BaseException]
         self._ready = queue.Queue(maxsize=ahead)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, name="foveate-feed", daemon=True)
         self._thread.start()
 
-    def next(self) -> tuple[Portion, list[object]] | None:
-        """The next portion with its batches; ``None`` where the last epoch has ended."""
+    def next(self) -> tuple[Portion, list[object]]:
+        """The next portion with its batches. Raises ``EOFError`` where the last epoch has ended."""
         item = self._ready.get()
         if isinstance(item, BaseException):
             raise item
@@ -214,11 +214,11 @@ class Feed:
                 ]
                 if not self._put((portion, batches)):
                     return
-            self._put(None)
+            self._put(EOFError("the last epoch has ended"))
         except BaseException as error:  # carried over to the training thread
             self._put(error)
 
-    def _put(self, item: tuple[Portion, list[object]] | BaseException | None) -> bool:
+    def _put(self, item: tuple[Portion, list[object]] | BaseException) -> bool:
         while not self._closed.is_set():
             try:
                 self._ready.put(item, timeout=0.1)
@@ -266,8 +266,9 @@ class Job:
     """What is trained: a task with its data, a model, the objective, the search of validations.
 
     ``toml`` is the resolved config, kept in each checkpoint; ``plan`` makes the plan of batches
-    from lengths, ``batch_tokens`` and the seed. ``changes`` are those of the config since
-    the run was last trained; with ``changed_data`` it goes on though its data are others.
+    from lengths, ``batch_tokens`` and the seed, ``shorten`` the maps of a snapshot. ``changes`` are
+    those of the config since the run was last trained; with ``changed_data`` it goes on though
+    its data are others.
     """
 
     task: AnyTask
@@ -277,6 +278,7 @@ class Job:
     seed: int
     toml: str
     plan: PlanFactory
+    shorten: Shorten
     changes: tuple[ConfigChange, ...] = ()
     changed_data: bool = False
 
@@ -345,6 +347,27 @@ class TrainState:
         best = record.pop("best")
         return cls(**record, best=None if best is None else Best(**best))
 
+    def progress(self, config: TrainConfig, seconds: float) -> dict[str, tuple[float, float]]:
+        """How far a training is, and where it ends, by the limits that are set."""
+        limits = {
+            "max_steps": (self.step, config.max_steps),
+            "max_minutes": (seconds / 60, config.max_minutes),
+            "max_tokens": (self.targets, config.max_tokens),
+            "patience": (self.stale, config.validation.patience),
+            "max_epochs": (self.epoch, config.max_epochs),
+        }
+        return {name: (done, end) for name, (done, end) in limits.items() if end is not None}
+
+    def ended(self, config: TrainConfig, seconds: float) -> str | None:
+        """The limit that a training has reached."""
+        limits = self.progress(config, seconds).items()
+        return next((name for name, (done, end) in limits if done >= end), None)
+
+    def finished(self, config: TrainConfig) -> str | None:
+        """The limit that ended the training before, where the last step is validated too."""
+        due = config.validation.every is not None and self.validated < self.step
+        return None if due else self.ended(config, self.seconds)
+
 
 # ----------------------------------------------------------------------------------------- trainer
 # The training loop: steps, validations and checkpoints, and the state that they share.
@@ -387,9 +410,7 @@ class Trainer:
             self.agree()
             self._settle()
             while (reason := self._ended()) is None:
-                if not self._advance(feed):
-                    reason = "max_epochs"
-                    break
+                self._advance(feed)
                 self._say_pace()
                 self._settle()
         finally:
@@ -429,27 +450,14 @@ class Trainer:
         return self._earlier + self._now - self._begun
 
     def _ended(self) -> str | None:
-        config, state = self.config, self.state
-        limit, patience = config.max_minutes, config.validation.patience
-        tokens = config.max_tokens
-        reasons = {
-            "interrupted": self.stop is not None,
-            "max_steps": config.max_steps is not None and state.step >= config.max_steps,
-            "max_minutes": limit is not None and self.seconds() >= 60 * limit,
-            "max_tokens": tokens is not None and state.targets >= tokens,
-            "patience": patience is not None and state.stale >= patience,
-        }
-        return next((reason for reason, holds in reasons.items() if holds), None)
+        return "interrupted" if self.stop else self.state.ended(self.config, self.seconds())
 
     # ---- steps
 
-    def _advance(self, feed: Feed) -> bool:
-        """One optimiser step; false where the last epoch has ended."""
+    def _advance(self, feed: Feed) -> None:
+        """One optimiser step."""
         started = time.perf_counter()
-        item = feed.next()
-        if item is None:
-            return False
-        portion, batches = item
+        portion, batches = feed.next()
         self.ranks.doing(f"step {self.state.step + 1}")
         sums, norm = self._step(portion, batches)
         self.agree()
@@ -459,7 +467,6 @@ class Trainer:
         state.targets += int(sums["count"])
         state.seconds = self.seconds()
         self._record(sums | {"time": time.perf_counter() - started}, norm)
-        return True
 
     def _step(self, portion: Portion, batches: list[object]) -> tuple[dict[str, float], float]:
         """One step along Σ ∇totals / Σ counts of the batches, clipped to the norm allowed.
@@ -596,8 +603,8 @@ class Trainer:
             "valid", state.step, epoch=state.epoch, **figures, best=improved,
             seconds=round(state.seconds, 3), samples=samples,
         )  # fmt: skip
-        spent = state.seconds - began
-        self.tools.display.validated(state.step, self._measured, improved, spent)
+        best, spent = None if state.best is None else state.best.step, state.seconds - began
+        self.tools.display.validated(state.step, self._measured, best, spent)
         return improved
 
     def _figures(self, model: nn.Module) -> Figures | None:

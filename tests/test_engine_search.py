@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from foveate.data.tokenizer import Tokenizer
 from foveate.decode.beam import Beam, Greedy
-from foveate.decode.constraints import FREE, Constraints, Steps
+from foveate.decode.constraints import FREE, Banned, Constraints, Steps, byte_table
 from foveate.decode.sample import Sample, uniform
 from foveate.decode.search import Hypothesis, Search
 from foveate.engine.compiled import (
+    STAGES,
     CompiledModel,
     CompiledSearch,
     EngineFailure,
@@ -24,14 +29,21 @@ from foveate.engine.compiled import (
     Sampling,
     Settings,
 )
+from foveate.engine.program import Program
+from foveate.errors import UserError
+from foveate.inspect.stages import capture_stages, joined
 from foveate.models.encoder_decoder import DecoderSteps
 from foveate.models.language_model import LanguageSteps
-from foveate.spec import Tokens
+from foveate.nn.attention import BaseAttention
+from foveate.spec import Labels, Tokens
 from test_engine_compiled import (
+    ADDITIVE,
     END,
     NEVER,
+    PLACES,
     SIZE,
     START,
+    attention,
     built,
     compiled,
     mamba,
@@ -52,6 +64,7 @@ FAMILIES = {
     f"recurrent {LANGUAGE}": recurrent(num_layers=2),
     f"mamba {LANGUAGE}": mamba(),
 }
+ROOT = Path(__file__).parent.parent
 SOURCES = texts(6)
 LIMITS = [2 * len(source) + 8 for source in SOURCES]
 PREFIXES = [[], [5], [9, 8, 7], [4] * 12, [30, END], [6, 6]]
@@ -61,8 +74,9 @@ PREFIXES = [[], [5], [9, 8, 7], [4] * 12, [30, END], [6, 6]]
 class Family:
     """A model with weights of which few outputs are equally good, in PyTorch and in the engine."""
 
-    steps: Callable[[Sequence[int]], Steps]
+    steps: Callable[..., Steps]  # of a source
     engine: CompiledModel
+    names: list[str]  # of its attentions
     settings: Settings  # greedy search
     ends: tuple[int, ...]  # after each source
 
@@ -71,29 +85,25 @@ class Family:
 
 
 @cache
-def family(name: str) -> Family:
-    if name.endswith(LANGUAGE):
+def family(name: str, size: int = SIZE) -> Family:
+    language = name.endswith(LANGUAGE)
+    if language:
         tree = {"kind": "language_model", "decoder": FAMILIES[name]}
-        model = built(tree | {"tie": "none"}, Tokens(SIZE))
     else:
         encoder, decoder = FAMILIES[name]
         tree = {"kind": "encoder_decoder", "encoder": encoder, "decoder": decoder}
-        model = built(tree | {"tie": "none"}, Tokens(SIZE), Tokens(SIZE))
+    model = built(tree | {"tie": "none"}, *[Tokens(size)] * (1 if language else 2))
     with torch.no_grad():
         model.output.weight.mul_(3)
-    if name.endswith(LANGUAGE):
-        return Family(
-            lambda source: LanguageSteps(model, tensor(*source), never=NEVER),
-            compiled(model),
-            Settings(START, END, never=NEVER),
-            (),
-        )
-    return Family(
-        lambda source: DecoderSteps(model, model.encode(tensor(*source, END)), never=NEVER),
-        compiled(model),
-        Settings(START, END, never=NEVER),
-        (END,),
-    )
+
+    def steps(source, **options) -> Steps:
+        if language:
+            return LanguageSteps(model, tensor(*source), never=NEVER, **options)
+        return DecoderSteps(model, model.encode(tensor(*source, END)), never=NEVER, **options)
+
+    ends = () if language else (END,)
+    names = Program(model).attentions
+    return Family(steps, compiled(model), names, Settings(START, END, never=NEVER), ends)
 
 
 KINDS: dict[str, tuple[Search.Config, dict[str, Any]]] = {
@@ -106,14 +116,22 @@ families = pytest.mark.parametrize("name", FAMILIES)
 
 @torch.inference_mode()
 def in_pytorch(
-    own: Family, config: Search.Config, constraints: Constraints = FREE
+    own: Family,
+    config: Search.Config,
+    constraints: Constraints = FREE,
+    changes: Mapping[str, Any] | None = None,
+    vocabularies: Sequence[Sequence[int]] = (),
+    **options: int,
 ) -> list[list[Hypothesis]]:
     """The outputs of each source, decoded alone; it keeps its number."""
-    search = config.model_copy(update={"max_ratio": 2.0, "max_extra": 8}).build()
-    return [
-        search(own.steps(source), [len(source)], START, END, [n], constraints)[0]
-        for n, source in enumerate(SOURCES)
-    ]
+    fields = config.tree() | {"max_ratio": 2.0, "max_extra": 8} | dict(changes or {})
+    search, outputs = type(config).parse(fields).build(), []
+    for n, source in enumerate(SOURCES):
+        allowed = torch.tensor(vocabularies[n]) if vocabularies and vocabularies[n] else None
+        steps = own.steps(source, **options, **({} if allowed is None else {"tokens": allowed}))
+        lengths = [len(source)]
+        outputs += search(steps, lengths, START, END, [n], constraints, allowed)
+    return outputs
 
 
 def same(outputs: list[list[EngineOutput]], right: list[list[Hypothesis]]) -> None:
@@ -183,3 +201,311 @@ def test_a_prefix_of_unknown_ids_is_refused() -> None:
     own = family("transformer")
     with pytest.raises(EngineFailure, match="source 2 has an id that the model does not know"):
         CompiledSearch(own.engine, own.settings).outputs([[4], [4]], [5, 5], [[], [SIZE]])
+
+
+# ------------------------------------------------------------------------------------ what may come
+
+
+RULES = {
+    "no_repeat": ({"kind": "no_repeat", "size": 2}, {"no_repeat": 2}),
+    "no_repeat 1": ({"kind": "no_repeat", "size": 1}, {"no_repeat": 1}),
+    "min_length": ({"kind": "min_length", "length": 9}, {"min_length": 9}),
+}
+
+
+@families
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rule", [*RULES, "both"])
+def test_outputs_keep_to_rules(name: str, kind: str, rule: str) -> None:
+    """Where no n-gram is left before the least length, the output ends with p = 1."""
+    own, (config, fields) = family(name), KINDS[kind]
+    chosen = [RULES["no_repeat 1"], RULES["min_length"]] if rule == "both" else [RULES[rule]]
+    changes = {"rules": [tree for tree, _ in chosen], "max_extra": 60}
+    right = in_pytorch(own, config, changes=changes)
+    settings = replace(own.settings, **fields)
+    for _, field in chosen:
+        settings = replace(settings, **field)
+    limits = [2 * len(source) + 60 for source in SOURCES]
+    same(CompiledSearch(own.engine, settings).outputs(own.read(SOURCES), limits), right)
+
+
+@pytest.mark.parametrize("name", ["transformer", "mamba language model"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("prefixed", [False, True])
+@pytest.mark.parametrize("pieces", ["word", "bpe"])
+def test_no_output_holds_a_banned_phrase(name: str, kind: str, prefixed: bool, pieces: str) -> None:
+    words = tokenizer(pieces)
+    own, (config, fields) = family(name, words.vocab_size), KINDS[kind]
+    settings, prefixes = replace(own.settings, **fields), PREFIXES if prefixed else []
+    constraints = Constraints(prefixes)
+    limits = [max(n, len(p) + 8) for n, p in zip(LIMITS, prefixes or [[]] * 6, strict=True)]
+    free = CompiledSearch(own.engine, settings).outputs(own.read(SOURCES), limits, prefixes)
+    phrases = set[str]()
+    for outputs, prefix in zip(free, prefixes or [[]] * 6, strict=True):
+        for ids in (output.ids[len(prefix) :] for output in outputs):
+            phrases |= {words.decode(ids[at : at + 1 + at % 2]) for at in range(0, len(ids), 3)}
+    ban = Banned([phrase.upper() for phrase in sorted(phrases)], words)
+    assert len(ban.phrases) > 3
+    right = in_pytorch(own, config, replace(constraints, rules=[ban]))
+
+    def forbids(ids: Sequence[int]) -> list[int]:
+        return ban.forbidden(tensor(*ids).long(), END)[1].tolist()
+
+    search = CompiledSearch(own.engine, settings, forbids)
+    outputs = search.outputs(own.read(SOURCES), limits, prefixes)
+    same(outputs, right)
+    assert outputs != free
+
+
+def tokenizer(kind: str) -> Tokenizer:
+    fields = {"vocab_size": 300} if kind == "bpe" else {}
+    chosen = Tokenizer.Config.parse({"kind": kind, **fields}).build()
+    chosen.train((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines())
+    return chosen
+
+
+@families
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ruled", [False, True])
+def test_characters_are_whole(name: str, kind: str, ruled: bool) -> None:
+    """Outputs of tokens that are bytes are UTF-8, also where rules and a limit leave few tokens."""
+    letters, (config, fields) = tokenizer("byte"), KINDS[kind]
+    table, own = byte_table(letters), family(name, letters.vocab_size)
+    assert table is not None
+    changes: dict[str, Any] = {"max_ratio": 0.0, "max_extra": 11}
+    settings = replace(own.settings, characters=table.states.numpy(), **fields)
+    if ruled:
+        changes["rules"] = [{"kind": "no_repeat", "size": 1}]
+        settings = replace(settings, no_repeat=1)
+    right = in_pytorch(own, config, Constraints(characters=table), changes)
+    outputs = CompiledSearch(own.engine, settings).outputs(own.read(SOURCES), [11] * len(SOURCES))
+    same(outputs, right)
+    for output in (output for each in outputs for output in each):
+        bytes(letters.surfaces[i][0] for i in output.ids).decode()
+    search = CompiledSearch(own.engine, replace(settings, characters=None))
+    assert search.outputs(own.read(SOURCES), [11] * len(SOURCES)) != outputs
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if LANGUAGE not in name])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("letters", [False, True])
+def test_outputs_hold_tokens_of_a_shortlist(name: str, kind: str, letters: bool) -> None:
+    """Each source has its own; p is over its tokens alone, and characters are made of these."""
+    size, (config, fields) = (260 if letters else SIZE), KINDS[kind]
+    own, table = family(name, size), byte_table(tokenizer("byte")) if letters else None
+    rng, lists = np.random.default_rng(4), list[list[int]]()
+    for n in range(len(SOURCES)):
+        some = rng.choice(np.arange(4, size), 12 * (n > 0), replace=False).tolist()
+        lists.append([*range(4 * (n > 0)), *sorted(some)])  # the first: all tokens
+    settings = replace(own.settings, **fields)
+    if table is not None:
+        settings = replace(settings, characters=table.states.numpy())
+    right = in_pytorch(own, config, Constraints(characters=table), vocabularies=lists)
+    search = CompiledSearch(own.engine, settings)
+    outputs = search.outputs(own.read(SOURCES), LIMITS, vocabularies=lists)
+    same(outputs, right)
+    for allowed, each in zip(lists, outputs, strict=True):
+        assert all(set(output.ids) <= set(allowed or range(size)) for output in each)
+
+
+# ------------------------------------------------------------------------------- how many, how long
+
+
+@families
+def test_the_best_of_a_beam_are_given(name: str) -> None:
+    own = family(name)
+    right = in_pytorch(own, Beam.Config(beam_size=12, length_penalty=1.0))
+    settings = replace(own.settings, width=12, length_penalty=1.0)
+    for best in (1, 7, 12):
+        search = CompiledSearch(own.engine, replace(settings, best=best))
+        same(search.outputs(own.read(SOURCES), LIMITS), [each[:best] for each in right])
+
+
+@families
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_are_cut_at_their_limit(name: str, kind: str) -> None:
+    own, (config, fields) = family(name), KINDS[kind]
+    search = CompiledSearch(own.engine, replace(own.settings, min_length=6, **fields))
+    limits = [1, 2, 3, 4, 5, 6]
+    outputs = search.outputs(own.read(SOURCES), limits)
+    rule = [{"kind": "min_length", "length": 6}]
+    for n, limit in enumerate(limits):
+        changes = {"max_ratio": 0.0, "max_extra": limit, "rules": rule}
+        same(outputs[n : n + 1], in_pytorch(own, config, changes=changes)[n : n + 1])
+        assert {len(output.ids) for output in outputs[n]} == {limit}
+        assert not any(output.ended for output in outputs[n])
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if LANGUAGE in name])
+@pytest.mark.parametrize(
+    ("kind", "reach"),  # with 1 some outputs of a beam are equally good
+    [*itertools.product(KINDS, (6, 13)), ("greedy", 1), ("sample", 1)],
+)
+def test_a_language_model_reads_past_its_reach(name: str, kind: str, reach: int) -> None:
+    own, (config, fields) = family(name), KINDS[kind]
+    right = in_pytorch(own, config, reach=reach)
+    search = CompiledSearch(own.engine, replace(own.settings, reach=reach, **fields))
+    same(search.outputs(own.read(SOURCES), LIMITS), right)
+
+
+POSITIONED = [
+    (transformer(position={"kind": "learned", "max_length": 8}), transformer(), "source"),
+    (transformer(), transformer(position={"kind": "learned", "max_length": 8}), "output"),
+    (transformer(), recurrent(attention={"query": "current", "score": PLACES | {"max_length": 8}}),
+     "source"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("encoder", "decoder", "side"), POSITIONED)
+def test_more_tokens_than_positions_are_refused(encoder, decoder, side: str) -> None:
+    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": encoder, "decoder": decoder}
+    model = built(tree, Tokens(SIZE), Tokens(SIZE))
+    search = CompiledSearch(compiled(model), Settings(START, END, min_length=8, width=2))
+    short, long = [5] * 8, [5] * 9
+    assert search.outputs([short], [8])
+    read, written = (long, short) if side == "source" else (short, long)
+    with pytest.raises(UserError):
+        model(tensor(*read), tensor(*written))
+    with pytest.raises(EngineFailure, match="more tokens than the model has positions"):
+        search.log_probabilities(read, written)
+    with pytest.raises(EngineFailure, match="more tokens than the model has positions"):
+        search.outputs([short, read], [8, len(written)])
+    assert search.outputs([short], [8]), "a search goes on after a refusal"
+
+
+@families
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_sources_changes_nothing(name: str, kind: str) -> None:
+    """Places of finished sources are taken by the next; each source has the same bits."""
+    own, (_, fields) = family(name), KINDS[kind]
+    if kind == "sample":  # its draws go by the number of the source
+        fields = fields | {"sampling": Sampling(top_k=1)}
+    sources = texts(30)
+    limits = [1 + n * 7 % 23 for n in range(len(sources))]
+    right = CompiledSearch(own.engine, replace(own.settings, **fields)).outputs(
+        own.read(sources), limits
+    )
+    for seed, room in ((1, 1), (2, 5), (3, 64)):
+        search = CompiledSearch(own.engine, replace(own.settings, room=room, **fields))
+        order = np.random.default_rng(seed).permutation(len(sources)).tolist()
+        outputs = search.outputs(own.read([sources[n] for n in order]), [limits[n] for n in order])
+        assert outputs == [right[n] for n in order]
+
+
+def test_partial_outputs_are_those_of_the_search() -> None:
+    own, seen = family("transformer"), list[tuple[int, ...]]()
+
+    def forbids(ids: Sequence[int]) -> list[int]:
+        seen.append(tuple(ids))
+        return []
+
+    search = CompiledSearch(own.engine, replace(own.settings, width=3), forbids)
+    (outputs,) = search.outputs(own.read(SOURCES[:1]), [9])
+    assert seen[0] == ()
+    assert tuple(outputs[0].ids[:-1]) in seen
+    assert len(set(seen)) == len(seen)
+    assert search.partial() == []
+
+
+WRONG = {
+    "width": 0, "best": 0, "reach": -1, "no_repeat": -1, "start": SIZE, "end": -1,
+    "never": (SIZE,), "length_penalty": np.nan, "room": 2**21,
+}  # fmt: skip
+WRONG_SAMPLING = {"temperature": 0, "top_k": -1, "top_p": 0, "min_p": -1, "repetition_penalty": 0}
+
+
+@pytest.mark.parametrize("field", [*WRONG, *WRONG_SAMPLING])
+def test_settings_out_of_bounds_are_refused(field: str) -> None:
+    own = family("transformer")
+    if field in WRONG:
+        settings = replace(own.settings, **{field: WRONG[field]})
+    else:
+        settings = replace(own.settings, sampling=Sampling(**{field: WRONG_SAMPLING[field]}))
+    with pytest.raises(EngineFailure, match="a setting is out of bounds"):
+        CompiledSearch(own.engine, settings)
+
+
+def test_scores_that_are_no_numbers_are_refused() -> None:
+    tree = {"kind": "language_model", "tie": "none", "decoder": transformer()}
+    model = built(tree, Tokens(SIZE))
+    with torch.no_grad():
+        model.decoder.norm.norm.bias[7] = torch.nan
+    for sampling in (None, Sampling()):
+        for int8 in (False, True):
+            search = CompiledSearch(compiled(model, int8), Settings(START, END, sampling=sampling))
+            with pytest.raises(EngineFailure, match="scores that are no numbers"):
+                search.outputs([[5]], [4])
+
+
+# -------------------------------------------------------------------------------------------- taps
+
+TAPPED = [
+    (transformer(), transformer()),
+    (transformer(position="rope"), transformer(position="rope", norm_order="post")),
+    (transformer(position="alibi"), transformer(position="t5_causal")),
+    *((transformer(attention=attention(**each)), transformer(attention=attention(**each)))
+      for each in ({"key_heads": 2}, {"head_size": 6, "value_size": 5}, {"score": "general"},
+                   {"score": "additive"}, {"score": "cosine"}, {"normalizer": "entmax15"})),
+    *((transformer(attention=attention(score=ADDITIVE), position="rope"),) * 2,),
+    *((recurrent(bidirectional=True), recurrent(attention={"query": query, "score": score}))
+      for query in ("previous", "current") for score in ("additive", "scaled_dot")),
+    (mamba(), mamba()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), TAPPED)
+@torch.inference_mode()
+def test_taps_take_what_pytorch_records(encoder, decoder) -> None:
+    """Every stage of every head of every attention, while an output is forced."""
+    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": encoder, "decoder": decoder}
+    model = built(tree, Tokens(SIZE), Tokens(SIZE))
+    source, target = [*SOURCES[2], END], [*SOURCES[3], *SOURCES[1], END]
+    names = Program(model).attentions
+    paths = [re.sub(r"\.(\d+)\.", r".layers.\1.", name) for name in names]
+    modules = [model.get_submodule(path) for path in paths]
+    assert len(modules) == sum(isinstance(module, BaseAttention) for module in model.modules())
+    with ExitStack() as stack:
+        calls = [stack.enter_context(capture_stages(module)) for module in modules]
+        model(tensor(*source), tensor(START, *target[:-1]))
+    search = CompiledSearch(compiled(model), Settings(START, END))
+    for number, (name, module) in enumerate(zip(names, modules, strict=True)):
+        taken = [stage for stage in STAGES if stage in calls[number]]
+        assert {"query", "value", "score", "weights", "context", "output"} <= set(taken)
+        own = search.stages(
+            [(number, stage) for stage in taken], lambda: search.log_probabilities(source, target)
+        )
+        for stage, flat in zip(taken, own, strict=True):
+            right = joined(stage, calls[number][stage].values)[0].numpy()  # (H, T, …)
+            heads, keys = module.num_heads, "self" in name and "decoder" in name
+            if stage == "bias":
+                right = np.broadcast_to(right, (heads, *right.shape[1:]))
+            if stage in ("score", "bias", "weights") and keys:  # of keys up to the query
+                queries = range(right.shape[1])
+                rows = [right[:, t, : t + 1].ravel() for t in queries]
+                expected = np.concatenate(rows)
+            else:
+                expected = right.swapaxes(0, 1).ravel()
+            np.testing.assert_allclose(flat, expected, 1e-5, 1e-5, err_msg=f"{name}: {stage}")
+
+
+@torch.inference_mode()
+def test_taps_of_a_search_and_of_a_classifier() -> None:
+    own = family("transformer")
+    search = CompiledSearch(own.engine, own.settings)
+    [source], [limit] = own.read(SOURCES[:1]), LIMITS[:1]
+    [[output]] = search.outputs([source], [limit])
+    last = len(own.names) - 1
+    written = [*output.ids, *[END] * output.ended]
+    taps = [(last, "weights")]
+    (forced,) = search.stages(taps, lambda: search.log_probabilities(source, written))
+    (searched,) = search.stages(taps, lambda: search.outputs([source], [limit]))
+    np.testing.assert_allclose(searched, forced, 1e-5, 1e-6)
+    tree = {"kind": "classifier", "encoder": transformer(), "pooling": "attention"}
+    model = built(tree, Tokens(SIZE), Labels(("a", "b")))
+    with capture_stages(model.pooling.attention) as calls:
+        model(tensor(*source))
+    search = CompiledSearch(compiled(model), Settings(START, END))
+    number = Program(model).attentions.index("pooling.attention")
+    (weights,) = search.stages([(number, "weights")], lambda: search.label_scores(source, 2))
+    right = calls["weights"].values[0].numpy()
+    np.testing.assert_allclose(weights, right.ravel(), 1e-5, 1e-5)

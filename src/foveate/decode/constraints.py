@@ -72,11 +72,14 @@ class ByteTable:
         after = states.where(~barred[-1], torch.zeros(()).to(states))
         return cls(after, each, barred[-1][WHOLE].nonzero().flatten())
 
+    @property
+    def states(self) -> Int[Tensor, "S V"]:
+        """The state behind each token, `REJECTED` where it is barred."""
+        return self.after.where(~self.barred[-1], torch.tensor(REJECTED).to(self.after))
+
     def of(self, tokens: Int[Tensor, "W"]) -> ByteTable:
         """The table of some tokens only, numbered by their places in ``tokens``."""
-        chosen = tokens.to(self.after.device)
-        states = self.after.where(~self.barred[-1], torch.tensor(REJECTED).to(self.after))
-        return ByteTable.over(states[:, chosen])
+        return ByteTable.over(self.states[:, tokens.to(self.after.device)])
 
 
 def byte_table(tokenizer: Tokenizer) -> ByteTable | None:

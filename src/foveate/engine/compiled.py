@@ -7,8 +7,9 @@ each run a search of their own; a model is only read.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,23 @@ class EngineFailure(UserError):
     """A model that the engine cannot read, a source that it refuses, or too little memory."""
 
 
+Forbids = Callable[[Ids], Iterable[int]]
+Stage = Literal["query", "rotated query", "key", "rotated key", "value", "score", "bias", "weights",
+                "context", "output"]  # fmt: skip
+STAGES: tuple[Stage, ...] = get_args(Stage)
+REFUSALS = {  # by what the engine answers
+    0: "an id that the model does not know",
+    -1: "no room: there is too little memory",
+    -2: "scores that are no numbers",
+    -3: "more tokens than the model has positions",
+}
+
+
+def _check(answer: int, begin: str) -> None:
+    if answer <= 0:
+        raise EngineFailure(begin + REFUSALS[answer])
+
+
 class _Tensor(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("int8", "rows", "columns")),
@@ -36,14 +54,23 @@ class _Tensor(ctypes.Structure):
 class _Settings(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in (
-            "sampling", "width", "start", "end", "best", "room", "shortest", "no_repeat", "top_k")),
+            "sampling", "width", "start", "end", "best", "room", "reach", "ruled", "shortest",
+            "no_repeat", "top_k")),
         *((name, ctypes.c_float) for name in (
             "length_penalty", "temperature", "top_p", "min_p", "repetition_penalty")),
         ("seed", ctypes.c_uint64),
         ("never", ctypes.c_void_p),
         ("nevers", ctypes.c_int32),
-        *((name, ctypes.c_void_p) for name in ("after", "barred")),
+        ("after", ctypes.c_void_p),
     )  # fmt: skip
+
+
+class _Tap(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("attention", "stage")),
+        ("to", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("size", "used")),
+    )
 
 
 @dataclass(frozen=True)
@@ -62,7 +89,10 @@ class Sampling:
 class Settings:
     """How outputs are searched for; a beam of one without a length penalty is greedy search.
 
-    With ``sampling`` they are drawn, ``width`` of each source.
+    With ``sampling`` they are drawn, ``width`` of each source. ``reach`` is how many tokens a
+    language model reads at once (`foveate.models.language_model.LanguageSteps`). ``characters``
+    are the states of UTF-8 behind each token (8, V) where tokens may be parts of characters
+    (`foveate.decode.constraints.ByteTable.states`).
     """
 
     start: int
@@ -73,8 +103,10 @@ class Settings:
     room: int = 64  # hypotheses that are computed together
     min_length: int = 0
     no_repeat: int = 0  # no n-gram of so many tokens occurs twice
+    reach: int = 0  # 0: any number of tokens
     never: tuple[int, ...] = ()  # ids that no output holds
     sampling: Sampling | None = None
+    characters: NDArray[np.uint8] | None = None
 
 
 @dataclass(frozen=True)
@@ -130,55 +162,101 @@ class CompiledModel:
 
 
 class CompiledSearch:
-    """A search with a model, by one thread at a time."""
+    """A search with a model, by one thread at a time.
 
-    def __init__(self, model: CompiledModel, settings: Settings) -> None:
+    ``forbids`` gives the ids that may not follow those of a partial output, such as the last ones
+    of banned phrases.
+    """
+
+    def __init__(
+        self, model: CompiledModel, settings: Settings, forbids: Forbids | None = None
+    ) -> None:
         self.model, self._library = model, library()  # the model lives as long as the search
+        self._forbids = forbids
         self._never = np.array(settings.never, dtype=np.int32)
-        drawn = settings.sampling or Sampling()
+        drawn, states = settings.sampling or Sampling(), settings.characters
+        self._states = None if states is None else np.ascontiguousarray(states, dtype=np.uint8)
+        ruled = bool(settings.min_length or settings.no_repeat or forbids)
         fields = (
             *(settings.sampling is not None, settings.width, settings.start, settings.end),
-            *(settings.best, settings.room, settings.min_length, settings.no_repeat, drawn.top_k),
-            *(settings.length_penalty, drawn.temperature, drawn.top_p, drawn.min_p),
-            *(drawn.repetition_penalty, drawn.seed),  # of the seed the last 64 bits
-            *(self._never.ctypes.data, len(self._never), None, None),
+            *(settings.best, settings.room, settings.reach, ruled, settings.min_length),
+            *(settings.no_repeat, drawn.top_k, settings.length_penalty, drawn.temperature),
+            *(drawn.top_p, drawn.min_p, drawn.repetition_penalty, drawn.seed % 2**64),
+            *(self._never.ctypes.data, len(self._never)),
+            None if self._states is None else self._states.ctypes.data,
         )
         self._address = self._library.new_search(model.address, ctypes.byref(_Settings(*fields)))
         if not self._address:
-            raise EngineFailure("no memory for a search")
+            raise EngineFailure("the engine cannot search so: a setting is out of bounds")
 
     def __del__(self) -> None:
         if getattr(self, "_address", None):
             self._library.free_search(self._address)
 
     def outputs(
-        self, sources: Sequence[Ids], limits: Sequence[int], prefixes: Sequence[Ids] = ()
+        self,
+        sources: Sequence[Ids],
+        limits: Sequence[int],
+        prefixes: Sequence[Ids] = (),
+        vocabularies: Sequence[Ids] = (),
     ) -> list[list[EngineOutput]]:
         """The outputs of each source, best first.
 
-        ``limits`` are the most tokens of each, ``prefixes`` those with which its outputs begin.
+        ``limits`` are the most tokens of each, ``prefixes`` those with which its outputs begin, or
+        ``vocabularies`` the ids that they may hold.
         """
+        self._library.clear(self._address)  # what a search that failed has left
         outputs: list[list[EngineOutput]] = [[] for _ in sources]
-        begins = prefixes or [()] * len(sources)
-        for number, (*each, limit) in enumerate(zip(sources, begins, limits, strict=True)):
-            read, prefix = (np.array(ids, dtype=np.int32) for ids in each)
-            arrays = read.ctypes.data, len(read), prefix.ctypes.data, len(prefix)
-            if not self._library.add_source(self._address, number, *arrays, limit, None, 0):
-                raise EngineFailure(f"source {number + 1} has an id that the model does not know")
+        none = [()] * len(sources)
+        each = zip(sources, prefixes or none, vocabularies or none, limits, strict=True)
+        for number, (*ids, limit) in enumerate(each):
+            read, prefix, allowed = (np.array(part, dtype=np.int32) for part in ids)
+            arrays = read.ctypes.data, len(read), prefix.ctypes.data, len(prefix), limit
+            added = self._library.add_source(
+                self._address, number, *arrays, allowed.ctypes.data, len(allowed)
+            )
+            _check(added, f"source {number + 1} has ")
+            self._forbid(number, [[]])
         left = 1
         while left:
-            left = self._library.advance(self._address, POSITIONS)
-            if left < 0:
-                raise EngineFailure("scores are no numbers" if left == -2 else "no memory")
+            left = self._library.advance(self._address, 1 if self._forbids else POSITIONS)
+            _check(left or 1, "the search has ")
             self._read_results(outputs)
+            for number, partial in self.partial() if self._forbids else ():
+                self._forbid(number, partial)
+        for number, best in enumerate(outputs):
+            if not best:
+                raise EngineFailure(f"source {number + 1} has no output")
         return outputs
 
+    def _forbid(self, number: int, partial: Sequence[Ids]) -> None:
+        if self._forbids is not None:
+            ids = [(n, i) for n, each in enumerate(partial) for i in self._forbids(each)]
+            pairs = np.array(ids, dtype=np.int32)
+            _check(
+                self._library.forbid(self._address, number, pairs.ctypes.data, len(ids)),
+                "a rule has ",
+            )
+
+    def _taken(self, function: Callable[..., int]) -> NDArray[np.int32]:
+        size = function(self._address, None, 0)
+        taken = np.empty(size, dtype=np.int32)
+        function(self._address, taken.ctypes.data, size)
+        return taken
+
+    def partial(self) -> list[tuple[int, list[list[int]]]]:
+        """The number of each source that is being decoded, and the ids of its partial outputs."""
+        taken, at, partial = self._taken(self._library.hypotheses), 0, []
+        while at < len(taken):
+            number, count, length = taken[at : at + 3].tolist()
+            ids = taken[at + 3 : at + 3 + count * (length + 1)].reshape(count, length + 1)
+            partial.append((number, ids[:, 1:].tolist()))  # before them log p
+            at += 3 + ids.size
+        return partial
+
     def _read_results(self, outputs: list[list[EngineOutput]]) -> None:
-        size = self._library.results(self._address, None, 0)
-        taken = np.empty(max(1, size), dtype=np.int32)
-        self._library.results(self._address, taken.ctypes.data, size)
-        at = 0
-        while at < size:
+        taken, at = self._taken(self._library.results), 0
+        while at < len(taken):
             number, count = taken[at : at + 2].tolist()
             at += 2
             for _ in range(count):
@@ -193,15 +271,32 @@ class CompiledSearch:
         read, written = (np.array(ids, dtype=np.int32) for ids in (source, target))
         log_p = np.empty(len(written), dtype=np.float32)
         arrays = read.ctypes.data, len(read), written.ctypes.data, len(written), log_p.ctypes.data
-        if not self._library.force(self._address, *arrays):
-            raise EngineFailure("an id that the model does not know, or no memory")
+        _check(self._library.force(self._address, *arrays), "the pair has ")
         return log_p
 
     def label_scores(self, text: Ids, labels: int) -> Floats:
         """The scores of all labels for the ids of a text."""
         read, scores = np.array(text, dtype=np.int32), np.empty(labels, dtype=np.float32)
-        if not self._library.classify(
-            self._address, read.ctypes.data, len(read), scores.ctypes.data
-        ):
-            raise EngineFailure("an id that the model does not know, or no memory")
+        arrays = read.ctypes.data, len(read), scores.ctypes.data, labels
+        _check(self._library.classify(self._address, *arrays), "the text has ")
         return scores
+
+    def stages(
+        self, taps: Sequence[tuple[int, Stage]], compute: Callable[[], object]
+    ) -> list[Floats]:
+        """Stages of attentions, by their numbers in the program, as ``compute`` calls this search.
+
+        Each is flat, in the order in which it was computed: all heads of a query or of a position;
+        scores, biases and weights head by head, over the keys of the query.
+        """
+        structs = (_Tap * len(taps))(*(_Tap(n, STAGES.index(stage)) for n, stage in taps))
+        try:
+            self._library.observe(self._address, structs, len(taps))
+            compute()  # how many numbers there are
+            stages = [np.empty(tap.used, dtype=np.float32) for tap in structs]
+            for tap, numbers in zip(structs, stages, strict=True):
+                tap.to, tap.size, tap.used = numbers.ctypes.data, len(numbers), 0
+            compute()
+        finally:
+            self._library.observe(self._address, None, 0)
+        return stages

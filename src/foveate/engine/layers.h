@@ -16,7 +16,7 @@ typedef enum { QUERY, ROTATED_QUERY, KEY, ROTATED_KEY, VALUE, SCORE, BIAS, WEIGH
 typedef struct { /* where the numbers of one stage of one attention go, one row after another */
     int32_t attention, stage;
     float *to;
-    int64_t size, used;
+    int64_t size, used; /* room for so many; so many there were */
 } Tap;
 
 typedef struct { /* memory of one search: what layers write, and tables of positions */
@@ -35,7 +35,8 @@ static void take(Work *w, const Attention *a, Stage stage, const float *x, int64
     for (int i = 0; i < w->taps; i++) {
         Tap *t = w->tap + i;
         if (t->attention != a->number || t->stage != (int)stage) continue;
-        for (int64_t j = 0; j < count && t->used < t->size; j++) t->to[t->used++] = x[j];
+        if (count <= t->size - t->used) memcpy(t->to + t->used, x, count * sizeof(float));
+        t->used += count;
     }
 }
 
@@ -68,14 +69,14 @@ static void normalize(const Norm *norm, int rows, int size, const float *x, floa
 /* ---------------------------------------------------------------------------------- positions */
 
 /* Tables with as many positions of the embeddings' sinusoids and of the angles that turn heads. */
-static int make_tables(Work *w, int side, const Position *p, int head_size, int count) {
-    if (p->kind == ROTARY && count > w->angled[side]) {
-        const int half = head_size / 2, size = count * 2;
-        float *table = realloc(w->angles[side], (size_t)size * 2 * half * sizeof(float));
+static int make_tables(Work *w, int side, const Position *p, int count) {
+    if (p->turned && count > w->angled[side]) {
+        const int half = p->turned / 2, size = count * 2;
+        float *table = realloc(w->angles[side], ((size_t)size * 2 * half + 1) * sizeof(float));
         if (!table) return 0;
         for (int t = 0; t < size; t++)
             for (int i = 0; i < half; i++) {
-                const float power = expf(-logf(p->base) * ((float)(2 * i) / head_size));
+                const float power = expf(-logf(p->base) * ((float)(2 * i) / p->turned));
                 table[(size_t)t * 2 * half + i] = cosf(t * power);
                 table[(size_t)t * 2 * half + half + i] = sinf(t * power);
             }
@@ -165,7 +166,7 @@ static float position_bias(const Position *p, int h, int heads, int query_at, in
     int bucket = back;
     if (back >= exact) {
         const float growth = logf((float)back / exact) / logf(p->farthest / exact);
-        const int shared = exact + (int)(growth * (each - exact));
+        const int shared = growth < 1 ? exact + (int)(growth * (each - exact)) : each;
         bucket = shared < each - 1 ? shared : each - 1;
     }
     if (p->kind == T5 && key_at > query_at) bucket += each;
@@ -294,16 +295,14 @@ static void cache_position(const Attention *a, const float *joint, const float *
     const float *value = a->value_at < 0 ? x : joint + a->value_at;
     if (w->taps) take(w, a, VALUE, value, values), take(w, a, KEY, key, keys);
     memcpy(cache + key_floats(a), value, values * sizeof(float));
-    if (!a->of_key) {
-        memcpy(cache, key, keys * sizeof(float));
-        if (angles) rotate(cache, a->key_heads, a->key_size, angles);
-        if (angles && w->taps) take(w, a, ROTATED_KEY, cache, keys);
-        return;
-    }
-    for (int h = 0; h < a->heads; h++)
+    float *own = a->of_key ? w->query : cache;
+    memcpy(own, key, keys * sizeof(float));
+    if (angles) rotate(own, a->key_heads, a->key_size, angles);
+    if (angles && w->taps) take(w, a, ROTATED_KEY, own, keys);
+    for (int h = 0; a->of_key && h < a->heads; h++)
         for (int i = 0; i < a->query_size; i++) {
             const int r = h * a->query_size + i;
-            cache[r] = dot(key + h * a->key_size, a->of_key + (size_t)r * a->key_size, a->key_size);
+            cache[r] = dot(own + h * a->key_size, a->of_key + (size_t)r * a->key_size, a->key_size);
         }
 }
 

@@ -50,7 +50,11 @@ SIGNATURES = {  # result and arguments
     "advance": (_int, _at, _int),
     "results": (ctypes.c_int64, _at, _at, ctypes.c_int64),
     "force": (_int, _at, _at, _int, _at, _int, _at),
-    "classify": (_int, _at, _at, _int, _at),
+    "classify": (_int, _at, _at, _int, _at, _int),
+    "clear": (None, _at),
+    "hypotheses": (ctypes.c_int64, _at, _at, ctypes.c_int64),
+    "forbid": (_int, _at, _int, _at, _int),
+    "observe": (None, _at, _at, _int),
     "instruction_set": (ctypes.c_char_p,),
 }
 

@@ -11,6 +11,7 @@ enum { ROWS = 12 };
 enum { ROWS = 5 };
 #endif
 enum { PANEL = 2 * WIDTH, INT8_PANEL = 32, AMX_ROWS = 8 };
+enum { MOST_BYTES = 1 << 16 }; /* inputs of an int8 map: of more their sums may not fit 32 bits */
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 enum { OFFSET = 128 }; /* their products are of unsigned by signed bytes */
@@ -299,9 +300,10 @@ static float largest(const float *x, int count) {
     return value;
 }
 
-/* A row as round(127 x / max |x|) + OFFSET; gives s_x. */
+/* A row as round(127 x / max |x|) + OFFSET; gives s_x, NaN where a number of the row is none. */
 static float quantize(const float *restrict x, int in, int padded, int8_t *restrict y) {
-    const float most = largest(x, in), by = most > 0 ? 127 / most : 0;
+    const float most = largest(x, in), by = most > 1e-30f ? 127 / most : 0;
+    if (!(most < INFINITY)) return memset(y, OFFSET, padded), NAN;
     for (int k = 0; k < in; k++) y[k] = (int8_t)((int32_t)rintf(x[k] * by) + OFFSET);
     for (int k = in; k < padded; k++) y[k] = (int8_t)OFFSET;
     return most / 127;

@@ -31,6 +31,7 @@ typedef struct {
 typedef struct {
     PositionKind kind;
     int limit, features, buckets; /* positions of a table; sinusoids; classes of distances */
+    int heads, turned;            /* of every attention; size of heads that ROTARY turns */
     float base, farthest;
     const float *table;
     Linear join;
@@ -112,6 +113,7 @@ typedef struct {
 
 typedef struct {
     int has_encoder, has_decoder, vocabulary, labels;
+    int positions[2]; /* that an encoder and a decoder may read at most */
     Encoder encoder;
     Decoder decoder;
     Linear output;
@@ -139,7 +141,7 @@ static int read_int(Reader *r, int least, int most) {
 
 static float read_float(Reader *r) {
     const double value = r->at < r->end ? *r->at++ : NAN;
-    if (!isfinite(value)) return r->bad = 1, 0;
+    if (!(fabs(value) < 3e38)) return r->bad = 1, 0;
     return (float)value;
 }
 
@@ -158,6 +160,7 @@ static const float *read_floats(Reader *r, int64_t size) {
 static Matrix read_matrix(Reader *r, int rows, int columns) {
     const Tensor *t = read_tensor(r);
     if (!t || t->rows != rows || t->columns != columns) return r->bad = 1, (Matrix){0};
+    if (t->int8 && columns > MOST_BYTES) return r->bad = 1, (Matrix){0};
     Matrix m = {rows, columns};
     if (t->int8) m.bytes = t->data, m.scale = t->scale;
     else m.floats = t->data;
@@ -194,7 +197,7 @@ static Norm read_norm(Reader *r, int size) {
 }
 
 static void read_position(Reader *r, Position *p, int size, int heads) {
-    p->kind = read_int(r, NO_POSITION, T5_CAUSAL);
+    p->kind = read_int(r, NO_POSITION, T5_CAUSAL), p->heads = heads;
     const int waves = p->kind == SINUSOIDAL || p->kind == HALVES;
     if (waves || p->kind == ROTARY || p->kind == CONCATENATED || p->kind == APPENDED)
         p->base = read_float(r);
@@ -208,7 +211,8 @@ static void read_position(Reader *r, Position *p, int size, int heads) {
     }
     if (p->kind == ALIBI) p->table = read_floats(r, heads);
     if (p->kind == T5 || p->kind == T5_CAUSAL) {
-        p->buckets = read_int(r, 2, MOST), p->farthest = read_float(r);
+        p->buckets = read_int(r, 4, MOST), p->farthest = read_float(r);
+        if (!(p->farthest > p->buckets / (p->kind == T5 ? 4 : 2))) r->bad = 1;
         p->table = read_floats(r, (int64_t)p->buckets * heads);
     }
     if ((p->kind == TABLE || p->kind >= ALIBI) && !p->table) r->bad = 1;
@@ -273,6 +277,14 @@ static void read_attention(Reader *r, Attention *a, int size, int memory, int ou
     if (!(a->temperature > 0)) r->bad = 1;
 }
 
+/* Whether positions of a stack are made for the heads of an attention over itself. */
+static int suits(Position *p, const Attention *a) {
+    if (p->kind >= ALIBI) return p->heads == a->heads;
+    if (p->kind != ROTARY) return 1;
+    if (!p->turned) p->turned = a->query_size;
+    return p->turned == a->query_size && (!a->key_size || p->turned == a->key_size);
+}
+
 /* Floats of a cached position of an attention: its keys, or what the score made of them, and values. */
 static int key_floats(const Attention *a) {
     return a->of_key ? a->heads * a->query_size : a->key_heads * a->key_size;
@@ -300,7 +312,7 @@ static size_t state_floats(const StateSpace *s) {
     return (size_t)s->channels * (s->window - 1 + s->states);
 }
 
-static void read_block(Reader *r, Block *b, int size, int memory) {
+static void read_block(Reader *r, Block *b, Position *p, int size, int memory, int decodes) {
     b->kind = read_int(r, ATTENTION, STATE_SPACE);
     b->order = read_int(r, PRE, PLAIN);
     b->norm = read_norm(r, size);
@@ -308,8 +320,10 @@ static void read_block(Reader *r, Block *b, int size, int memory) {
         const int over_memory = read_int(r, 0, 1);
         if (over_memory && !memory) r->bad = 1;
         read_attention(r, &b->attention, size, over_memory ? memory : 0, size);
+        if (!over_memory && !suits(p, &b->attention)) r->bad = 1;
     } else if (b->kind == SSRU) {
         const int both[] = {size, size};
+        if (!decodes) r->bad = 1;
         b->inner = read_linear(r, 2, both, size);
     } else if (b->kind == FEED_FORWARD) {
         b->activation = read_int(r, IDENTITY, SIGMOID);
@@ -319,7 +333,7 @@ static void read_block(Reader *r, Block *b, int size, int memory) {
         b->outer = read_map(r, size, wide);
     } else {
         read_state_space(r, &b->space, size);
-        if (read_int(r, 0, 1)) read_state_space(r, &b->backward, size);
+        if (read_int(r, 0, !decodes)) read_state_space(r, &b->backward, size);
     }
 }
 
@@ -351,12 +365,13 @@ static int read_recurrence(Reader *r, Recurrence *n, int input) {
     return input;
 }
 
-static void read_stack(Reader *r, Encoder *e, int *vocabulary, int memory, int context) {
+static void read_stack(Reader *r, Encoder *e, int *vocabulary, int memory, int context, int decodes) {
     read_embedding(r, &e->embedding, vocabulary);
     e->size = e->embedding.size;
     e->count = read_int(r, 0, 4096);
     e->block = make(r, e->count, sizeof(Block));
-    for (int i = 0; !r->bad && i < e->count; i++) read_block(r, e->block + i, e->size, memory);
+    for (int i = 0; !r->bad && i < e->count; i++)
+        read_block(r, e->block + i, &e->embedding.position, e->size, memory, decodes);
     e->last = read_norm(r, e->size);
     e->size = read_recurrence(r, &e->recurrence, e->size + context);
 }
@@ -379,10 +394,11 @@ static void place(Decoder *d) {
     if (d->attends) d->attention.cache = d->memory, d->memory += cached_floats(&d->attention);
 }
 
-static void read_decoder(Reader *r, Decoder *d, int memory, int *vocabulary) {
+static void read_decoder(Reader *r, Decoder *d, const Encoder *encoder, int *vocabulary) {
+    const int memory = encoder->size; /* 0 without */
     d->bridge = read_int(r, NO_BRIDGE, memory ? SUMMARY : NO_BRIDGE);
     d->context_size = d->bridge == SUMMARY ? read_int(r, 1, MOST) : 0;
-    read_stack(r, &d->stack, vocabulary, memory, d->context_size);
+    read_stack(r, &d->stack, vocabulary, memory, d->context_size, 1);
     const Recurrence *n = &d->stack.recurrence;
     d->output_size = d->stack.size;
     if (r->bad || !n->layers) {
@@ -391,6 +407,7 @@ static void read_decoder(Reader *r, Decoder *d, int memory, int *vocabulary) {
     }
     if (d->stack.count || n->directions != 1) r->bad = 1;
     const int size = n->cell[0].size, states = n->layers * n->cell[0].states;
+    if ((int64_t)states * size > MOST) r->bad = 1;
     const int token = d->stack.embedding.size + d->context_size;
     d->attends = read_int(r, NEVER, memory ? AFTER_STEP : NEVER);
     int context = 0;
@@ -408,6 +425,9 @@ static void read_decoder(Reader *r, Decoder *d, int memory, int *vocabulary) {
         if (d->context_size != size) r->bad = 1;
         d->summary = read_map(r, size, memory);
     }
+    const Recurrence *from = &encoder->recurrence;
+    if (d->bridge == HAND_OVER && (!from->layers || from->layers * from->cell[0].states != states))
+        r->bad = 1;
     d->maps = d->bridge == HAND_OVER ? states : d->bridge ? 1 : 0;
     d->map = make(r, d->maps, sizeof(Linear));
     for (int i = 0; !r->bad && i < d->maps; i++) {
@@ -452,20 +472,41 @@ void free_model(Model *m) {
     free(d->map), free_linear(&m->output), free(m);
 }
 
+static void bound(int *most, int limit) { *most = limit < *most ? limit : *most; }
+
+/* How many positions tables and scores by location have room for. */
+static void bound_positions(Model *m) {
+    const Encoder *stack[] = {&m->encoder, &m->decoder.stack};
+    const Attention *other[] = {&m->pooling_attention, &m->decoder.attention};
+    for (int side = 0; side < 2; side++) {
+        const Position *p = &stack[side]->embedding.position;
+        m->positions[side] = p->kind == TABLE ? p->limit : MOST;
+    }
+    for (int side = 0; side < 2; side++)
+        for (int i = -1; i < stack[side]->count; i++) {
+            const Attention *a = i < 0 ? other[side] : &stack[side]->block[i].attention;
+            if (a->score == LOCATION) bound(&m->positions[a->over_memory ? 0 : side], a->limit);
+        }
+}
+
 /* The model of a program over tensors, which stay where they are; NULL where it is none. */
 Model *read_model(const double *program, int length, const Tensor *tensors, int count) {
     Reader r = {program, program + length, tensors, count};
+    for (int i = 0; i < count; i++) {
+        const Tensor *t = tensors + i;
+        if (t->rows < 1 || t->columns < 1 || !t->data || (t->int8 && !t->scale)) return NULL;
+    }
     Model *m = calloc(1, sizeof *m);
     if (!m) return NULL;
     int memory = 0, source = 0;
     m->has_encoder = read_int(&r, 0, 1), m->has_decoder = read_int(&r, 0, 1);
     if (m->has_encoder) {
-        read_stack(&r, &m->encoder, &source, 0, 0);
+        read_stack(&r, &m->encoder, &source, 0, 0, 0);
         memory = m->encoder.size;
     }
     int size = memory;
     if (m->has_decoder && !r.bad) {
-        read_decoder(&r, &m->decoder, memory, &m->vocabulary);
+        read_decoder(&r, &m->decoder, &m->encoder, &m->vocabulary);
         size = m->decoder.output_size;
         m->output = read_map(&r, m->vocabulary, size);
     } else if (!r.bad) {
@@ -479,5 +520,6 @@ Model *read_model(const double *program, int length, const Tensor *tensors, int 
         m->output = read_map(&r, m->labels, size);
     }
     if (r.bad || r.at != r.end || !(m->has_encoder || m->has_decoder)) return free_model(m), NULL;
+    bound_positions(m);
     return m;
 }

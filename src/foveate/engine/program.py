@@ -86,6 +86,7 @@ class Program:
         self.tensors: dict[str, Tensor] = {}  # by their names in the model
         self._indices: dict[tuple[int, tuple[int, ...]], int] = {}
         self.maps: set[str] = set()  # names of the tensors that may be int8
+        self.attentions: list[str] = []  # in the order of their numbers
         self._over_memory = False  # whether the attention that is written reads the memory
         self._model(model)
 
@@ -182,6 +183,7 @@ class Program:
     def _attention(self, attention: BaseAttention, name: str) -> None:
         if type(attention) is not Attention:
             raise cannot(attention)
+        self.attentions.append(name)
         score, normalizer = attention.score, attention.normalizer
         reads = attention.reads_keys
         self._write(attention.num_heads, attention.key_heads)

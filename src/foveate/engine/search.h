@@ -7,15 +7,17 @@ typedef struct { /* of all sources of a search */
     int32_t sampling, width;   /* whether tokens are drawn; hypotheses of a source */
     int32_t start, end, best;  /* ids; outputs that are wanted of each source */
     int32_t room;              /* rows that are computed together */
+    int32_t reach;             /* tokens that a language model reads at once, 0: any number */
+    int32_t ruled;             /* whether one of the next two, or `forbid`, is used */
     int32_t shortest, no_repeat; /* tokens before the end; no n-gram occurs twice, 0: any may */
     int32_t top_k;             /* 0: all */
     float length_penalty, temperature, top_p, min_p, repetition_penalty;
     uint64_t seed;
     const int32_t *never;      /* ids that are never written */
     int32_t nevers;
-    /* the automaton of UTF-8 over the tokens: (8, V) states behind each; (8, V) in which bit r says
-     * that it may not follow where r more tokens may come; NULL where each token is valid by itself */
-    const uint8_t *after, *barred;
+    /* the automaton of UTF-8 over the tokens: (8, V) states behind each, 8 where it may not follow;
+     * NULL where each token is valid by itself */
+    const uint8_t *after;
 } Settings;
 
 typedef struct {
@@ -28,17 +30,18 @@ typedef struct {
     int32_t *ids;
     int32_t *ready;               /* finished sources: number, outputs, each as in `found` */
     size_t filled, space;
-    int failed;
+    int failed;                   /* a Refusal */
 } Search;
 
-enum { WHOLE = 0, LONGEST = 3 };
+typedef enum { UNKNOWN = 0, NO_MEMORY = -1, NO_NUMBERS = -2, TOO_LONG = -3 } Refusal;
 
 static void free_source(Source *s) {
     if (!s) return;
     free(s->memory), free(s->values), free(s->final), free(s->context), free(s->cache);
     free(s->ancestor), free(s->tokens), free(s->state), free(s->spare), free(s->prefix);
     free(s->prompt), free(s->place), free(s->total), free(s->utf8), free(s->done);
-    free(s->vocabulary), free_linear(&s->some), free(s->forbids), free(s->found), free(s);
+    free(s->vocabulary), free(s->never), free_linear(&s->some), free(s->forbids), free(s->found);
+    free(s);
 }
 
 static int32_t *copy_of(const int32_t *from, int count) {
@@ -119,13 +122,29 @@ static void forbid_repeats(const Source *s, int hypothesis, int n, float *z) {
 #undef WRITTEN
 }
 
+static int next_state(const Search *q, const Source *s, int state, int place) {
+    return q->is.after[(size_t)state * q->model->vocabulary + id_of(s, place)] & 15;
+}
+
+/* From which states so many more tokens finish a character; see decode/constraints.py. */
+static void see_characters(const Search *q, Source *s, int size) {
+    uint16_t finished = 1 << WHOLE;
+    for (int more = 0; more <= LONGEST; more++) {
+        uint16_t open = 0; /* states from which a token leads to one of them */
+        for (int state = 0; state < STATES; state++)
+            for (int v = 0; v < size; v++)
+                open |= (finished >> next_state(q, s, state, v) & 1) << state;
+        s->finished[more] = finished, s->stuck[more] = ~open, finished |= open;
+    }
+}
+
 /* −∞ for tokens that may not follow inside a character, or that could not be finished in time. */
 static void bar(const Search *q, const Source *s, int hypothesis, float *z, int size) {
     const int left = s->limit - s->written, state = s->utf8[hypothesis];
-    const int more = left - 1 < LONGEST ? left - 1 : LONGEST;
-    const uint8_t *barred = q->is.barred + (size_t)state * q->model->vocabulary;
+    int more = left - 1 < LONGEST ? left - 1 : LONGEST;
+    if (s->stuck[more] >> state & 1) more = LONGEST; /* too few are left: as if there were enough */
     for (int v = 0; v < size; v++)
-        if (barred[id_of(s, v)] >> more & 1) z[v] = -INFINITY;
+        if (!(s->finished[more] >> next_state(q, s, state, v) & 1)) z[v] = -INFINITY;
 }
 
 /* What a search sees of the logits z (V) of a hypothesis: log p(v) = z_v − log Z, −∞ where v may not
@@ -133,7 +152,7 @@ static void bar(const Search *q, const Source *s, int hypothesis, float *z, int 
 static float constrain(const Search *q, Source *s, int hypothesis, int end, float *z, int size,
                        float *spare) {
     const Settings *is = &q->is;
-    for (int i = 0; i < is->nevers; i++) z[is->never[i]] = -INFINITY;
+    for (int i = 0; i < s->nevers; i++) z[s->never[i]] = -INFINITY;
     if (s->written < s->given) {
         const int only = s->prefix[s->written];
         const float log_z = log_sum_exp(z, size), own = z[only];
@@ -141,16 +160,15 @@ static float constrain(const Search *q, Source *s, int hypothesis, int end, floa
         z[only] = own;
         return log_z;
     }
-    const int ruled = is->no_repeat || s->written < is->shortest || s->forbidden;
-    if (ruled && is->barred) memcpy(spare, z, size * sizeof(float));
+    if (is->ruled && is->after) memcpy(spare, z, size * sizeof(float));
     if (is->no_repeat) forbid_repeats(s, hypothesis, is->no_repeat, z);
     if (s->written < is->shortest) z[end] = -INFINITY;
-    for (int i = 0; i < s->forbidden; i++)
-        if (s->forbids[2 * i] == hypothesis) z[s->forbids[2 * i + 1]] = -INFINITY;
+    for (size_t i = 0; i < s->forbidden; i += 2)
+        if (s->forbids[i] == hypothesis) z[s->forbids[i + 1]] = -INFINITY;
     float log_z = log_sum_exp(z, size);
-    if (is->barred) bar(q, s, hypothesis, z, size);
-    if (ruled && maximum(z, size) == -INFINITY) { /* no token is left: the output ends, p = 1 */
-        if (is->barred && s->utf8[hypothesis] != WHOLE) { /* but a character is finished first */
+    if (is->after) bar(q, s, hypothesis, z, size);
+    if (is->ruled && maximum(z, size) == -INFINITY) { /* no token is left: the output ends, p = 1 */
+        if (is->after && s->utf8[hypothesis] != WHOLE) { /* but a character is finished first */
             memcpy(z, spare, size * sizeof(float));
             log_z = log_sum_exp(z, size);
             bar(q, s, hypothesis, z, size);
@@ -216,8 +234,10 @@ static void go_on(Source *s, int n, const int32_t *parent, const int32_t *token,
     }
     if (q->is.after) {
         for (int j = 0; j < n; j++) column[j] = s->utf8[parent[j]];
-        for (int j = 0; j < n; j++)
-            s->utf8[j] = q->is.after[(size_t)column[j] * s->model->vocabulary + id_of(s, token[j])];
+        for (int j = 0; j < n; j++) {
+            const int state = next_state(q, s, column[j], token[j]);
+            s->utf8[j] = s->finished[LONGEST] >> state & 1 ? state : WHOLE;
+        }
     }
 }
 
@@ -236,7 +256,7 @@ static int extend_beam(Search *q, Source *s, float *z, int size, float *room) {
         float *row = z + (size_t)j * size;
         const float log_z = constrain(q, s, j, end, row, size, spare);
         const int n = highest(row, size, most, value, index, maxima);
-        if (log_z != log_z) return q->failed = 2, 0;
+        if (log_z != log_z) return q->failed = NO_NUMBERS, 0;
         for (int i = 0; i < n && value[i] > -INFINITY; i++)
             count = insert(s->total[j] + (value[i] - log_z), j * size + index[i], best, from, count, 2 * k);
     }
@@ -247,7 +267,7 @@ static int extend_beam(Search *q, Source *s, float *z, int size, float *room) {
     for (int c = 0; c < count; c++) {
         const int32_t j = from[c] / size, v = from[c] % size;
         if (v == end) {
-            if (c < k && !collect(q, s, j, best[c], 1)) return q->failed = 1, 0;
+            if (c < k && !collect(q, s, j, best[c], 1)) return q->failed = NO_MEMORY, 0;
             collected |= c < k;
         } else if (kept < k) parent[kept] = j, token[kept] = v, totals[kept++] = best[c];
     }
@@ -255,7 +275,7 @@ static int extend_beam(Search *q, Source *s, float *z, int size, float *room) {
     memcpy(s->total, totals, kept * sizeof(float));
     if (last)
         for (int j = 0; j < kept; j++)
-            if (!collect(q, s, j, totals[j], 0)) return q->failed = 1, 0;
+            if (!collect(q, s, j, totals[j], 0)) return q->failed = NO_MEMORY, 0;
     return kept && !last && !(collected && s->outputs >= k);
 }
 
@@ -328,10 +348,11 @@ static int extend_samples(Search *q, Source *s, float *z, int size, float *room)
         if (s->done[o]) { token[o] = s->end; continue; }
         memcpy(scores, z + (size_t)j * size, size * sizeof(float));
         const float log_z = constrain(q, s, j, s->end, scores, size, spare);
-        if (log_z != log_z) return q->failed = 2, 0;
+        if (log_z != log_z) return q->failed = NO_NUMBERS, 0;
         memcpy(spare, scores, size * sizeof(float));
         filter(&q->is, s, j, scores, size, ranked);
         const float most = maximum(scores, size);
+        if (!(fabsf(most) < INFINITY)) return q->failed = NO_NUMBERS, 0;
         double total = 0, below = 0;
         for (int v = 0; v < size; v++) total += exp((double)scores[v] - most);
         const double drawn = uniform(q->is.seed, s->number, s->written, o) * total;
@@ -348,7 +369,7 @@ static int extend_samples(Search *q, Source *s, float *z, int size, float *room)
             s->written -= ended;
             const int made = collect(q, s, o, totals[o], ended);
             s->written += ended;
-            if (!made) return q->failed = 1, 0;
+            if (!made) return q->failed = NO_MEMORY, 0;
         }
         s->done[o] |= ended || last;
         live += !s->done[o];
@@ -391,7 +412,7 @@ static int finish(Search *q, Source *s) {
 /* ------------------------------------------------------------------------------------- the loop */
 
 /* Memory for what a source and its hypotheses need; false where there is none. */
-static int prepare(Source *s) {
+static int prepare(const Search *q, Source *s) {
     const Model *m = s->model;
     const Decoder *d = &m->decoder;
     const Recurrence *n = &m->encoder.recurrence;
@@ -405,6 +426,7 @@ static int prepare(Source *s) {
     s->place = malloc(3 * width * sizeof(int32_t)), s->total = calloc(width, sizeof(float));
     s->utf8 = calloc(width, 1), s->done = calloc(width, 1);
     s->live = 1;
+    if (q->is.after) see_characters(q, s, s->allowed ? s->allowed : m->vocabulary);
     return s->memory && s->values && s->final && s->context && s->state && s->spare && s->place &&
            s->total && s->utf8 && s->done && grow(s) &&
            (!s->allowed || some_outputs(&m->output, s->vocabulary, s->allowed, &s->some));
@@ -416,7 +438,7 @@ static int begin(Search *q, int count, Source *const *some) {
     const int32_t *ids[count];
     for (int i = 0; i < count; i++) {
         ids[i] = some[i]->prompt;
-        if (!prepare(some[i])) return 0;
+        if (!prepare(q, some[i])) return 0;
     }
     if (m->has_encoder && !encode(m, count, some, ids, &q->work)) return 0;
     for (int i = 0; m->has_decoder && i < count; i++) {
@@ -450,17 +472,13 @@ static int admit(Search *q) {
 
 /* Tables and memory for tokens of the decoder up to a position. */
 static int ready_for(Search *q, size_t rows, int count) {
-    const Encoder *e = &q->model->decoder.stack;
-    int head = 0;
-    for (int i = 0; i < e->count && !head; i++)
-        if (e->block[i].kind == ATTENTION) head = e->block[i].attention.query_size;
     return reserve(&q->work, q->model, rows, count) &&
-           make_tables(&q->work, 1, &e->embedding.position, head, count);
+           make_tables(&q->work, 1, &q->model->decoder.stack.embedding.position, count);
 }
 
-/* Let one hypothesis read tokens, as one sequence where all positions can be computed at once; with
+/* Let a hypothesis read tokens, as one sequence where all positions can be computed at once; with
  * `targets` also log p of as many tokens, each after the token that is read before it. */
-static int read_sequence(Search *q, Source *s, const int32_t *tokens, int count,
+static int read_sequence(Search *q, Source *s, int hypothesis, const int32_t *tokens, int count,
                          const int32_t *targets, float *log_p) {
     enum { TOGETHER = 64 };
     const Model *m = q->model;
@@ -469,11 +487,12 @@ static int read_sequence(Search *q, Source *s, const int32_t *tokens, int count,
     for (int from = 0; from < count; from += at_once) {
         const int rows = count - from < at_once ? count - from : at_once;
         const int first = s->read, all = first + rows;
+        if (all > m->positions[1]) return q->failed = TOO_LONG, 0;
         if (!ready_for(q, TOGETHER, s->length > all ? s->length : all)) return 0;
         for (int i = 0; i < rows; i++, s->read++) {
             if (!grow(s)) return 0;
-            row[i] = (Row){s, 0, s->read, 0};
-            s->ancestor[(size_t)s->read * s->width] = 0;
+            row[i] = (Row){s, hypothesis, s->read, 0};
+            s->ancestor[(size_t)s->read * s->width + hypothesis] = hypothesis;
         }
         s->read = first;
         read_tokens(m, rows, row, tokens + from, &q->work);
@@ -489,13 +508,28 @@ static int read_sequence(Search *q, Source *s, const int32_t *tokens, int count,
     return 1;
 }
 
-/* The prompt of a language model but for its last token, which the first position reads. */
-static int read_prompt(Search *q, Source *s) {
-    int32_t *tokens = malloc((s->prompted + 1) * sizeof(int32_t));
-    if (!tokens) return 0;
-    tokens[0] = q->is.start;
-    memcpy(tokens + 1, s->prompt, s->prompted * sizeof(int32_t));
-    const int made = read_sequence(q, s, tokens, s->prompted, NULL, NULL);
+/* The id at a place of all that a hypothesis of a language model has read: start, prompt, output. */
+static int32_t read_id(const Search *q, const Source *s, int hypothesis, int at) {
+    if (!at) return q->is.start;
+    if (at <= s->prompted) return s->prompt[at - 1];
+    return id_of(s, s->tokens[(size_t)(at - 1 - s->prompted) * s->width + hypothesis]);
+}
+
+/* Let all hypotheses read what stands before the last token of their text: the prompt at first; past
+ * its reach a language model reads the last half anew, as the beginning of a text. */
+static int read_before(Search *q, Source *s) {
+    const int text = s->prompted + s->written + 1, reach = q->is.reach;
+    const int again = reach && (s->written ? s->read + 1 : text) > reach;
+    if (!again && (s->written || !s->prompted)) return 1;
+    const int half = reach / 2 > 1 ? reach / 2 : 1, count = (again && half < text ? half : text) - 1;
+    int32_t *tokens = malloc((count + 1) * sizeof(int32_t));
+    int made = tokens != NULL;
+    for (int j = 0; made && j < s->live; j++) {
+        for (int i = 0; i < count; i++) tokens[i] = read_id(q, s, j, text - 1 - count + i);
+        memset(state_of(s, j), 0, s->model->decoder.state * sizeof(float));
+        s->read = 0;
+        made = read_sequence(q, s, j, tokens, count, NULL, NULL);
+    }
     free(tokens);
     return made;
 }
@@ -505,14 +539,14 @@ static int step(Search *q) {
     const Model *m = q->model;
     int rows = 0, longest = 0;
     for (Source *s = q->active; s; s = s->next) {
-        if (!s->read && s->prompted && !read_prompt(q, s)) return 0;
+        if (!m->has_encoder && !read_before(q, s)) return 0;
+        if (s->read >= m->positions[1]) return q->failed = TOO_LONG, 0;
         if (!grow(s)) return 0;
         longest = s->read > longest ? s->read : longest;
         longest = s->length > longest ? s->length : longest;
         for (int j = 0; j < s->live; j++, rows++) {
             q->row[rows] = (Row){s, j, s->read, 0};
-            if (s->written) q->ids[rows] = id_of(s, s->tokens[(size_t)(s->written - 1) * s->width + j]);
-            else q->ids[rows] = s->prompted ? s->prompt[s->prompted - 1] : q->is.start;
+            q->ids[rows] = read_id(q, s, j, s->prompted + s->written);
         }
     }
     if (!ready_for(q, rows, longest + 1)) return 0;
@@ -538,7 +572,7 @@ static int step(Search *q) {
         s->forbidden = 0;
         if (q->failed) break;
         if (on) { link = &s->next; continue; }
-        if (!finish(q, s)) { q->failed = 1; break; }
+        if (!finish(q, s)) { q->failed = NO_MEMORY; break; }
         *link = s->next;
         q->rows -= s->width;
         free_source(s);
@@ -549,10 +583,26 @@ static int step(Search *q) {
 
 /* ------------------------------------------------------------------------------- what is called */
 
+static int in_bounds(const int32_t *ids, int count, int limit) {
+    for (int i = 0; i < count; i++) if (ids[i] < 0 || ids[i] >= limit) return 0;
+    return count >= 0;
+}
+
+static int is_sound(const Settings *is, const Model *model) {
+    enum { WIDEST = 1 << 14, ROOMIEST = 1 << 20 };
+    const int32_t ids[] = {is->start, is->end};
+    return is->width > 0 && is->width <= WIDEST && is->room <= ROOMIEST && is->best > 0 &&
+           (int64_t)is->width * model->vocabulary <= INT32_MAX && is->reach >= 0 &&
+           is->no_repeat >= 0 && is->top_k >= 0 && is->top_p > 0 && is->min_p >= 0 &&
+           is->temperature > 0 && is->repetition_penalty > 0 && fabsf(is->length_penalty) < INFINITY &&
+           in_bounds(is->never, is->nevers, model->vocabulary) &&
+           in_bounds(ids, model->has_decoder ? 2 : 0, model->vocabulary);
+}
+
+/* A search with a model; NULL where its settings are none, or without memory. They stay the caller's. */
 Search *new_search(const Model *model, const Settings *settings) {
-    Search *q = calloc(1, sizeof *q);
-    if (!q || settings->width < 1 || (int64_t)settings->width * model->vocabulary > INT32_MAX)
-        return free(q), NULL;
+    Search *q = is_sound(settings, model) ? calloc(1, sizeof *q) : NULL;
+    if (!q) return NULL;
     q->model = model, q->is = *settings;
     if (q->is.room < q->is.width) q->is.room = q->is.width;
     const size_t rows = (size_t)q->is.room + q->is.width;
@@ -561,27 +611,31 @@ Search *new_search(const Model *model, const Settings *settings) {
     return q;
 }
 
-void free_search(Search *q) {
-    if (!q) return;
+/* Drop all sources, and what they have given. */
+void clear(Search *q) {
     Source *lists[] = {q->active, q->waiting};
     for (int i = 0; i < 2; i++)
         for (Source *s = lists[i], *next; s; s = next) next = s->next, free_source(s);
+    q->active = q->waiting = q->last = NULL;
+    q->rows = q->waits = q->failed = 0, q->filled = 0;
+}
+
+void free_search(Search *q) {
+    if (!q) return;
+    clear(q);
     free_work(&q->work);
     for (int i = 0; i < 2; i++) free(q->work.angles[i]), free(q->work.waves[i]);
     free(q->row), free(q->ids), free(q->ready), free(q);
 }
 
-static int in_bounds(const int32_t *ids, int count, int limit) {
-    for (int i = 0; i < count; i++) if (ids[i] < 0 || ids[i] >= limit) return 0;
-    return 1;
-}
-
-/* A source of a search, or NULL where an id is out of bounds or there is no memory. */
-static Source *new_source(const Search *q, int number, const int32_t *ids, int count) {
+/* A source of a search; NULL with a refusal. */
+static Source *new_source(const Search *q, int number, const int32_t *ids, int count, int *refusal) {
     const Model *m = q->model;
     const int reads = m->has_encoder ? m->encoder.embedding.table.rows : m->vocabulary;
-    if (count < 0 || (m->has_encoder && !count) || !in_bounds(ids, count, reads)) return NULL;
+    if ((m->has_encoder && !count) || !in_bounds(ids, count, reads)) return *refusal = UNKNOWN, NULL;
+    if (count > (m->has_encoder ? m->positions[0] : MOST)) return *refusal = TOO_LONG, NULL;
     Source *s = calloc(1, sizeof *s);
+    *refusal = NO_MEMORY;
     if (!s) return NULL;
     s->model = m, s->number = number, s->width = q->is.width;
     s->length = m->has_encoder ? count : 0;
@@ -589,53 +643,66 @@ static Source *new_source(const Search *q, int number, const int32_t *ids, int c
     return s->prompt ? s : (free_source(s), NULL);
 }
 
+static int place_of(const Source *s, int32_t id) {
+    for (int v = 0; v < s->allowed; v++) if (s->vocabulary[v] == id) return v;
+    return s->allowed ? -1 : id;
+}
+
 /* Let a source be decoded: ids that the encoder reads or that stand behind the start of a language
- * model, those with which outputs begin, and those that may be written (none: all). False where an
- * id is out of bounds or there is no memory. */
+ * model, those with which outputs begin, and those that may be written (none: all; not both). Else a
+ * refusal. */
 int add_source(Search *q, int number, const int32_t *ids, int count, const int32_t *prefix, int given,
                int limit, const int32_t *vocabulary, int allowed) {
-    const int size = q->model->vocabulary;
-    if (given < 0 || limit < 1 || !in_bounds(prefix, given, size) ||
-        !in_bounds(vocabulary, allowed, size)) return 0;
-    Source *s = new_source(q, number, ids, count);
-    if (!s) return 0;
+    const int size = q->model->vocabulary, nevers = q->is.nevers;
+    if (!q->model->has_decoder || limit < 1 || (given && allowed) || !in_bounds(prefix, given, size) ||
+        !in_bounds(vocabulary, allowed, size)) return UNKNOWN;
+    int refusal;
+    Source *s = new_source(q, number, ids, count, &refusal);
+    if (!s) return refusal;
     s->limit = limit, s->prefix = copy_of(prefix, given), s->given = given;
     s->vocabulary = copy_of(vocabulary, allowed), s->allowed = allowed;
-    s->end = allowed ? -1 : q->is.end;
-    for (int v = 0; v < allowed; v++) if (vocabulary[v] == q->is.end) s->end = v;
-    if (!s->prefix || !s->vocabulary || s->end < 0) return free_source(s), 0;
+    s->never = copy_of(q->is.never, nevers);
+    if (!s->prefix || !s->vocabulary || !s->never) return free_source(s), NO_MEMORY;
+    for (int i = 0; i < nevers; i++) {
+        const int place = place_of(s, s->never[i]);
+        if (place >= 0) s->never[s->nevers++] = place;
+    }
+    s->end = place_of(s, q->is.end);
+    if (s->end < 0) return free_source(s), UNKNOWN;
     if (q->last) q->last->next = s;
     else q->waiting = s;
     q->last = s, q->waits++;
     return 1;
 }
 
-/* Log p of each token of a given output, whose last one is its end. False as above. */
+/* Log p of each token of a given output, whose last one is its end; else a refusal. */
 int force(Search *q, const int32_t *ids, int count, const int32_t *target, int length, float *log_p) {
-    if (!in_bounds(target, length, q->model->vocabulary)) return 0;
-    Source *s = new_source(q, 0, ids, count);
-    const int before = s ? s->prompted : 0;
-    int32_t *tokens = malloc((before + length + 1) * sizeof(int32_t));
-    int made = s && tokens && begin(q, 1, &s);
-    if (made && before) {
-        tokens[0] = q->is.start;
-        memcpy(tokens + 1, s->prompt, (before - 1) * sizeof(int32_t));
-        made = read_sequence(q, s, tokens, before, NULL, NULL);
-    }
+    if (!q->model->has_decoder || !in_bounds(target, length, q->model->vocabulary)) return UNKNOWN;
+    int refusal = 1;
+    Source *s = new_source(q, 0, ids, count, &refusal);
+    if (!s) return refusal;
+    const int before = s->prompted;
+    int32_t *tokens = malloc(((size_t)before + length + 1) * sizeof(int32_t));
+    int made = tokens && begin(q, 1, &s);
     if (made) {
-        tokens[0] = before ? s->prompt[before - 1] : q->is.start;
-        memcpy(tokens + 1, target, (length > 0 ? length - 1 : 0) * sizeof(int32_t));
-        made = read_sequence(q, s, tokens, length, target, log_p);
+        tokens[0] = q->is.start;
+        memcpy(tokens + 1, s->prompt, before * sizeof(int32_t));
+        memcpy(tokens + 1 + before, target, (length > 0 ? length - 1 : 0) * sizeof(int32_t));
+        made = read_sequence(q, s, 0, tokens, before, NULL, NULL) &&
+               read_sequence(q, s, 0, tokens + before, length, target, log_p);
     }
+    refusal = q->failed ? q->failed : NO_MEMORY, q->failed = 0;
     free(tokens), free_source(s);
-    return made;
+    return made ? 1 : refusal;
 }
 
-/* The scores of all labels for one text. False as above. */
-int classify(Search *q, const int32_t *ids, int count, float *scores) {
+/* The scores of all labels for one text; else a refusal. */
+int classify(Search *q, const int32_t *ids, int count, float *scores, int labels) {
     const Model *m = q->model;
-    Source *s = m->has_decoder ? NULL : new_source(q, 0, ids, count);
-    int made = s && begin(q, 1, &s);
+    int refusal = UNKNOWN;
+    Source *s = !m->has_decoder && labels == m->labels ? new_source(q, 0, ids, count, &refusal) : NULL;
+    if (!s) return refusal;
+    const int made = begin(q, 1, &s);
     if (made) {
         Work *w = &q->work;
         const int size = m->encoder.size;
@@ -665,29 +732,59 @@ int classify(Search *q, const int32_t *ids, int count, float *scores) {
         apply(&m->output, 1, pooled, scores, SET, w->room);
     }
     free_source(s);
-    return made;
+    return made ? 1 : NO_MEMORY;
 }
 
 /* Let taps take what layers compute, until the next call; their memory stays the caller's. */
 void observe(Search *q, Tap *tap, int taps) { q->work.tap = tap, q->work.taps = taps; }
 
-/* Decode up to so many positions, but stop once a source is finished; how many sources are left, −1
- * without memory, −2 where scores are no numbers. */
+/* Decode up to so many positions, but stop once a source is finished; how many sources are left, or
+ * a refusal: nothing more is decoded then. */
 int advance(Search *q, int positions) {
-    for (int i = 0; i < positions && (q->active || q->waiting); i++) {
-        if (!admit(q) || !step(q)) return q->failed == 2 ? -2 : -1;
+    for (int i = 0; i < positions && (q->active || q->waiting) && !q->failed; i++) {
+        if ((!admit(q) || !step(q)) && !q->failed) q->failed = NO_MEMORY;
         if (q->filled) break;
     }
     int left = q->waits;
     for (Source *s = q->active; s; s = s->next) left++;
-    return left;
+    return q->failed ? q->failed : left;
 }
 
 /* How many numbers the finished sources have taken since; they are copied where these find room. */
 int64_t results(Search *q, int32_t *to, int64_t room) {
     const int64_t count = q->filled;
-    if (count > room) return count;
+    if (!count || count > room) return count;
     memcpy(to, q->ready, count * sizeof(int32_t));
     q->filled = 0;
     return count;
+}
+
+/* The sources that are being decoded: number, hypotheses and tokens of each; of each hypothesis log p
+ * and ids. As `results`. */
+int64_t hypotheses(const Search *q, int32_t *to, int64_t room) {
+    int64_t count = 0;
+    for (const Source *s = q->active; s; s = s->next) count += 3 + (int64_t)s->live * (1 + s->written);
+    if (count > room) return count;
+    for (const Source *s = q->active; s; s = s->next) {
+        *to++ = s->number, *to++ = s->live, *to++ = s->written;
+        for (int j = 0; j < s->live; j++) {
+            *to++ = bits_of(s->total[j]);
+            for (int t = 0; t < s->written; t++) *to++ = id_of(s, s->tokens[(size_t)t * s->width + j]);
+        }
+    }
+    return count;
+}
+
+/* Let ids not follow hypotheses of a source (pairs) at its next position; else a refusal. */
+int forbid(Search *q, int number, const int32_t *pairs, int count) {
+    Source *s = q->last && q->last->number == number ? q->last : q->active;
+    while (s && s->number != number) s = s->next;
+    if (!s) return UNKNOWN;
+    for (int i = 0; i < count; i++) {
+        if (!in_bounds(pairs + 2 * i + 1, 1, q->model->vocabulary)) return UNKNOWN;
+        const int32_t pair[] = {pairs[2 * i], place_of(s, pairs[2 * i + 1])};
+        if (pair[1] >= 0 && !append(&s->forbids, &s->forbidden, &s->forbid_room, pair, 2))
+            return NO_MEMORY;
+    }
+    return 1;
 }

@@ -1,5 +1,7 @@
 /* Whole sequences through a model: sources through the encoder, tokens through the decoder. */
 
+enum { WHOLE = 0, STATES = 8, LONGEST = 3 }; /* states of UTF-8; tokens that finish a character */
+
 struct Source { /* a source that is being decoded, and what its hypotheses have read */
     const Model *model;
     int32_t number, length, width; /* positions of the memory; hypotheses at most */
@@ -14,9 +16,12 @@ struct Source { /* a source that is being decoded, and what its hypotheses have 
     int32_t *place;                /* (3, width) room for rows */
     float *total;                  /* (width) log p */
     uint8_t *utf8, *done;          /* (width) states of characters; outputs that have ended */
+    uint16_t finished[LONGEST + 1], stuck[LONGEST + 1]; /* bits by state, for so many more tokens */
     int32_t allowed, *vocabulary;  /* the ids that may be written, in their order; 0: all */
+    int32_t nevers, *never;        /* of these the places that are never written */
     Linear some;                   /* the output map onto these */
-    int32_t forbidden, *forbids;   /* pairs of a hypothesis and a token that may not follow */
+    int32_t *forbids;              /* pairs of a hypothesis and a place that may not follow */
+    size_t forbidden, forbid_room; /* numbers in it */
     int32_t outputs, *found;       /* outputs, each: tokens, ended, log p, score, ids … */
     size_t filled, room;
     Source *next;
@@ -192,8 +197,7 @@ static int encode(const Model *m, int sources, Source *const *source, const int3
     int32_t *all = malloc(rows * sizeof(int32_t));
     int *first = malloc(sources * sizeof(int));
     int made = row && all && first && reserve(w, m, rows, longest);
-    const int head = e->count ? e->block[0].attention.query_size : 0;
-    made = made && make_tables(w, 0, &e->embedding.position, head, longest);
+    made = made && make_tables(w, 0, &e->embedding.position, longest);
     for (int i = 0, n = 0; made && i < sources; i++) {
         first[i] = n;
         for (int t = 0; t < source[i]->length; t++, n++) {

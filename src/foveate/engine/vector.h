@@ -85,7 +85,8 @@ static inline void add_scaled(float *restrict y, const float *restrict x, float 
 /* exp x, relative error below 2e-7 (the polynomial of Cephes); between exp(−87) and exp(88). */
 static inline float exponential(float x) {
     x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float n = rintf(x * 1.44269504f), r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    const float shifted = x * 1.44269504f + 12582912.0f; /* its last bits are a whole number */
+    const float n = shifted - 12582912.0f, r = x - n * 0.693359375f + n * 2.12194440e-4f;
     float y = 1.98756915e-4f;
     y = y * r + 1.39819995e-3f;
     y = y * r + 8.33345190e-3f;
@@ -93,8 +94,10 @@ static inline float exponential(float x) {
     y = y * r + 1.66666655e-1f;
     y = y * r + 0.5f;
     y = y * r * r + r + 1.0f;
-    int32_t bits = ((int32_t)n + 127) << 23; /* of 2ⁿ */
-    float power;
+    uint32_t bits;
+    float power; /* 2ⁿ */
+    memcpy(&bits, &shifted, 4);
+    bits = (bits + 127) << 23;
     memcpy(&power, &bits, 4);
     return y * power;
 }

@@ -15,6 +15,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from foveate.answers import CUT
 from foveate.cli import app
 from foveate.cli.answers import classify, evaluation_text
 from foveate.config import ConfigError
@@ -30,7 +31,7 @@ from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
 from foveate.run import Run, RunConfig
 from foveate.start import Start
-from foveate.tasks.base import CUT, Table
+from foveate.tasks.base import Table
 from foveate.tasks.classification import (
     TextClassification,
     confusion,

@@ -12,7 +12,8 @@ import pytest
 
 from foveate import cli
 from foveate.cli import translate
-from foveate.cli.workers import ProcessEngine, RunSpec, in_order
+from foveate.cli.engines import RunSpec
+from foveate.cli.workers import ProcessEngine, in_order
 from foveate.data.corpus import WorkerError
 from foveate.errors import is_for_the_user
 from foveate.run import load
@@ -155,7 +156,7 @@ def test_translate_with_beginnings(folder: Path, call: Call, tmp_path: Path) -> 
     "decode",
     [
         ["decode.kind=diverse_beam"],
-        ["decode=minimum_bayes_risk", "decode.candidates.num_samples=8"],
+        ["decode=minimum_bayes_risk", "decode.candidates.num_samples=32"],
         ["decode.kind=sample", "decode.temperature=0.1"],
         ["decode=greedy", "decode.rules=[{kind='min_length', length=3}]"],
     ],

@@ -34,7 +34,8 @@ from foveate.decode.constraints import (
 from foveate.decode.constraints import (
     START as START_STATE,
 )
-from foveate.decode.search import Hypothesis, Search
+from foveate.decode.outputs import Hypothesis
+from foveate.decode.search import Search
 from foveate.documents.memory import holds
 from foveate.engine.base import SearchRequest
 from foveate.run import Run

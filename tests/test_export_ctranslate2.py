@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import foveate
-from foveate.cli.workers import RunSpec
+from foveate.cli.engines import RunSpec
 from foveate.config import kinds
 from foveate.data.catalogue import DataError
 from foveate.engine.base import EngineError, SearchRequest

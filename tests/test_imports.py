@@ -21,11 +21,13 @@ LAYERS = [
     {"decode", "inspect"},
     {"draw"},
     {"align"},
-    {"answers", "engine"},
+    {"answers"},
+    {"engine"},
     {"tasks"},
     {"train"},
     {"kinds", "start"},
     {"run", "laws"},
+    {"pack"},
     {"training", "watching"},
     {"documents"},
     {"views"},
@@ -47,7 +49,7 @@ FREE_SIBLINGS = {"run"}
 
 BASICS = {"torch", "numpy", "pydantic"}
 NAMED = {  # other packages, and the only places that may import them
-    "safetensors": {"train", "nn", "run", "models", "export"},
+    "safetensors": {"train", "nn", "run", "models", "export", "engine", "pack"},
     "filelock": {"files", "train"},
     "tokenizers": {"data", "export"},
     "tomlkit": {"config"},

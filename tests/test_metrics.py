@@ -20,8 +20,9 @@ from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import MinLength
+from foveate.decode.outputs import Hypothesis
 from foveate.decode.sample import Sample
-from foveate.decode.search import Hypothesis, Search
+from foveate.decode.search import Search
 from foveate.tasks import metrics
 from foveate.tasks.metrics import (
     METRICS,

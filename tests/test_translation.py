@@ -25,8 +25,8 @@ from foveate.data.tokenizer import (
 )
 from foveate.data.words import words
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.outputs import NoOutputError
 from foveate.decode.sample import Sample
-from foveate.decode.search import NoOutputError
 from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import Ensemble, check_pieces, steps_of, together
 from foveate.inspect.records import capture

@@ -1,4 +1,7 @@
-"""What a run answers: texts, labels, continuations, captions; as text, as JSON and drawn."""
+"""What a run answers: texts, labels, continuations, captions; as text, as JSON and drawn.
+
+Drawings are imported when they are made, so that a text is answered without PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foveate.align.aer import Links
-from foveate.decode.search import Hypothesis
-from foveate.draw.charts import bar_chart
-from foveate.draw.drawings import Drawing
-from foveate.draw.maps import AttentionView, attention
-from foveate.draw.texts import Word, WordsDrawing
-from foveate.inspect.records import AttentionRecord, Units
+from foveate.decode.outputs import Hypothesis
 
+if TYPE_CHECKING:
+    from foveate.draw.drawings import Drawing
+    from foveate.draw.maps import AttentionView
+    from foveate.draw.texts import Word
+    from foveate.inspect.records import AttentionRecord, Units
+
+CUT = "longer than the model allows, cut"  # what is noted of such an input
 Term = Sequence[str]  # variants, any of which meets it
 Picture = int | str | Path  # of the test data by its number, or a file
 
@@ -59,6 +65,8 @@ class Answer(ABC):
 
     def drawing(self) -> Drawing:
         """The answer as a picture: by default its words."""
+        from foveate.draw.texts import Word, WordsDrawing
+
         return WordsDrawing(words=[Word(text=word) for word in str(self).split()])
 
 
@@ -102,6 +110,8 @@ class TextAnswer(Answer):
     @property
     def attention(self) -> AttentionView:
         """The map of the best hypothesis: last layer, mean of the heads."""
+        from foveate.draw.maps import attention
+
         return attention(self.record())
 
     def alignment(self, i: int = 0) -> list[tuple[int, int]]:
@@ -143,6 +153,8 @@ class LabelAnswer(Answer):
 
     def drawing(self) -> Drawing:
         """P of every label as bars."""
+        from foveate.draw.charts import bar_chart
+
         p = list(self.probabilities.values())
         return bar_chart(list(self.probabilities), {"p": np.array(p)}, up="p", title=self.label)
 
@@ -155,6 +167,12 @@ class LabelAnswer(Answer):
         if not self.probabilities or self.explains is None:
             raise IndexError("an empty line has no label to explain")
         return self.explains.explain(self.source, self.label, units)
+
+
+def probabilities_of(log_p: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
+    """Probability of each label (C,), the most probable first."""
+    descending = np.argsort(-log_p, kind="stable")
+    return {names[i]: float(np.exp(log_p[i])) for i in descending}
 
 
 @dataclass(frozen=True)
@@ -215,6 +233,8 @@ class FilledText(Answer):
 
     def drawing(self) -> Drawing:
         """The tokens, coloured by whether their prediction is right."""
+        from foveate.draw.texts import WordsDrawing
+
         title = "{right} of {hidden} hidden tokens guessed right".format(**self.json())
         return WordsDrawing(title=title, words=self.words, legend="right or wrong")
 

@@ -29,7 +29,7 @@ from foveate.answers import (
 )
 from foveate.config import Config, ConfigError, read_resolved
 from foveate.data.catalogue import DataError
-from foveate.data.text import Corpus, TextData
+from foveate.data.text import Corpus, TextData, TextFormat
 from foveate.decode.beam import Beam, another, with_beam
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
@@ -112,6 +112,11 @@ class Run:
     def engine(self) -> Engine:
         """What searches, scores and links for the run."""
         return self._engine or TorchEngine(self.task, self.model)
+
+    @property
+    def format(self) -> TextFormat.Config | None:
+        """The layout of raw lines of its data, which it reads too."""
+        return self.config.data.format
 
     def by(self, engine: Engine | None) -> Run:
         """The same run by another engine."""

@@ -17,6 +17,7 @@ from foveate.data.catalogue import DataError
 from foveate.decode.beam import Greedy
 from foveate.draw.maps import shorten
 from foveate.files import replace_file
+from foveate.pack import keep
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
 from foveate.tasks.base import AnyTask
@@ -56,7 +57,10 @@ def train(
         outcome = _fitted(resolved, path, ranks, changed_data)
     if outcome.exit_code:
         raise SystemExit(outcome.exit_code)
-    return load(path)
+    run = load(path)
+    if ranks.leads:
+        print(keep(run), file=sys.stderr)
+    return run
 
 
 def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> Outcome:
@@ -181,4 +185,5 @@ def average(path: str | Path, last: int | None = None) -> str:
         tensors = average_weights(folders)
         with sealed_folder(path / "averaged", files) as folder:
             write_tensors(tensors, folder / WEIGHTS)
+    keep(load(path))
     return f"averaged {len(steps)} checkpoints ({steps[0]} to {steps[-1]}) into {path / 'averaged'}"

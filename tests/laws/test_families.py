@@ -316,7 +316,7 @@ SHAPES = f"""
 from jaxtyping import install_import_hook
 with install_import_hook({[f"foveate.{name}" for name in CHECKED]}, "beartype.beartype"):
     from laws.conftest import MODELS, build, ids, real
-from foveate.decode.search import token_log_probabilities
+from foveate.decode.search import (token_log_probabilities)
 from foveate.inspect.records import capture
 from foveate.tasks.objectives import CrossEntropy
 source, target, keys, objective = ids(2, 5), ids(2, 3), real(5, 3), CrossEntropy.Config().build()

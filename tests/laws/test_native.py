@@ -15,7 +15,8 @@ from torch import Tensor, nn
 import foveate
 from foveate.decode.beam import DiverseBeam, Greedy
 from foveate.decode.constraints import Constraints, MinLength, NoRepeat
-from foveate.decode.search import EnsembleSteps, Hypothesis, Search, Steps
+from foveate.decode.outputs import Hypothesis
+from foveate.decode.search import EnsembleSteps, Search, Steps
 from foveate.models.encoder_decoder import Decoder, DecoderSteps, Encoder, EncoderDecoder
 from foveate.models.native import LONGEST, NativeSteps, decoder_steps, native_memory, native_steps
 from foveate.models.presets import TransformerSmall

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from foveate.decode.beam import Beam, DiverseBeam, Greedy
 from foveate.decode.constraints import Constraints, MinLength, NoRepeat
+from foveate.decode.outputs import Hypothesis
 from foveate.decode.sample import Sample
-from foveate.decode.search import Hypothesis, Search, token_log_probabilities
+from foveate.decode.search import Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps
 from laws.conftest import MODELS, build, defaults, each, ids
 from laws.tables import END, A, B, C, alike, everything, limit, log_p, random_table, search

@@ -55,6 +55,7 @@ VERBS: tuple[Callable[..., None], ...] = (
     train.distill,
     train.shortlist,
     serve.studio,
+    export.pack,
     export.export,
     export.import_,
     doctor.show,

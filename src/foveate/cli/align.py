@@ -251,6 +251,7 @@ def by_run(
     from foveate.align.aer import Head, choose
     from foveate.config import kinds
     from foveate.data.words import CUTS
+    from foveate.pack import renew
     from foveate.tasks.base import Aligns
 
     if not folder.is_dir():
@@ -276,6 +277,7 @@ def by_run(
         )
     if save:
         head.save(folder, "named" if reference is None else messages[-1])
+        renew(folder)
         messages.append(f"saved: {folder} aligns with layer {head.layer}, head {head.head}")
     return [head.links(m) for m in maps()], messages
 

@@ -8,21 +8,26 @@ from dataclasses import asdict
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, TypeVar, cast
 
 import typer
 
+import foveate.cli.engines as engines
 import foveate.cli.options as options
+from foveate.cli.engines import RunSpec
 from foveate.cli.options import CHUNK, Tally, chunks, hint, load, one_line, say, to_json
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
-    from foveate.answers import Continuation, LabelAnswer
+    from foveate.answers import Answer, Continuation, LabelAnswer
+    from foveate.engine.packed import PackedModel
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
     from foveate.tasks.metrics import BleuTokenizer
     from foveate.views.examples import Picture
 
+AnswerType = TypeVar("AnswerType", bound="Answer")
+Answering = Callable[[Sequence[Any], int | None], Iterable[AnswerType]]  # of inputs; batch tokens
 EMPTY = "empty, no label"
 RULE = "-" * 40  # between two texts, which may have many lines
 
@@ -55,20 +60,39 @@ def answer(
 
 def answered(
     run: Run,
-    answer: Callable[[Sequence[Any], int | None], Iterable[Any]],
+    answer: Answering[AnswerType],
     names: Sequence[str],
     batch_tokens: int | None,
     tally: Tally,
-) -> Iterator[Any]:
+) -> Iterator[AnswerType]:
     """The answers to lines of standard input, or to the pictures or series of some names."""
-    from foveate.tasks.base import CUT
-
-    items: Iterable[Sequence[Any]] = [names or [None]]
     if run.task.reads == "text":
-        hint("Type a text a line; Ctrl-D ends.")
-        items = tally.read(sys.stdin.buffer)
-    elif run.task.reads == "picture":
+        return lines_answered(answer, batch_tokens, tally)
+    items: Iterable[Sequence[Any]] = [names or [None]]
+    if run.task.reads == "picture":
         items = chunks(pictures_of(names), CHUNK)
+    return _noted(items, answer, batch_tokens, tally)
+
+
+def lines_answered(
+    answer: Answering[AnswerType],
+    batch_tokens: int | None,
+    tally: Tally,
+) -> Iterator[AnswerType]:
+    """The answers to lines of standard input."""
+    hint("Type a text a line; Ctrl-D ends.")
+    return _noted(tally.read(sys.stdin.buffer), answer, batch_tokens, tally)
+
+
+def _noted(
+    items: Iterable[Sequence[Any]],
+    answer: Answering[AnswerType],
+    batch_tokens: int | None,
+    tally: Tally,
+) -> Iterator[AnswerType]:
+    """The answers to all items; inputs that were cut are noted."""
+    from foveate.answers import CUT
+
     for number, each in enumerate(chain.from_iterable(answer(i, batch_tokens) for i in items), 1):
         if each.cut:
             tally.note(CUT, number)
@@ -90,15 +114,32 @@ def classify(
         int | None, typer.Option(min=1, help="tokens, or pictures, of a batch")
     ] = None,
     checkpoint: options.Checkpoint = "best",
+    engine: engines.EngineName = "auto",
     threads: options.Threads = None,
+    verbose: engines.Verbose = False,
 ) -> None:
     """Label each line of stdin, or each picture."""
-    from foveate.tasks.image_classification import PictureTask
-
     if scores and as_json:
         raise ConfigError("--scores and --json are two forms of the output: choose one")
-    loaded, tally = load(run, checkpoint), Tally()
-    names: Iterable[str | None] = images or repeat(None)
+    tally, names = Tally(), cast("Iterable[str | None]", images or repeat(None))
+    spec = RunSpec(str(run), checkpoint, engine=engine)
+    model = spec.packed({"pictures": images}, threads, verbose)
+    if model is None:
+        each = answered(*_labeller(spec, images or []), images or [], batch_tokens, tally)
+    else:
+        each = lines_answered(model.classify, batch_tokens, tally)
+    for number, (name, label) in enumerate(zip(names, each, strict=False), 1):
+        typer.echo(label_json(label, name) if as_json else label_line(label, name, scores))
+        if not label.probabilities:
+            tally.note(EMPTY, number)
+    say(tally.report())
+
+
+def _labeller(spec: RunSpec, images: Sequence[str]) -> tuple[Run, Answering[LabelAnswer]]:
+    """The run and its verb. Raises ``ConfigError`` where it reads something else."""
+    from foveate.tasks.image_classification import PictureTask
+
+    loaded = spec.load()
     if images:
         lines = f"lines of text go on stdin: foveate classify {loaded.path} < {images[0]}"
         loaded.need(PictureTask, f"classify pictures; {lines}")
@@ -107,12 +148,7 @@ def classify(
             f"{loaded.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
             "pictures"
         )
-    each = answered(loaded, loaded.classify, images or [], batch_tokens, tally)
-    for number, (name, label) in enumerate(zip(names, each, strict=False), 1):
-        typer.echo(label_json(label, name) if as_json else label_line(label, name, scores))
-        if not label.probabilities:
-            tally.note(EMPTY, number)
-    say(tally.report())
+    return loaded, loaded.classify
 
 
 def label_line(answer: LabelAnswer, picture: str | None, all_labels: bool) -> str:
@@ -158,7 +194,9 @@ def generate(
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, a text a line")] = False,
     checkpoint: options.Checkpoint = "best",
+    engine: engines.EngineName = "auto",
     threads: options.Threads = None,
+    verbose: engines.Verbose = False,
 ) -> None:
     """Go on with a text, by a language model."""
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -168,14 +206,18 @@ def generate(
         name = next(iter(sampling)).replace("_", "-")
         raise ConfigError(f"--beam-size searches, --{name} samples: leave one of them out")
     stdin = None if prompt is not None or sys.stdin.isatty() else sys.stdin.buffer
-    loaded = load(run, checkpoint)
     tally = Tally()
     texts = prompts(prompt, stdin, tally)
+    single = len(texts) == 1 and num == 1 and beam_size is None
+    spec = RunSpec(str(run), checkpoint, engine=engine)
+    streams = {"a text that appears as it is written": single and sys.stdout.isatty()}
+    model = spec.packed({} if as_json else streams, threads, verbose)
+    if model is not None and (why := model.too_long(texts, max_length)):
+        model = spec.packed({why: True}, threads, verbose)
     continue_text = partial(
-        loaded.generate,
+        spec.load().generate if model is None else model.generate,
         max_length=max_length, num=num, whole_lines=whole_lines, beam_size=beam_size, **sampling,
     )  # fmt: skip
-    single = len(texts) == 1 and num == 1 and beam_size is None
     write_texts(continue_text, texts, sys.stdout, as_json, stream=single)
     say(tally.report())
 
@@ -265,22 +307,30 @@ def score(
     tokens: Annotated[bool, typer.Option("--tokens", help="also each token's")] = False,
     ensemble: options.Ensemble = None,
     checkpoint: options.Checkpoint = "best",
+    engine: engines.EngineName = "auto",
     threads: options.Threads = None,
+    verbose: engines.Verbose = False,
 ) -> None:
     """Log-probabilities of given pairs (TSV, stdin)."""
-    from foveate.cli.workers import RunSpec
-    from foveate.tasks.base import Scores
-
-    loaded = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ()))).load()
-    loaded.need(Scores, "score")
-    layout = loaded.config.data.format
+    spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
+    loaded = spec.packed({}, threads, verbose) or _scorer(spec)
+    layout = loaded.format
     check = None if layout is None else layout.build().source
     hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
     say(score_lines(loaded, sys.stdin.buffer, sys.stdout, tokens, check).report())
 
 
+def _scorer(spec: RunSpec) -> Run:
+    """The run. Raises ``ConfigError`` where it gives no scores of pairs."""
+    from foveate.tasks.base import Scores
+
+    loaded = spec.load()
+    loaded.need(Scores, "score")
+    return loaded
+
+
 def score_lines(
-    run: Run,
+    run: Run | PackedModel,
     source: BinaryIO,
     target: TextIO,
     tokens: bool = False,
@@ -350,8 +400,6 @@ def evaluate(
     as_json: options.Json = False,
 ) -> None:
     """All figures of the task on held-out data."""
-    from foveate.cli.workers import RunSpec
-
     others = tuple(map(str, ensemble or ())), tuple(overrides or ())
     loaded = RunSpec(str(run), checkpoint, *others, precision).load()
     if source is None and reference is not None:

@@ -1,4 +1,4 @@
-"""The verbs ``foveate export`` and ``foveate import``."""
+"""The verbs ``foveate pack``, ``foveate export`` and ``foveate import``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foveate.cli.options import Checkpoint, RunPath, load
+from foveate.errors import ConfigError
 
 
 def export(
@@ -34,6 +35,26 @@ def export(
     place, checked = export(loaded, out, to, tried, quantization, languages)
     typer.echo(f"{place}: {to} of {run}/{loaded.checkpoint}")
     typer.echo(str(checked))
+
+
+def pack(
+    run: RunPath,
+    out: Annotated[
+        Path | None, typer.Argument(metavar="[OUT]", help="a .safetensors file; default: in RUN")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="of the matrices: fp32, fp16 or int8")] = "fp32",
+    licence: Annotated[str, typer.Option(help="of the training data, and whom to name")] = "",
+    checkpoint: Checkpoint = "best",
+) -> None:
+    """Write a run as one file that answers without PyTorch."""
+    from foveate.pack import NAME, pack
+
+    loaded = load(run, checkpoint)
+    if out is not None and out.suffix != ".safetensors":
+        raise ConfigError(f"{out}: a packed file ends in .safetensors")
+    file = pack(loaded, out or run / NAME, precision, licence)
+    size = file.stat().st_size / 1e6
+    typer.echo(f"{file}: {size:.1f} MB, {precision}, of {run}/{loaded.checkpoint}")
 
 
 def import_(

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foveate import __version__
-from foveate.answers import TextAnswer, TranslateOptions
+from foveate.answers import CUT, TextAnswer, TranslateOptions
+from foveate.cli.engines import RunSpec
 from foveate.cli.options import DAMAGED, SHOWN, Tally, say
-from foveate.cli.workers import RunSpec
 from foveate.config import ConfigError
 from foveate.data.corpus import Arrays, Meter, Work, WorkerError, cores, in_order
 from foveate.documents import folders
@@ -41,7 +41,6 @@ from foveate.documents.translate import joined_all
 from foveate.errors import message_of
 from foveate.run import Run, device
 from foveate.server.languages import directions
-from foveate.tasks.base import CUT
 from foveate.tasks.text_to_text import TextToText
 from foveate.train import checkpoint
 from foveate.train.stored import WEIGHTS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -25,11 +26,14 @@ Item = TypeVar("Item")
 
 
 def set_threads(threads: int | None) -> int | None:
-    """Set the number of processor threads of each operation, where one is named."""
-    if threads is not None:
-        import torch
+    """Set the number of processor threads of each operation, where one is named.
 
-        torch.set_num_threads(threads)
+    PyTorch that is not loaded yet takes it from the environment.
+    """
+    if threads is not None and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
+    elif threads is not None:
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)
     return threads
 
 

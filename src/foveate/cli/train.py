@@ -174,6 +174,7 @@ def shortlist(
     likely: Annotated[int, typer.Option(min=1, help="tokens for each of the source")] = 100,
 ) -> None:
     """Learn which tokens may come next, for decode.shortlist=true."""
+    from foveate.pack import renew
     from foveate.tasks.shortlist import learn, reach
     from foveate.tasks.translation import Translation
 
@@ -181,6 +182,7 @@ def shortlist(
     task = loaded.need(Translation, "have a shortlist")
     tokens = learn(task, often, likely, loaded.config.seed)
     tokens.save(run)
+    renew(run)
     coverage, whole = reach(task, tokens), task.target_tokenizer.vocab_size
     typer.echo(
         f"a sentence has {coverage.size:,.0f} of {whole:,} tokens to choose from; these hold "

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO, cast
 
 import typer
 
+import foveate.cli.engines as engines
 import foveate.cli.options as options
+from foveate.cli.engines import RunSpec
 from foveate.cli.options import CHUNK, Tally, hint, one_line, say
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
     from foveate.answers import TextAnswer, TranslateOptions
-    from foveate.cli.workers import RunSpec
     from foveate.documents.formats import DocumentOptions
     from foveate.documents.memory import Assistance, AssistedRun
+    from foveate.engine.packed import PackedModel
     from foveate.inspect.records import AttentionRecord
     from foveate.run import Run
 
@@ -73,14 +75,14 @@ def translate(
     length_penalty: options.LengthPenalty = None,
     checkpoint: options.Checkpoint = "best",
     precision: options.Precision = "fp32",
-    engine: Annotated[str, typer.Option(help="torch, ctranslate2, or ray for a folder")] = "torch",
+    engine: engines.EngineName = "auto",
     sample: options.Sample = None,
     processes: Processes = None,
     threads: options.Threads = None,
+    verbose: engines.Verbose = False,
 ) -> None:
     """Translate lines of stdin, a document, or a folder of them."""
     from foveate.answers import TranslateOptions
-    from foveate.cli.workers import RunSpec
 
     others = tuple(map(str, ensemble or ())), tuple(overrides or ())
     request = Request(
@@ -95,6 +97,7 @@ def translate(
         silence or (),
         processes,
         threads,
+        verbose,
     )
     if source is not None and source.is_dir():
         messages = request.translate_folder(source, target, format)
@@ -158,6 +161,7 @@ class Request:
     silence: Sequence[str]
     processes: int | None
     threads: int | None
+    verbose: bool = False
 
     def translate_stdin(self) -> list[str]:
         """Lines of standard input; a line of standard output for each."""
@@ -176,10 +180,10 @@ class Request:
         self, source: Path | None, target: Path | None, format: str | None
     ) -> list[str]:
         """A document of a file or of standard input, written to a file or to standard output."""
+        from foveate.answers import CUT
         from foveate.cli.folders import translate_document, with_languages
         from foveate.documents.formats import format_of, read_document
         from foveate.files import replace_file
-        from foveate.tasks.base import CUT
 
         self._refuse_line_outputs(self.processes or 1)
         if format is None and source is None:
@@ -190,7 +194,7 @@ class Request:
         kind = format_of(source or Path(), format)
         options = self._document_options()
         messages: list[str] = []
-        with self._loaded(messages) as run:
+        with self._with_torch(messages) as run:
             try:
                 data = sys.stdin.buffer.read() if source is None else source.read_bytes()
             except OSError as error:
@@ -245,8 +249,26 @@ class Request:
         return DocumentOptions(Rules(tuple(self.protect)), self.search["to"], self.again)
 
     @contextmanager
-    def _loaded(self, messages: list[str]) -> Iterator[Run | AssistedRun]:
+    def _loaded(self, messages: list[str]) -> Iterator[Run | AssistedRun | PackedModel]:
         """The run with its processes, silenced heads and resources, which report ``messages``."""
+        torch_only = {
+            "--processes": (self.processes or 1) > 1,
+            "--silence": self.silence,
+            "--attention": self.outputs.attention,
+            "--alignments": self.outputs.alignments,
+            "a glossary, memory or phrase": self._assisted(),
+        }
+        if (model := self.run.packed(torch_only, self.threads, self.verbose)) is not None:
+            yield model
+        else:
+            with self._with_torch(messages) as run:
+                yield run
+
+    @contextmanager
+    def _with_torch(self, messages: list[str]) -> Iterator[Run | AssistedRun]:
+        """The run in PyTorch. Raises ``ConfigError`` for a packed file."""
+        if Path(self.run.run).is_file():
+            self.run.packed({"a document": True})
         if (self.processes or 1) > 1:
             from foveate.cli.workers import ProcessEngine
 
@@ -269,7 +291,7 @@ class Request:
 
 
 def translate_lines(
-    run: Run | AssistedRun,
+    run: Run | AssistedRun | PackedModel,
     source: BinaryIO,
     target: TextIO,
     outputs: LineOutputs,
@@ -280,8 +302,7 @@ def translate_lines(
     ``search`` goes to ``run.translate``. Several hypotheses have the usual form of n-best lists:
     ``line ||| hypothesis ||| features ||| score``, lines counted from 0.
     """
-    from foveate.cli.workers import in_order
-    from foveate.tasks.base import CUT
+    from foveate.answers import CUT
 
     tally, number = Tally(), 0
     lines = tally.read(source, SHARE if run.engine.processes else CHUNK)
@@ -292,7 +313,7 @@ def translate_lines(
         jobs = (
             (chunk, options if files is None else files.options(chunk, options)) for chunk in lines
         )
-        for answers in in_order(run, jobs):
+        for answers in _in_order(run, jobs):
             for answer in answers:
                 target.write(_written(answer, number, outputs))
                 number += 1
@@ -302,6 +323,17 @@ def translate_lines(
                     files.add(answer, number)
             target.flush()
     return tally
+
+
+def _in_order(
+    run: Run | AssistedRun | PackedModel, jobs: Iterable[tuple[list[str], TranslateOptions]]
+) -> Iterable[list[TextAnswer]]:
+    """The translations of each job; several at a time where other processes translate."""
+    if not run.engine.processes:
+        return (run.translate(lines, **options) for lines, options in jobs)
+    from foveate.cli.workers import in_order
+
+    return in_order(cast("Run", run), jobs)
 
 
 def _written(answer: TextAnswer, number: int, outputs: LineOutputs) -> str:

@@ -1,4 +1,4 @@
-"""Loading a run with a search, a precision and an engine, in this process or in several.
+"""Runs in several processes.
 
 Several processes of one thread each translate many sentences faster than one process of several
 threads. A server with many connections needs them too, since the threads that search and those that
@@ -16,91 +16,24 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from foveate.align.aer import Head, Links
 from foveate.answers import TextAnswer, TranslateOptions
-from foveate.config import ConfigError, Tree, assigned, merge
+from foveate.cli.engines import RunSpec
 from foveate.data.corpus import Arrays, Work, Workers
-from foveate.decode.search import Hypothesis, Positions, Search
+from foveate.decode.outputs import Hypothesis
+from foveate.decode.search import Positions, Search
 from foveate.engine.base import ALL, Engine, Ids, Module, Picture, Result, SearchRequest, Source
-from foveate.files import cache_folder
 from foveate.inspect.records import AttentionRecord, Units
-from foveate.run import Run, device, load
+from foveate.run import Run, device
 
 if TYPE_CHECKING:
     from foveate.documents.memory import AssistedRun
     from foveate.server.launch import RunLoader
-
-PRECISIONS = ("fp32", "int8")
-ENGINES = ("torch", "ctranslate2", "ray")
-
-
-class RunSpec(NamedTuple):
-    """How a run is loaded, in plain values that go to other processes."""
-
-    run: str
-    checkpoint: str = "best"
-    ensemble: tuple[str, ...] = ()
-    overrides: tuple[str, ...] = ()  # assignments such as decode.kind=diverse_beam
-    precision: str = "fp32"
-    engine: str = "torch"
-    sample: str | None = None  # a file on which an export for the engine is tried
-
-    def load(self) -> Run:
-        """The run. Raises ``ConfigError`` where there is no such run, precision or engine."""
-        if self.engine == "ray":
-            raise ConfigError("--engine ray translates folders: --in FOLDER --out FOLDER")
-        _check("engine", self.engine, ENGINES)
-        run = load(self.run, self.checkpoint, self.ensemble)
-        if self.overrides:
-            run = with_search(run, self.overrides)
-        if self.engine == "ctranslate2":
-            sample = None if self.sample is None else Path(self.sample)
-            return _through_ctranslate2(run, self.precision, sample)
-        _check("precision", self.precision, PRECISIONS)
-        if self.precision == "int8":
-            from foveate.nn.linear import quantized
-
-            run.model = quantized(run.model)
-        return run
-
-
-def with_search(run: Run, overrides: Sequence[str]) -> Run:
-    """The run with the search of assignments such as ``decode.kind=diverse_beam``.
-
-    Raises ``ConfigError`` for keys outside of ``decode``: they cannot change after the training.
-    """
-    tree: Tree = {}
-    for assignment in overrides:
-        tree = merge(tree, assigned(assignment))
-    for key in tree.keys() - {"decode"}:
-        raise ConfigError(f"{key}: a run stays as it was trained; only decode.… can be changed")
-    search = tree.get("decode", {})
-    fields = {"kind": search} if isinstance(search, str) else search
-    return run.decoding(**fields) if fields else run
-
-
-def _check(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ConfigError(f"no {name} {value!r}; there are: {', '.join(known)}")
-
-
-def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
-    """The run with its searches on an export, which is made at the first use and cached."""
-    from foveate.export.base import export, pointer_to, sample_of
-    from foveate.export.ctranslate2_engine import CTranslate2Engine
-
-    quantization = "float32" if precision == "fp32" else precision
-    name = f"{str(pointer_to(run)['sha256'])[:32]}-{quantization}"
-    folder = cache_folder() / "exports" / name
-    if not folder.exists():
-        export(run, folder, "ctranslate2", sample_of(run, 100, sample), quantization)
-    return run.by(CTranslate2Engine(run, folder))
-
 
 # ------------------------------------------------------------------------------ several processes
 
@@ -226,13 +159,12 @@ def load_with_processes(folder: Path, processes: int, **options: Any) -> Run:
 
 
 def run_loader(
-    precision: str = "fp32", engine: str = "torch", sample: Path | None = None, processes: int = 0
+    precision: str = "fp32", engine: str = "auto", sample: Path | None = None, processes: int = 0
 ) -> RunLoader:
     """How a server loads runs. Raises ``ConfigError`` for an unknown precision or engine."""
     from foveate.server.launch import RunLoader
 
-    _check("precision", precision, PRECISIONS)
-    _check("engine", engine, ENGINES)
+    RunSpec("", precision=precision, engine=engine).check()
     load = partial(
         load_with_processes,
         processes=processes,
@@ -240,7 +172,7 @@ def run_loader(
         engine=engine,
         sample=None if sample is None else str(sample),
     )
-    return RunLoader(load, 1 + processes, engine != "torch")
+    return RunLoader(load, 1 + processes, engine == "ctranslate2")
 
 
 def batch_threads(threads: int | None, processes: int = 0) -> int:

@@ -111,6 +111,53 @@ class Tokenizer(Configurable, ABC):
             'start.vocabulary = "replace"'
         )
 
+    def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
+        """Lines after the tag of a language, such as ``<2fr>`` for "fr".
+
+        Raises `UserError` where there is no such tag, or one is needed and a line has none.
+        """
+        known = (
+            ", ".join(tag[2:-1] for tag in self.tags) or "none, this run has one pair of languages"
+        )
+        if to is not None:
+            if f"<2{to}>" not in self.tags:
+                raise UserError(f"no language {to!r} to translate to; there are: {known}")
+            return [tagged(line, f"<2{to}>") for line in lines]
+        plain = (line for line in lines if line.strip() and not line.startswith(tuple(self.tags)))
+        if self.tags and next(plain, None) is not None:
+            raise UserError(f"this run translates to several languages; name one (to): {known}")
+        return list(lines)
+
+    def beginnings(self, prefix: str | Sequence[str], count: int) -> list[list[int]]:
+        """The ids with which ``count`` outputs begin: one text for all, or for each.
+
+        White space at its end is left out: a word that follows brings its own. Raises
+        `UserError` where there are not as many as lines, or one holds what no output can.
+        """
+        texts = [prefix] * count if isinstance(prefix, str) else list(prefix)
+        if len(texts) != count:
+            raise UserError(f"{len(texts)} prefixes for {count} lines; give one for each, or one")
+        prefixes = self.encode_ids([text.rstrip() for text in texts])
+        for text, ids in zip(texts, prefixes, strict=True):
+            if UNK in ids:
+                raise UserError(f"the prefix {text!r} holds what is not in the target vocabulary")
+        return prefixes
+
+    def encode_lines(self, text: str) -> list[int]:
+        """The ids of a text of any number of lines, an end of line between each two."""
+        lines = self.encode_ids(text.split("\n"))
+        return [i for line in lines for i in (EOS, *line)][1:]
+
+    def decode_lines(self, ids: Sequence[int]) -> str:
+        """The text of some ids, where an end is that of a line."""
+        lines: list[list[int]] = [[]]
+        for i in ids:
+            if i == EOS:
+                lines.append([])
+            else:
+                lines[-1].append(i)
+        return "\n".join(map(self.decode, lines))
+
     def _untagged(self, text: str) -> tuple[list[int], str]:
         """The id of the tag at the start of a text, if there is one, and the text behind it."""
         tag = next((tag for tag in self.tags if text.startswith(tag)), None)
@@ -184,7 +231,11 @@ class Tokenizer(Configurable, ABC):
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
         """Read a tokenizer of any kind; raise `UserError` that names a file which is none."""
-        content = bounded(Path(path))
+        return Tokenizer.of(bounded(Path(path)), str(path))
+
+    @staticmethod
+    def of(content: str | bytes, path: str) -> Tokenizer:
+        """The tokenizer of a `text`; raise `UserError` that names the file where it is none."""
         try:
             tree = json.loads(content)
             tokenizer: Tokenizer = Tokenizer.Config.parse(tree["config"]).build()
@@ -226,6 +277,11 @@ class Tokenizer(Configurable, ABC):
         except UnicodeEncodeError:
             return list(valid(ready))  # raises for the text with a lone surrogate
         return ready
+
+
+def tagged(text: str, tag: str | None) -> str:
+    """A text behind its tag; without one, or where there is no text, as it is."""
+    return text if tag is None or not text.strip() else f"{tag} {text}"
 
 
 def bounded(path: Path) -> bytes:

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.decode.constraints import Constrained, Next, PhraseState, RequiredPhrases
+from foveate.decode.outputs import Hypothesis
 from foveate.decode.search import (
     DONE,
     LIVE,
     PRUNED,
     Draw,
-    Hypothesis,
     Search,
     Searching,
     SearchPosition,

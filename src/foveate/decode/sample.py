@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.decode.search import Draw, Hypothesis, Search, SingleSearch
+from foveate.decode.outputs import Hypothesis
+from foveate.decode.search import Draw, Search, SingleSearch
 
 Scores = Float[Tensor, "N V"]
 BITS = 2**64 - 1

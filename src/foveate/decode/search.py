@@ -24,7 +24,7 @@ from foveate.decode.constraints import (
     OutputRule,
     Steps,
 )
-from foveate.errors import UserError
+from foveate.decode.outputs import Hypothesis, Outputs, check_outputs
 
 PRUNED, LIVE, DONE = 0, 1, 2
 Outcome = Literal["pruned", "live", "done"]
@@ -171,23 +171,6 @@ def alternatives(following: Next, top_k: int) -> list[Alternatives]:
     return rows
 
 
-@dataclass(frozen=True)
-class Hypothesis:
-    """An output: its ids without start and end, Σ log p with the end, and its score."""
-
-    ids: list[int]
-    log_probability: float
-    score: float
-    ended: bool = True  # False where the maximum length cut it off
-
-    @classmethod
-    def alone(cls, ids: list[int], log_probability: float, end: int) -> Hypothesis:
-        """The output of a search without competition: its score is log p; ``ids`` have the end."""
-        ended = ids[-1] == end
-        return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
-
-
-Outputs = list[list[Hypothesis]]  # of each source, best first
 Positions = Generator[SearchPosition, None, Outputs]
 Searching = Generator[Callable[[], SearchPosition], None, Outputs]
 Yielded = TypeVar("Yielded")
@@ -214,24 +197,6 @@ def map_yields(
         except StopIteration as end:
             return cast("Returned", end.value)
         yield function(value)
-
-
-class NoOutputError(UserError):
-    """A source for which a search found no output."""
-
-
-def check_outputs(outputs: Sequence[Sequence[Hypothesis]], rows: Sequence[int]) -> None:
-    """Raise `NoOutputError` for a source without an output, or with a score that is no number.
-
-    ``rows`` number the sources from 0. An empty output is one; its score is that of the end.
-    """
-    for row, hypotheses in zip(rows, outputs, strict=True):
-        if not hypotheses or any(math.isnan(h.score) for h in hypotheses):
-            raise NoOutputError(
-                f"source {row + 1} has no output: the model's scores of the next token are not "
-                "numbers (NaN), so its weights are damaged or its training diverged; take another "
-                "checkpoint of the run, or train it again with a lower learning rate"
-            )
 
 
 class Search(Configurable):

@@ -24,7 +24,8 @@ from foveate.decode.constraints import (
     phrase_of,
     word_pieces,
 )
-from foveate.decode.search import Hypothesis, Outputs, Positions, Search
+from foveate.decode.outputs import Outputs
+from foveate.decode.search import Positions, Search
 from foveate.errors import ConfigError, UserError
 from foveate.inspect.records import AttentionRecord, Units
 
@@ -160,8 +161,3 @@ class Engine(ABC):
     def cannot(self, what: str) -> EngineError:
         """The error that says what it cannot do."""
         return EngineError(f"the engine {self.name} cannot {what}; leave out --engine")
-
-
-def best(outputs: Sequence[Hypothesis]) -> Hypothesis:
-    """The first of the outputs; the empty output, of p = 1, for a source without any text."""
-    return outputs[0] if outputs else Hypothesis([], 0.0, 0.0)

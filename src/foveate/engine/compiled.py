@@ -128,24 +128,25 @@ def quantized(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
 class CompiledModel:
     """A model of the engine: the numbers of its program and its tensors by name, in their order.
 
-    Tensors named in ``maps`` are rounded to int8. Raises `EngineFailure` where they do not fit.
+    A tensor of int8 comes with the scales of its rows; those named in ``maps`` are rounded to such.
+    Raises `EngineFailure` where they do not fit.
     """
 
     def __init__(
         self,
         numbers: Sequence[float],
-        tensors: Mapping[str, Floats],
+        tensors: Mapping[str, Floats | tuple[NDArray[np.int8], Floats]],
         maps: frozenset[str] = frozenset(),
     ) -> None:
         self._library, arrays, structs = library(), list[NDArray[np.generic]](), []
         for name, tensor in tensors.items():
-            array = np.ascontiguousarray(tensor, dtype=np.float32)
-            rows = len(array) if array.ndim > 1 else 1
-            if name in maps:
-                whole, scale = quantized(array)
+            if isinstance(tensor, tuple) or name in maps:
+                whole, scale = tensor if isinstance(tensor, tuple) else quantized(tensor)
                 arrays += [whole, scale]
                 structs.append(_Tensor(1, *whole.shape, whole.ctypes.data, scale.ctypes.data))
             else:
+                array = np.ascontiguousarray(tensor, dtype=np.float32)
+                rows = len(array) if array.ndim > 1 else 1
                 arrays.append(array)
                 structs.append(_Tensor(0, rows, array.size // rows, array.ctypes.data, None))
         program = np.array(numbers, dtype=np.float64)
@@ -199,17 +200,20 @@ class CompiledSearch:
         limits: Sequence[int],
         prefixes: Sequence[Ids] = (),
         vocabularies: Sequence[Ids] = (),
+        numbers: Sequence[int] | None = None,
     ) -> list[list[EngineOutput]]:
         """The outputs of each source, best first.
 
         ``limits`` are the most tokens of each, ``prefixes`` those with which its outputs begin, or
-        ``vocabularies`` the ids that they may hold.
+        ``vocabularies`` the ids that they may hold. Samples go by the ``numbers`` of the sources;
+        0, 1, … where it is None.
         """
         self._library.clear(self._address)  # what a search that failed has left
         outputs: list[list[EngineOutput]] = [[] for _ in sources]
+        places = {number: n for n, number in enumerate(numbers or range(len(sources)))}
         none = [()] * len(sources)
-        each = zip(sources, prefixes or none, vocabularies or none, limits, strict=True)
-        for number, (*ids, limit) in enumerate(each):
+        each = zip(places, sources, prefixes or none, vocabularies or none, limits, strict=True)
+        for number, *ids, limit in each:
             read, prefix, allowed = (np.array(part, dtype=np.int32) for part in ids)
             arrays = read.ctypes.data, len(read), prefix.ctypes.data, len(prefix), limit
             added = self._library.add_source(
@@ -221,11 +225,11 @@ class CompiledSearch:
         while left:
             left = self._library.advance(self._address, 1 if self._forbids else POSITIONS)
             _check(left or 1, "the search has ")
-            self._read_results(outputs)
+            self._read_results(outputs, places)
             for number, partial in self.partial() if self._forbids else ():
                 self._forbid(number, partial)
-        for number, best in enumerate(outputs):
-            if not best:
+        for number, place in places.items():
+            if not outputs[place]:
                 raise EngineFailure(f"source {number + 1} has no output")
         return outputs
 
@@ -254,7 +258,7 @@ class CompiledSearch:
             at += 3 + ids.size
         return partial
 
-    def _read_results(self, outputs: list[list[EngineOutput]]) -> None:
+    def _read_results(self, outputs: list[list[EngineOutput]], places: Mapping[int, int]) -> None:
         taken, at = self._taken(self._library.results), 0
         while at < len(taken):
             number, count = taken[at : at + 2].tolist()
@@ -263,7 +267,7 @@ class CompiledSearch:
                 length, ended = taken[at : at + 2].tolist()
                 log_p, score = taken[at + 2 : at + 4].view(np.float32).tolist()
                 ids = taken[at + 4 : at + 4 + length].tolist()
-                outputs[number].append(EngineOutput(ids, bool(ended), log_p, score))
+                outputs[places[number]].append(EngineOutput(ids, bool(ended), log_p, score))
                 at += 4 + length
 
     def log_probabilities(self, source: Ids, target: Ids) -> Floats:

@@ -14,16 +14,7 @@ from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.constraints import Steps
 from foveate.decode.search import EnsembleSteps, Positions, log_mean_p
-from foveate.engine.base import (
-    ALL,
-    Engine,
-    Ids,
-    Module,
-    Picture,
-    Result,
-    SearchRequest,
-    Source,
-)
+from foveate.engine.base import ALL, Engine, Ids, Module, Picture, Result, SearchRequest, Source
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import EncoderDecoder

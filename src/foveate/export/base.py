@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import importlib
 import importlib.metadata
 import json
@@ -23,14 +22,15 @@ from safetensors import SafetensorError
 import foveate.export
 from foveate.data.catalogue import DataError
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.outputs import best
 from foveate.decode.search import Search
-from foveate.engine.base import SearchRequest, best
+from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import Ensemble
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
+from foveate.pack import made_of
 from foveate.run import Run
 from foveate.tasks.translation import Translation
-from foveate.train.stored import WEIGHTS
 
 Ids = list[int]
 CHRF = 0.3  # what rounded weights may cost, in points of chrF
@@ -281,7 +281,7 @@ def export(
     need(*target.packages, extra="export")
     if target.suffix and out.suffix != target.suffix:
         raise ExchangeError(f"{out}: an export to {to} is a file that ends in {target.suffix}")
-    pointer = pointer_to(run) | {
+    pointer: dict[str, object] = {**made_of(run)} | {
         "to": to,
         "quantization": quantization,
         "versions": {name: importlib.metadata.version(name) for name in target.packages},
@@ -311,21 +311,6 @@ def need(*packages: str, extra: str) -> None:
             importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             raise ExchangeError(f"the package {name} is not installed; {install(extra)}") from None
-
-
-def pointer_to(run: Run) -> dict[str, object]:
-    """Which run, step and weights, without a path."""
-    from foveate import __version__
-
-    weights = run.path / run.checkpoint / WEIGHTS
-    with weights.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {
-        "run": run.path.resolve().name,
-        "checkpoint": run.checkpoint,
-        "sha256": digest,
-        "foveate": __version__,
-    }
 
 
 # ------------------------------------------------------------------------------ appearing

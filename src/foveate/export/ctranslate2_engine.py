@@ -22,7 +22,8 @@ import torch
 from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import EOS
 from foveate.decode.beam import Beam, Greedy
-from foveate.decode.search import Hypothesis, Search, check_outputs
+from foveate.decode.outputs import Hypothesis, check_outputs
+from foveate.decode.search import Search
 from foveate.engine.base import Engine, Ids, Module, Picture, Result, SearchRequest
 from foveate.export.base import ExchangeError, by_length, translator
 from foveate.inspect.records import AttentionRecord, Units

@@ -57,6 +57,7 @@ from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.pack import keep
 from foveate.run import RunConfig, load
 from foveate.spec import Pixels, Tokens
 from foveate.tasks.translation import Translation
@@ -521,6 +522,7 @@ def _run(source: Path, out: Path) -> str:
         best = {"folder": FOLDER, "figure": "imported", "value": 0.0, "step": 0}
         (place / "best.json").write_text(json.dumps(best) + "\n", encoding="utf-8")
         load(place)
+    keep(load(out))
     return (
         f"{out}: a run of {source}, {tokenizer.vocab_size:,} pieces; name data of yours in "
         f"{out}/config.toml (task.source, task.target) to evaluate it or to train on"

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from foveate.config import Config
 from foveate.decode.constraints import FREE
-from foveate.decode.search import Hypothesis, Search, result_of
+from foveate.decode.outputs import Hypothesis
+from foveate.decode.search import Search, result_of
 from foveate.laws.trial import ANY, Counterexample, Trial, law, meaning_of, number
 
 START, A, B, C, END = 9, 0, 1, 2, 3

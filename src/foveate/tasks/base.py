@@ -42,7 +42,6 @@ AnswerType = TypeVar("AnswerType", bound=Answer)  # to one input
 Batch = TypeVar("Batch")
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "words", "forecast"]
-CUT = "longer than the model allows, cut"  # what is noted of such an input
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.answers import LabelAnswer
+from foveate.answers import LabelAnswer, probabilities_of
 from foveate.config import from_json
 from foveate.data.batches import sorted_batches
 from foveate.data.catalogue import DataError
@@ -160,12 +160,6 @@ def evaluation_of_labels(
         noted or {},
         {"confusion": confusion(log_p, target, names)},
     )
-
-
-def probabilities_of(log_p: NDArray[np.float32], names: Names) -> dict[str, float]:
-    """Probability of each label (C,), the most probable first."""
-    descending = np.argsort(-log_p, kind="stable")
-    return {names[i]: float(np.exp(log_p[i])) for i in descending}
 
 
 # ---------------------------------------------------------------------------------- classification

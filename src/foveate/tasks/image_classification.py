@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.answers import LabelAnswer, Picture
+from foveate.answers import LabelAnswer, Picture, probabilities_of
 from foveate.config import from_json
 from foveate.data.catalogue import DataError
 from foveate.data.image import Album, Augmentation, PictureData, Unchanged
@@ -50,7 +50,6 @@ from foveate.tasks.classification import (
     load_labels,
     measures_of_labels,
     numbers_of,
-    probabilities_of,
     save_labels,
     sorted_labels,
 )

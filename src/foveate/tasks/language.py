@@ -332,18 +332,11 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
 
     def ids_of(self, text: str) -> list[int]:
         """The ids of a text of any number of lines, an end of line between each two."""
-        lines = self.tokenizer.encode_ids(text.split("\n"))
-        return [i for line in lines for i in (EOS, *line)][1:]
+        return self.tokenizer.encode_lines(text)
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The text of some ids."""
-        lines: list[list[int]] = [[]]
-        for i in ids:
-            if i == EOS:
-                lines.append([])
-            else:
-                lines[-1].append(i)
-        return "\n".join(map(self.tokenizer.decode, lines))
+        return self.tokenizer.decode_lines(ids)
 
     # ---- going on
 

@@ -17,8 +17,9 @@ import pydantic
 from numpy.typing import NDArray
 
 from foveate.decode.constraints import Constrained
+from foveate.decode.outputs import Hypothesis
 from foveate.decode.sample import Sample
-from foveate.decode.search import Hypothesis, Search, Searching
+from foveate.decode.search import Search, Searching
 from foveate.errors import UserError
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from foveate.answers import CUT
 from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import content_of, learn_tokenizer, prepare_ids, prepare_texts, sample
@@ -36,7 +37,7 @@ from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokeniz
 from foveate.data.words import is_unsegmented, split_words
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, Maps, Units, group_pieces, to_words
-from foveate.tasks.base import CUT, AnswerType, Batch, Task, TensorBatch
+from foveate.tasks.base import AnswerType, Batch, Task, TensorBatch
 
 Ids = list[int]
 

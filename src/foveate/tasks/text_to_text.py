@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import nn
 
-from foveate.answers import TextAnswer
+from foveate.answers import CUT, TextAnswer
 from foveate.config import Config
 from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import learn_tokenizer, sample
 from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, taken, to_measure
-from foveate.data.tokenizer import BPE, UNK, Tokenizer
+from foveate.data.tokenizer import BPE, Tokenizer, tagged
 from foveate.data.words import language_of
+from foveate.decode.outputs import best
 from foveate.decode.search import Search
-from foveate.engine.base import Engine, SearchRequest, best
+from foveate.engine.base import Engine, SearchRequest
 from foveate.errors import UserError
 from foveate.tasks.base import (
-    CUT,
     Batch,
     Evaluation,
     Generates,
@@ -83,11 +83,6 @@ class Tagged(Reading):
 
     def key(self) -> dict[str, object]:
         return {"tag": self.tag, **super().key()}
-
-
-def tagged(text: str, tag: str | None) -> str:
-    """A text behind its tag; without one, or where there is no text, as it is."""
-    return text if tag is None or not text.strip() else f"{tag} {text}"
 
 
 def bare(text: str, tags: Sequence[str]) -> str:
@@ -289,16 +284,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         """
         if self.data.format is not None:
             lines = list(map(self.data.format.build().source, lines))
-        tags = self.source_tokenizer.tags
-        known = ", ".join(tag[2:-1] for tag in tags) or "none, this run has one pair of languages"
-        if to is not None:
-            if f"<2{to}>" not in tags:
-                raise UserError(f"no language {to!r} to translate to; there are: {known}")
-            return [tagged(line, f"<2{to}>") for line in lines]
-        plain = (line for line in lines if line.strip() and not line.startswith(tuple(tags)))
-        if tags and next(plain, None) is not None:
-            raise UserError(f"this run translates to several languages; name one (to): {known}")
-        return list(lines)
+        return self.source_tokenizer.addressed(lines, to)
 
     def beginnings(self, prefix: str | Sequence[str], count: int) -> list[Ids]:
         """The ids with which the outputs of ``count`` lines begin: one text for all, or for each.
@@ -306,14 +292,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         White space at its end is left out: a word that follows brings its own. Raises
         `UserError` where there are not as many as lines, or one holds what no output can.
         """
-        texts = [prefix] * count if isinstance(prefix, str) else list(prefix)
-        if len(texts) != count:
-            raise UserError(f"{len(texts)} prefixes for {count} lines; give one for each, or one")
-        prefixes = self.target_tokenizer.encode_ids([text.rstrip() for text in texts])
-        for text, ids in zip(texts, prefixes, strict=True):
-            if UNK in ids:
-                raise UserError(f"the prefix {text!r} holds what is not in the target vocabulary")
-        return prefixes
+        return self.target_tokenizer.beginnings(prefix, count)
 
     def describe_data(self) -> list[str]:
         """The report on the data in short: what is there, what is odd, what is dropped and why."""

@@ -18,7 +18,8 @@ from foveate.config import Config, ConfigError, load_tree, parse_tree
 from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
-from foveate.decode.search import Hypothesis, PartialHypothesis, Watch, map_yields, result_of
+from foveate.decode.outputs import Hypothesis
+from foveate.decode.search import PartialHypothesis, Watch, map_yields, result_of
 from foveate.draw.lanes import LanesDrawing, Node, lanes
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing

@@ -1,0 +1,167 @@
+"""Which engine answers a request: that of a packed file, or PyTorch with the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from subprocess import SubprocessError
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from foveate.cli.options import say
+from foveate.errors import ConfigError, UserError, message_of
+from foveate.files import cache_folder
+
+if TYPE_CHECKING:
+    from foveate.engine.packed import PackedModel
+    from foveate.run import Run
+
+ENGINES = ("auto", "packed", "torch", "ctranslate2", "ray")
+PRECISIONS = ("fp32", "int8")
+NAME = "packed.safetensors"  # in the folder of a run
+
+EngineName = Annotated[
+    str, typer.Option("--engine", help="auto, packed, torch, ctranslate2, or ray for a folder")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="say which engine answers, and why")]
+
+
+class RunSpec(NamedTuple):
+    """How a run is loaded, in plain values that go to other processes."""
+
+    run: str
+    checkpoint: str = "best"
+    ensemble: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()  # assignments such as decode.kind=diverse_beam
+    precision: str = "fp32"
+    engine: str = "auto"
+    sample: str | None = None  # a file on which an export for the engine is tried
+
+    def load(self) -> Run:
+        """The run with PyTorch. Raises ``ConfigError`` for an unknown run, precision or engine."""
+        from foveate.run import load
+
+        if self.engine == "ray":
+            raise ConfigError("--engine ray translates folders: --in FOLDER --out FOLDER")
+        self.check()
+        run = load(self.run, self.checkpoint, self.ensemble)
+        if self.overrides:
+            run = with_search(run, self.overrides)
+        if self.engine == "ctranslate2":
+            sample = None if self.sample is None else Path(self.sample)
+            return _through_ctranslate2(run, self.precision, sample)
+        if self.precision == "int8":
+            from foveate.nn.linear import quantized
+
+            run.model = quantized(run.model)
+        return run
+
+    def check(self) -> None:
+        """Raise ``ConfigError`` for an unknown engine or precision."""
+        if self.engine not in ENGINES:
+            raise ConfigError(f"no engine {self.engine!r}; there are: {', '.join(ENGINES)}")
+        if self.engine != "ctranslate2" and self.precision not in PRECISIONS:
+            known = ", ".join(PRECISIONS)
+            raise ConfigError(f"no precision {self.precision!r}; there are: {known}")
+
+    def packed(
+        self, torch_only: Mapping[str, object], threads: int | None = None, verbose: bool = False
+    ) -> PackedModel | None:
+        """The packed file that answers, ``run`` itself or that of the run; None for PyTorch.
+
+        ``torch_only`` are options of the request, by name, that need PyTorch where they are true.
+        Raises ``ConfigError`` where a packed file is named and cannot answer.
+        """
+        self.check()
+        own = {
+            f"checkpoint {self.checkpoint}": self.checkpoint != "best",
+            "--ensemble": self.ensemble,
+            " ".join(self.overrides): self.overrides,
+        }
+        names = [name for name, value in (own | dict(torch_only)).items() if value]
+        reason = f"{', '.join(names)} needs PyTorch" if names else ""
+        file = Path(self.run)
+        if file.is_file():
+            if self.engine not in ("auto", "packed"):
+                raise ConfigError(f"{file} is a packed file; the engine {self.engine} reads runs")
+            if reason:
+                raise ConfigError(f"{file} is a packed file: {reason}; name the run it was made of")
+            return self._loaded(file, threads, verbose)
+        if self.engine not in ("auto", "packed"):
+            return None
+        current, why = packed_file(file)
+        if current is not None and not reason:
+            return self._loaded(current, threads, verbose)
+        reason = reason or why
+        if self.engine == "packed":
+            raise ConfigError(f"{file}: {reason}; or leave out --engine")
+        if verbose:
+            say([f"engine: PyTorch, since {reason}"])
+        return None
+
+    def _loaded(self, file: Path, threads: int | None, verbose: bool) -> PackedModel | None:
+        """The model of a packed file; None where that of a run cannot be read here."""
+        from foveate.engine.packed import load
+
+        try:
+            model = load(file, threads, int8=self.precision == "int8")
+        except (UserError, OSError, SubprocessError) as error:
+            if self.engine != "auto" or str(file) == self.run:
+                raise
+            say([f"engine: PyTorch, since {message_of(error)}"])
+            return None
+        if verbose:
+            say([f"engine: packed, {model.describe()}"])
+        return model
+
+
+def packed_file(run: Path) -> tuple[Path | None, str]:
+    """The packed file of a run; None, and why, where it has none of its best checkpoint."""
+    from foveate.engine.packed import made_of
+
+    file = run / NAME
+    if not file.is_file():
+        return None, f"it has no {NAME} (foveate pack {run})"
+    with suppress(OSError, ValueError, LookupError, TypeError, UserError):
+        best = run / "best.json"
+        steps = (path.name for path in (run / "checkpoints").glob("step-*"))
+        newest = f"checkpoints/{max(steps, default='')}"
+        folder = json.loads(best.read_bytes())["folder"] if best.is_file() else newest
+        manifest = json.loads((run / folder / "manifest.json").read_bytes())
+        if manifest["files"]["model.safetensors"]["sha256"] == made_of(file)["sha256"]:
+            return file, ""
+    return None, f"{NAME} is not of its best checkpoint (foveate pack {run})"
+
+
+def with_search(run: Run, overrides: Sequence[str]) -> Run:
+    """The run with the search of assignments such as ``decode.kind=diverse_beam``.
+
+    Raises ``ConfigError`` for keys outside of ``decode``: they cannot change after the training.
+    """
+    from foveate.config import Tree, assigned, merge
+
+    tree: Tree = {}
+    for assignment in overrides:
+        tree = merge(tree, assigned(assignment))
+    for key in tree.keys() - {"decode"}:
+        raise ConfigError(f"{key}: a run stays as it was trained; only decode.… can be changed")
+    search = tree.get("decode", {})
+    fields = {"kind": search} if isinstance(search, str) else search
+    return run.decoding(**fields) if fields else run
+
+
+def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
+    """The run with its searches on an export, which is made at the first use and cached."""
+    from foveate.export.base import export, sample_of
+    from foveate.export.ctranslate2_engine import CTranslate2Engine
+    from foveate.pack import made_of
+
+    quantization = "float32" if precision == "fp32" else precision
+    name = f"{str(made_of(run)['sha256'])[:32]}-{quantization}"
+    folder = cache_folder() / "exports" / name
+    if not folder.exists():
+        export(run, folder, "ctranslate2", sample_of(run, 100, sample), quantization)
+    return run.by(CTranslate2Engine(run, folder))

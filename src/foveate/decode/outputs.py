@@ -1,0 +1,51 @@
+"""The outputs of searches, whatever computes them; nothing here needs PyTorch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foveate.errors import UserError
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """An output: its ids without start and end, Σ log p with the end, and its score."""
+
+    ids: list[int]
+    log_probability: float
+    score: float
+    ended: bool = True  # False where the maximum length cut it off
+
+    @classmethod
+    def alone(cls, ids: list[int], log_probability: float, end: int) -> Hypothesis:
+        """The output of a search without competition: its score is log p; ``ids`` have the end."""
+        ended = ids[-1] == end
+        return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
+
+
+Outputs = list[list[Hypothesis]]  # of each source, best first
+
+
+def best(outputs: Sequence[Hypothesis]) -> Hypothesis:
+    """The first of the outputs; the empty output, of p = 1, for a source without any text."""
+    return outputs[0] if outputs else Hypothesis([], 0.0, 0.0)
+
+
+class NoOutputError(UserError):
+    """A source for which a search found no output."""
+
+
+def check_outputs(outputs: Sequence[Sequence[Hypothesis]], rows: Sequence[int]) -> None:
+    """Raise `NoOutputError` for a source without an output, or with a score that is no number.
+
+    ``rows`` number the sources from 0. An empty output is one; its score is that of the end.
+    """
+    for row, hypotheses in zip(rows, outputs, strict=True):
+        if not hypotheses or any(math.isnan(h.score) for h in hypotheses):
+            raise NoOutputError(
+                f"source {row + 1} has no output: the model's scores of the next token are not "
+                "numbers (NaN), so its weights are damaged or its training diverged; take another "
+                "checkpoint of the run, or train it again with a lower learning rate"
+            )

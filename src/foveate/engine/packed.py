@@ -1,0 +1,494 @@
+"""Packed files: a trained model in one file, and its answers without PyTorch.
+
+    packed = foveate.engine.packed.load("en-fr.safetensors")
+    packed.translate(["A dog runs ."])
+
+A packed file is a safetensors file. Its metadata hold one JSON text, the `Header`: what the engine
+computes (`foveate.engine.program`), tokenizers, labels, search. Its tensors are the weights in
+their order; a matrix of int8 stands beside the scales of its rows, ``NAME.scale``. Nothing in it is
+executed. `foveate.pack` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from safetensors import SafetensorError, safe_open
+
+from foveate.answers import (
+    Continuation,
+    LabelAnswer,
+    PairScore,
+    Term,
+    TextAnswer,
+    probabilities_of,
+)
+from foveate.config import Config, Tree
+from foveate.data.text import TextFormat
+from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from foveate.decode.outputs import Hypothesis, Outputs, best, check_outputs
+from foveate.engine.compiled import CompiledModel, CompiledSearch, Sampling, Settings
+from foveate.errors import ConfigError, UserError
+
+Ids = list[int]
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+TaskKind = Literal["translation", "prefix_translation", "language", "classification"]
+VERSION = 1  # of the layout of the file
+KEY = "foveate"  # of the header among the metadata
+LARGEST = 2**26  # numbers of a tensor, and bytes of the header
+SHORTLIST = ("shortlist.often", "shortlist.likely")  # tensors of ids
+SHARE = 64  # sources that a thread searches together
+Array = NDArray[Any]
+
+
+class PackedError(UserError):
+    """A file that is no packed file, or a request that the engine cannot answer."""
+
+
+class PackedSearch(Config):
+    """How outputs are searched for where nothing else is asked for (`foveate.decode`).
+
+    With ``sampling`` tokens are drawn; else a beam of ``beam_size``, one being greedy search.
+    """
+
+    sampling: bool = False
+    beam_size: int = Field(1, ge=1, le=1000)
+    length_penalty: float = Field(0.0, ge=0, le=50)
+    max_ratio: float = Field(2.0, ge=0, le=1000)
+    max_extra: int = Field(20, ge=1, le=1_000_000)
+    min_length: int = Field(0, ge=0)
+    no_repeat: int = Field(0, ge=0)
+    whole_characters: bool = True
+    shortlist: bool = False
+    temperature: float = Field(1.0, gt=0)
+    top_k: int | None = Field(None, gt=0)
+    top_p: float | None = Field(None, gt=0, le=1)
+    min_p: float | None = Field(None, ge=0, le=1)
+    repetition_penalty: float = Field(1.0, gt=0)
+    seed: int = Field(0, ge=0)
+
+
+class CorpusName(Config):
+    """The files of a corpus and its tag, by which a server knows the languages."""
+
+    source: str
+    target: str | None = None
+    tag: str | None = None
+
+
+class Header(Config):
+    """Everything in a packed file but the weights."""
+
+    version: int
+    task: TaskKind
+    program: tuple[float, ...]  # the numbers of the model
+    maps: tuple[str, ...] = ()  # the tensors that may be int8
+    tokenizers: dict[str, Tree]  # by name, as `Tokenizer.text` has them
+    max_length: int = Field(ge=1)  # tokens of an input; longer ones are cut
+    search: PackedSearch = PackedSearch()
+    labels: tuple[str, ...] = ()
+    reach: int | None = Field(None, ge=1)  # tokens that a language model reads at once
+    format: TextFormat.Config | None = None  # of raw lines of the data
+    corpora: tuple[CorpusName, ...] = ()
+    head: Tree | None = None  # whose weights are word links (`foveate.align.aer.Head`)
+    scores: Tree = Field(default_factory=dict)  # of the checkpoint, by figure
+    licence: str = ""  # of the training data, with their attribution
+    made_of: dict[str, str] = Field(default_factory=dict)
+    """Run, checkpoint, hash of its weights, version of foveate."""
+
+
+# ------------------------------------------------------------------------------ reading
+
+
+def load(path: str | Path, threads: int | None = None, int8: bool = False) -> PackedModel:
+    """The model of a packed file; ``int8`` rounds the matrices of one with other numbers.
+
+    Raises `PackedError` that names the file, and what is wrong with it.
+    """
+    path = Path(path)
+    header, tensors = read(path)
+    return PackedModel(path, header, tensors, threads, int8)
+
+
+def read(path: Path) -> tuple[Header, dict[str, Array]]:
+    """Header and tensors of a packed file. Raises `PackedError`."""
+    try:
+        with safe_open(path, "numpy") as file:
+            text = (file.metadata() or {}).get(KEY, "")
+            if len(text) > LARGEST:
+                raise PackedError(f"{path}: a header of {len(text):,} bytes; at most {LARGEST:,}")
+            header = _header(path, text)
+            names = list(file.keys())
+            for name in names:
+                _check_size(path, name, file.get_slice(name).get_shape())
+            tensors = {name: file.get_tensor(name) for name in sorted(names)}
+    except SafetensorError as error:
+        raise PackedError(
+            f"{path} is no packed file, or is cut off ({error}); pack it again"
+        ) from None
+    for name, array in tensors.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise PackedError(
+                f"{path}: {name} holds numbers that are not finite; pack another checkpoint"
+            )
+    return header, tensors
+
+
+def made_of(path: Path) -> dict[str, str]:
+    """Of which run, checkpoint and weights a packed file was made. Raises `PackedError`."""
+    try:
+        with safe_open(path, "numpy") as file:
+            return _header(path, (file.metadata() or {}).get(KEY, "")).made_of
+    except SafetensorError as error:
+        raise PackedError(f"{path} is no packed file ({error}); pack it again") from None
+
+
+def _header(path: Path, text: str) -> Header:
+    """The header of a text. Raises `PackedError`."""
+    if not text:
+        raise PackedError(
+            f"{path} holds no model of foveate; make one: foveate pack RUN {path.name}"
+        )
+    try:
+        tree = json.loads(text)
+        if isinstance(tree, dict) and tree.get("version") != VERSION:
+            raise PackedError(
+                f"{path} has the layout {tree.get('version')!r}; this version of foveate reads "
+                f"{VERSION}: pack the run again, or take the version in made_of"
+            )
+        return Header.parse(tree)
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        if isinstance(error, PackedError):
+            raise
+        raise PackedError(f"{path}: its header is damaged: {error}; pack it again") from None
+
+
+def _check_size(path: Path, name: str, shape: Sequence[int]) -> None:
+    if math.prod(shape) > LARGEST or len(shape) > 4:
+        raise PackedError(
+            f"{path}: {name} has the shape {list(shape)}: more than {LARGEST:,} numbers"
+        )
+
+
+def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Array | tuple[Array, Array]]:
+    """The weights in their order, a matrix of int8 with its scales. Raises `PackedError`."""
+    weights: dict[str, Array | tuple[Array, Array]] = {}
+    for name, array in tensors.items():
+        if name in SHORTLIST or name.endswith(".scale"):
+            continue
+        scale = tensors.get(f"{name}.scale")
+        if array.dtype != np.int8:
+            weights[name] = array.astype(np.float32)
+        elif scale is not None and array.ndim == 2 and scale.shape == array.shape[:1]:
+            weights[name] = array, scale.astype(np.float32)
+        else:
+            raise PackedError(f"{path}: {name} has no scale for each of its rows; pack it again")
+    return weights
+
+
+# ------------------------------------------------------------------------------ answers
+
+
+class Phrases(TypedDict, total=False):
+    """What only PyTorch can do for `PackedModel.translate`."""
+
+    required: Sequence[Sequence[Term]]
+    banned: Sequence[str]
+
+
+class PackedModel:
+    """A packed model with everything that it needs to answer; its verbs are those of a run."""
+
+    processes = 0
+
+    def __init__(
+        self,
+        path: Path,
+        header: Header,
+        tensors: Mapping[str, Array],
+        threads: int | None = None,
+        int8: bool = False,
+    ) -> None:
+        """Raises `PackedError` where weights and header do not fit."""
+        self.path, self.header = path, header
+        self.threads = threads or len(os.sched_getaffinity(0))
+        names = {
+            "translation": ("source", "target"),
+            "prefix_translation": ("source", "target"),
+        }.get(header.task, ("text",))
+        self.tokenizers = [self._tokenizer(name) for name in names]
+        weights = arranged(path, tensors)
+        stored = {
+            array[0].dtype.name if isinstance(array, tuple) else "fp32"
+            for array in weights.values()
+        }
+        self.precision = "int8" if int8 or "int8" in stored else "fp32"
+        self.model = CompiledModel(header.program, weights, frozenset(header.maps if int8 else ()))
+        self._shortlist = [tensors[name].astype(np.int32) for name in SHORTLIST if name in tensors]
+
+    def __repr__(self) -> str:
+        return f"PackedModel({str(self.path)!r}, {self.header.task})"
+
+    @property
+    def engine(self) -> PackedModel:
+        """What searches and scores: the model itself."""
+        return self
+
+    @property
+    def format(self) -> TextFormat.Config | None:
+        """The layout of raw lines of its data, which it reads too."""
+        return self.header.format
+
+    def describe(self) -> str:
+        """File, task, weights and threads, in a line."""
+        made = self.header.made_of
+        what = f"{made.get('run', '?')}/{made.get('checkpoint', '?')}"
+        count = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        return f"{self.path} ({self.header.task}, {self.precision}, of {what}), {count}"
+
+    def _tokenizer(self, name: str) -> Tokenizer:
+        tree = self.header.tokenizers.get(name)
+        if tree is None:
+            raise PackedError(f"{self.path} has no tokenizer of the {name}; pack it again")
+        return Tokenizer.of(json.dumps(tree), str(self.path))
+
+    def _only(self, verb: str, *tasks: TaskKind) -> None:
+        if self.header.task not in tasks:
+            raise ConfigError(
+                f"{self.path} is a model of the task {self.header.task}: it cannot {verb}"
+            )
+
+    # ---- text for text
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        beam_size: int | None = None,
+        num_hypotheses: int = 1,
+        length_penalty: float | None = None,
+        batch_tokens: int | None = None,
+        to: str | None = None,
+        prefix: str | Sequence[str] | None = None,
+        **others: Unpack[Phrases],
+    ) -> list[TextAnswer]:
+        """As `foveate.run.Run.translate`; ``batch_tokens`` changes nothing here.
+
+        Raises `PackedError` for required and banned phrases, which need PyTorch.
+        """
+        self._only("translate", "translation", "prefix_translation")
+        for name, phrases in others.items():
+            if phrases and any(phrases):  # type: ignore[arg-type]
+                raise self.cannot(f"search with {name} phrases")
+        if isinstance(lines, str):
+            raise TypeError("translate takes a list of lines; write translate([text])")
+        writes = self.tokenizers[1]
+        prefixes = [] if prefix is None else writes.beginnings(prefix, len(lines))
+        search = self.search_with(beam_size, length_penalty, num_hypotheses)
+        ids, limit = self.encode(lines, to), self.header.max_length
+        outputs = self.outputs([each[:limit] for each in ids], search, num_hypotheses, prefixes)
+        return [
+            TextAnswer(
+                line,
+                [writes.decode(h.ids) for h in hypotheses or [best(hypotheses)]],
+                [h.score for h in hypotheses or [best(hypotheses)]],
+                max(0, len(each) - limit),
+                hypotheses,
+            )
+            for line, each, hypotheses in zip(lines, ids, outputs, strict=True)
+        ]
+
+    def encode(self, lines: Sequence[str], to: str | None = None) -> list[Ids]:
+        """The ids of lines, none for an empty one; raw lines of the data become sources."""
+        if self.header.format is not None:
+            lines = list(map(self.header.format.build().source, lines))
+        encoded = self.tokenizers[0].encode_ids(self.tokenizers[0].addressed(lines, to))
+        return [ids if line.strip() else [] for ids, line in zip(encoded, lines, strict=True)]
+
+    def search_with(
+        self, beam_size: int | None, length_penalty: float | None, count: int = 1
+    ) -> PackedSearch:
+        """The model's own search, or a beam of the given choices, wide enough for ``count``."""
+        own, changes = self.header.search, dict[str, object]()
+        if (
+            beam_size is None
+            and length_penalty is not None
+            and (own.sampling or own.beam_size == 1)
+        ):
+            raise ConfigError("this search has no length_penalty; give a beam_size beside it")
+        if beam_size is not None:
+            penalty = own.length_penalty if own.beam_size > 1 else 0.6
+            changes = {"sampling": False, "beam_size": beam_size, "length_penalty": penalty}
+            if beam_size == 1 and length_penalty is None:
+                changes["length_penalty"] = 0.0
+        if length_penalty is not None:
+            changes["length_penalty"] = length_penalty
+        search = own.model_copy(update=changes)
+        if search.beam_size < count:
+            more = {"beam_size": count, "length_penalty": search.length_penalty or 0.6}
+            search = search.model_copy(update=more)
+        return search
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
+        """Log p(target | source) of given pairs, and of each target token, the end included."""
+        self._only("score", "translation", "prefix_translation")
+        writes = self.tokenizers[1]
+        sources = self.encode([source for source, _ in pairs])
+        targets = writes.encode_ids([target for _, target in pairs])
+
+        def scored(pair: tuple[Ids, Ids]) -> list[float]:
+            search = CompiledSearch(self.model, Settings(BOS, EOS))
+            return search.log_probabilities(self._read(pair[0]), [*pair[1], EOS]).tolist()
+
+        rows = self._each(scored, list(zip(sources, targets, strict=True)))
+        return [
+            PairScore(sum(log_p), [*(writes.decode([i]) for i in ids), "</s>"], log_p)
+            for ids, log_p in zip(targets, rows, strict=True)
+        ]
+
+    def _read(self, ids: Ids) -> Ids:
+        """What the engine reads of a source: of a translation with its end."""
+        return [*ids, EOS] if self.header.task != "language" else ids
+
+    def outputs(
+        self,
+        sources: Sequence[Ids],
+        search: PackedSearch,
+        count: int,
+        prefixes: Sequence[Ids] = (),
+        end: int = EOS,
+    ) -> Outputs:
+        """The best outputs of each source, ``count`` at most; none for an empty source."""
+        language = self.header.task == "language"
+        filled = [n for n, ids in enumerate(sources) if ids or language]
+        settings = self._settings(search, count, EOS if language else BOS, end)
+        limits = {
+            n: max(
+                int(search.max_ratio * (0 if language else len(sources[n]))) + search.max_extra,
+                len(prefixes[n]) + search.max_extra if prefixes else 0,
+            )
+            for n in filled
+        }
+        filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
+        size = max(1, min(SHARE, -(-len(filled) // self.threads)))
+        shares = [filled[n : n + size] for n in range(0, len(filled), size)]
+
+        def searched(share: list[int]) -> Outputs:
+            engine = CompiledSearch(self.model, settings)
+            each = engine.outputs(
+                [self._read(sources[n]) for n in share],
+                [limits[n] for n in share],
+                [prefixes[n] for n in share] if prefixes else (),
+                numbers=share,
+            )
+            return [[Hypothesis(o.ids, o.log_p, o.score, o.ended) for o in some] for some in each]
+
+        outputs: Outputs = [[] for _ in sources]
+        for share, results in zip(shares, self._each(searched, shares), strict=True):
+            check_outputs(results, share)
+            for n, hypotheses in zip(share, results, strict=True):
+                outputs[n] = hypotheses
+        return outputs
+
+    def _settings(self, search: PackedSearch, count: int, start: int, end: int) -> Settings:
+        never = (PAD, BOS) if self.header.task in ("language", "prefix_translation") else ()
+        sampling = Sampling(
+            search.temperature, search.top_k or 0, search.top_p or 1.0, search.min_p or 0.0,
+            search.repetition_penalty, search.seed,
+        )  # fmt: skip
+        return Settings(
+            start, end, 1 if search.sampling else search.beam_size, count, search.length_penalty,
+            min_length=search.min_length, no_repeat=search.no_repeat, never=never,
+            sampling=sampling if search.sampling else None,
+        )  # fmt: skip
+
+    def _each(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+        """The results of all items, by as many threads as the model may take."""
+        if len(items) < 2 or self.threads == 1:
+            return list(map(work, items))
+        return list(self._pool.map(work, items))
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.threads, "engine")
+
+    # ---- labels
+
+    def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
+        """As `foveate.run.Run.classify`, for lines of text."""
+        self._only("classify", "classification")
+        (tokenizer,), names, limit = self.tokenizers, self.header.labels, self.header.max_length
+        encoded = tokenizer.encode_ids(lines)
+
+        def labelled(n: int) -> LabelAnswer:
+            if not lines[n].strip():
+                return LabelAnswer(lines[n], "", {})
+            search = CompiledSearch(self.model, Settings(BOS, EOS))
+            scores = search.label_scores([BOS, *encoded[n][:limit], EOS], len(names))
+            scores = scores - scores.max()
+            p = probabilities_of(scores - np.log(np.exp(scores).sum()), names)
+            return LabelAnswer(lines[n], next(iter(p)), p, max(0, len(encoded[n]) - limit))
+
+        return self._each(labelled, range(len(lines)))
+
+    # ---- continuations
+
+    def generate(
+        self,
+        prompts: Sequence[str] = ("",),
+        max_length: int = 200,
+        num: int = 1,
+        whole_lines: bool = False,
+        beam_size: int | None = None,
+        listen: Callable[[str], None] | None = None,
+        **choices: object,
+    ) -> list[Continuation]:
+        """As `foveate.run.Run.generate`.
+
+        Raises `PackedError` where a text may get longer than the model reads at once.
+        """
+        self._only("generate", "language")
+        (tokenizer,) = self.tokenizers
+        own = self.header.search
+        changes: dict[str, object] = {"max_ratio": 0.0, "max_extra": max_length, **choices}
+        changes |= {"sampling": True} if beam_size is None else {
+            "sampling": False, "beam_size": beam_size, "length_penalty": 0.0
+        }  # fmt: skip
+        search = PackedSearch.parse(own.tree() | changes)
+        ids = [tokenizer.encode_lines(prompt) for prompt in prompts for _ in range(num)]
+        if why := self.too_long(prompts, max_length):
+            raise self.cannot(why)
+        outputs = self.outputs(ids, search, 1, end=EOS if whole_lines else PAD)
+        return [
+            Continuation(prompts[n // num], self._after(ids[n], first.ids), first.log_probability)
+            for n, (first, *_) in enumerate(outputs)
+        ]
+
+    def too_long(self, prompts: Sequence[str], max_length: int) -> str:
+        """That texts may get longer than the model reads at once, where they may."""
+        lengths = [len(self.tokenizers[0].encode_lines(prompt)) for prompt in prompts]
+        longest, reach = max(lengths, default=0) + max_length, self.header.reach
+        if reach is None or longest < reach:
+            return ""
+        return f"write a text of {longest:,} tokens, where this model reads {reach:,} at once"
+
+    def _after(self, prompt: Ids, output: Ids) -> str:
+        """The text that an output adds to its prompt."""
+        decode = self.tokenizers[0].decode_lines
+        return decode([*prompt, *output])[len(decode(prompt)) :]
+
+    def cannot(self, what: str) -> PackedError:
+        """The error that says what the engine cannot do."""
+        return PackedError(
+            f"{self.path}: the engine cannot {what}; take its run, with PyTorch: --engine torch"
+        )

@@ -1,0 +1,185 @@
+"""A run as a packed file, which the engine runs without PyTorch (`foveate.engine.packed`)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from subprocess import SubprocessError
+
+import numpy as np
+from safetensors.numpy import save
+
+from foveate.align.aer import Head
+from foveate.config import Tree
+from foveate.decode.beam import Beam, Greedy
+from foveate.decode.constraints import MinLength, NoRepeat
+from foveate.decode.sample import Sample
+from foveate.decode.search import Search
+from foveate.engine.compiled import quantized
+from foveate.engine.packed import KEY, SHORTLIST, VERSION, Array, Header, PackedModel, TaskKind
+from foveate.engine.program import CannotPack, Program
+from foveate.errors import ConfigError, UserError, message_of
+from foveate.files import replace_file
+from foveate.run import Run, load
+from foveate.tasks.base import Aligns
+from foveate.tasks.classification import TextClassification
+from foveate.tasks.guided import GuidedTranslation
+from foveate.tasks.language import Language
+from foveate.tasks.prefix_translation import PrefixTranslation
+from foveate.tasks.shortlist import FILE, Shortlist
+from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.translation import Translation
+from foveate.train.stored import WEIGHTS
+
+PRECISIONS = ("fp32", "fp16", "int8")
+NAME = "packed.safetensors"  # in the folder of a run
+TASKS: dict[type, TaskKind] = {
+    Translation: "translation",
+    GuidedTranslation: "translation",
+    PrefixTranslation: "prefix_translation",
+    Language: "language",
+    TextClassification: "classification",
+}
+Tensors = dict[str, Array]
+
+
+def pack(run: Run, out: Path, precision: str = "fp32", licence: str = "") -> Path:
+    """Write the packed file of a run, whole or not at all.
+
+    The engine reads it before it is written. Raises `CannotPack` that names the part of the model,
+    or of its search, that the engine does not have.
+    """
+    if precision not in PRECISIONS:
+        raise ConfigError(f"no precision {precision!r}; there are: {', '.join(PRECISIONS)}")
+    header, tensors = content(run, precision, licence)
+    PackedModel(out, header, tensors)
+    metadata = {KEY: json.dumps(header.tree(), ensure_ascii=False)}
+    replace_file(out, save(tensors, metadata))
+    return out
+
+
+def keep(run: Run) -> str:
+    """Write the packed file of a run into its folder; a sentence that says so, or why not.
+
+    Where the engine cannot run the model, a file of an earlier checkpoint is removed.
+    """
+    file = run.path / NAME
+    try:
+        pack(run, file)
+    except (UserError, OSError, SubprocessError) as error:
+        file.unlink(missing_ok=True)
+        return f"no {NAME}: {message_of(error)}"
+    return f"{file}: {file.stat().st_size / 1e6:.1f} MB, which answer without PyTorch"
+
+
+def renew(folder: Path) -> None:
+    """Write the packed file of a run anew where it has one, since it holds what has changed."""
+    if (folder / NAME).is_file():
+        keep(load(folder))
+
+
+def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensors]:
+    """Header and tensors of the packed file of a run. Raises `CannotPack`."""
+    task, config = run.task, run.config
+    if type(task) not in TASKS:
+        raise CannotPack(
+            f"the engine does not know the task {config.task.kind}; it runs in PyTorch"
+        )
+    program = Program(run.model)
+    tensors = rounded(program, precision)
+    tree: Tree = {
+        "version": VERSION,
+        "task": TASKS[type(task)],
+        "program": program.numbers,
+        "maps": sorted(program.maps),
+        "tokenizers": {
+            name: json.loads(each.text()) for name, each in task.tokenizers_by_name().items()
+        },
+        "max_length": config.data.max_length,
+        "search": search_of(config.decode),
+        "scores": scores_of(run),
+        "licence": licence,
+        "made_of": made_of(run),
+    }
+    if isinstance(task, TextToText):
+        parts = [part.tree() for part in task.config.parts()]
+        names = ("source", "target", "tag")
+        tree["corpora"] = [{n: part[n] for n in names if n in part} for part in parts]
+        if config.data.format is not None:
+            tree["format"] = config.data.format.tree()
+    if isinstance(task, Aligns):
+        tree["head"] = vars(Head.load(run.path, task.head))
+    if isinstance(task, Translation) and (run.path / FILE).is_file():
+        shortlist = Shortlist.load(run.path)
+        arrays = (shortlist.often, shortlist.likely)
+        tensors |= {
+            name: array.numpy().astype(np.int32)
+            for name, array in zip(SHORTLIST, arrays, strict=True)
+        }
+    if isinstance(task, TextClassification):
+        tree["labels"] = task.label_names
+    if isinstance(task, Language) and (reach := task.reach(run.model)) is not None:
+        tree["reach"] = reach
+    return Header.parse(json.loads(json.dumps(tree))), tensors
+
+
+def rounded(program: Program, precision: str) -> Tensors:
+    """The tensors of a program, its matrices in a precision; what is no matrix stays fp32."""
+    tensors: Tensors = {}
+    for name, tensor in program.tensors.items():
+        array = tensor.cpu().numpy()
+        if name not in program.maps or precision == "fp32":
+            tensors[name] = array
+        elif precision == "fp16":
+            tensors[name] = array.astype(np.float16)
+        else:
+            tensors[name], tensors[f"{name}.scale"] = quantized(array)
+    return tensors
+
+
+def search_of(config: Search.Config) -> Tree:
+    """A search as a packed file has it. Raises `CannotPack` for one that the engine lacks."""
+    tree: Tree = {
+        name: getattr(config, name)
+        for name in ("max_ratio", "max_extra", "whole_characters", "shortlist")
+    }
+    if type(config) is Beam.Config:
+        tree |= {"beam_size": config.beam_size, "length_penalty": config.length_penalty}
+    elif type(config) is Sample.Config:
+        names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+        chosen = {name: getattr(config, name) for name in names}
+        tree |= {"sampling": True} | {n: v for n, v in chosen.items() if v is not None}
+    elif type(config) is not Greedy.Config:
+        raise CannotPack(f"the engine has no search {config.kind}; take decode.kind=beam")
+    for rule in config.rules:
+        if type(rule) is NoRepeat.Config:
+            tree["no_repeat"] = rule.size
+        elif type(rule) is MinLength.Config:
+            tree["min_length"] = rule.length
+        else:
+            raise CannotPack(f"the engine has no rule {rule.kind} of outputs; leave it out")
+    return tree
+
+
+def scores_of(run: Run) -> Tree:
+    """The figures that made the checkpoint the best one, where it is."""
+    path = run.path / "best.json"
+    if not path.is_file():
+        return {}
+    record = json.loads(path.read_bytes())
+    own = record.get("folder") == run.checkpoint
+    return {name: value for name, value in record.items() if name != "folder"} if own else {}
+
+
+def made_of(run: Run) -> dict[str, str]:
+    """Which run, checkpoint and weights, without a path."""
+    with (run.path / run.checkpoint / WEIGHTS).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "run": run.path.resolve().name,
+        "checkpoint": run.checkpoint,
+        "sha256": digest,
+        "foveate": str(sys.modules["foveate"].__version__),
+    }

@@ -1,0 +1,221 @@
+"""A packed file answers as its run does, without PyTorch, and refuses what it cannot read or do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save
+
+import foveate.engine.packed
+from foveate.cli.engines import NAME, packed_file
+from foveate.engine.packed import KEY, PackedError, PackedModel
+from foveate.engine.program import CannotPack
+from foveate.errors import UserError
+from foveate.pack import pack
+from foveate.run import Run
+from small_runs import Call, made
+
+LINES = ["a b c", "", "c a a b", "b", "a unknown b"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    names = ["transformer", "rnn", "language", "classifier", "vit"]
+    return made(tmp_path_factory.mktemp("packed"), names)
+
+
+def packed(run: Run, folder: Path, precision: str = "fp32") -> PackedModel:
+    return foveate.engine.packed.load(pack(run, folder / "m.safetensors", precision))
+
+
+@pytest.mark.parametrize("name", ["transformer", "rnn"])
+def test_translations_and_scores_are_those_of_the_run(
+    runs: dict[str, Run], tmp_path: Path, name: str
+) -> None:
+    run, model = runs[name], packed(runs[name], tmp_path)
+    sources = [*run.pairs("valid")[0], *LINES]
+    for how in ({}, {"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 3},
+                {"beam_size": 3, "length_penalty": 0.0}):  # fmt: skip
+        ours, theirs = model.translate(sources, **how), run.translate(sources, **how)
+        assert [a.hypotheses for a in ours] == [a.hypotheses for a in theirs]
+        for own, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(own.scores, other.scores, rtol=0, atol=1e-4)
+            assert (own.cut, own.source) == (other.cut, other.source)
+    begun = [str(a).split(" ")[0] for a in run.translate(sources)[::-1]]
+    ours, theirs = (r.translate(sources, beam_size=2, prefix=begun) for r in (model, run))
+    assert [a.hypotheses for a in ours] == [a.hypotheses for a in theirs]
+    pairs = list(zip(*run.pairs("valid"), strict=True))
+    for own, other in zip(model.score(pairs), run.score(pairs), strict=True):
+        assert own.tokens == other.tokens
+        assert own.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+
+
+def test_labels_and_continuations_are_those_of_the_run(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
+    run = runs["classifier"]
+    for own, other in zip(packed(run, tmp_path).classify(LINES), run.classify(LINES), strict=True):
+        assert (own.label, own.cut) == (other.label, other.cut)
+        assert own.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+    run, prompts = runs["language"], ["", "a b", "x\ny"]
+    model = packed(run, tmp_path)
+    for how in ({"beam_size": 1}, {"beam_size": 3, "whole_lines": True}):
+        own, other = (r.generate(prompts, max_length=20, **how) for r in (model, run))
+        assert [c.text for c in own] == [c.text for c in other]
+    drawn = {"seed": 3, "temperature": 0.8, "top_k": 5, "num": 2, "max_length": 12}
+    own, other = (r.generate(prompts, **drawn) for r in (model, run))
+    assert [c.text for c in own] == [c.text for c in other]
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_rounded_weights_make_a_smaller_file_that_answers(
+    runs: dict[str, Run], tmp_path: Path, precision: str
+) -> None:
+    run = runs["transformer"]
+    whole = pack(run, tmp_path / "whole.safetensors").stat().st_size
+    model = packed(run, tmp_path, precision)
+    assert model.path.stat().st_size < whole
+    ours, theirs = model.score([("a b", "b a")]), run.score([("a b", "b a")])
+    assert ours[0].log_probability == pytest.approx(theirs[0].log_probability, abs=0.1)
+    if precision == "int8":  # rounded as it is read, they are the same
+        again = foveate.engine.packed.load(tmp_path / "whole.safetensors", int8=True)
+        assert again.score([("a b", "b a")]) == ours
+
+
+def test_threads_change_no_bit(runs: dict[str, Run], tmp_path: Path) -> None:
+    file = pack(runs["transformer"], tmp_path / "m.safetensors")
+    lines = list(runs["transformer"].pairs("train")[0]) * 20
+    one, three = (foveate.engine.packed.load(file, threads).translate(lines) for threads in (1, 3))
+    assert [a.scores for a in one] == [a.scores for a in three]
+
+
+def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:
+    """In a process where PyTorch, matplotlib and the rest cannot be imported."""
+    file = pack(runs["transformer"], tmp_path / "m.safetensors")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nfor name in ('torch', 'matplotlib', 'jaxtyping', 'sacrebleu'):\n"
+        "    sys.modules[name] = None\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-m", "foveate", "translate", str(file)]
+    done = subprocess.run(
+        command,
+        input="a b c\n\n",
+        text=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert not done.returncode, done.stderr
+    expected = runs["transformer"].translate(["a b c", ""])
+    assert done.stdout.splitlines() == [str(answer) for answer in expected]
+
+
+def test_the_verbs_take_a_file_and_that_of_a_run(
+    runs: dict[str, Run], tmp_path: Path, call: Call
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(runs["transformer"].path, folder)
+    by_file = call("translate", folder / NAME, "-v", text=b"a b\n")
+    by_run = call("translate", folder, "-v", text=b"a b\n")
+    by_torch = call("translate", folder, "-v", "--engine", "torch", text=b"a b\n")
+    assert by_file.out == by_run.out == by_torch.out
+    assert "engine: packed" in by_file.err and "engine: packed" in by_run.err
+    assert "packed" not in by_torch.err
+    refused = call("translate", folder / NAME, "--force", "b", text=b"a b\n")
+    assert refused.code == 2 and "needs PyTorch" in refused.err
+    assert "name the run" in refused.err
+    forced = call("translate", folder, "--force", "b", "-v", text=b"a b\n")
+    assert not forced.code and "engine: PyTorch, since a glossary" in forced.err
+    scored = call("score", folder / NAME, text=b"a b\tb a\n")
+    by_torch = call("score", folder, "--engine", "torch", text=b"a b\tb a\n")
+    assert float(scored.out) == pytest.approx(float(by_torch.out), abs=1e-4)
+    (folder / NAME).unlink()
+    missing = call("translate", folder, "--engine", "packed", text=b"a b\n")
+    assert missing.code == 2 and "foveate pack" in missing.err
+    assert not call("pack", folder).code
+    assert packed_file(folder)[0] == folder / NAME
+
+
+def test_a_file_of_another_checkpoint_is_left_aside(
+    runs: dict[str, Run], tmp_path: Path, call: Call
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(runs["transformer"].path, folder)
+    pack(foveate.load(folder, "10"), folder / NAME)
+    assert packed_file(folder)[0] is None
+    assert "is not of its best checkpoint" in call("translate", folder, "-v", text=b"a\n").err
+
+
+def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) -> None:
+    with pytest.raises(CannotPack, match="task image_classification"):
+        pack(runs["vit"], tmp_path / "m.safetensors")
+    with pytest.raises(CannotPack, match="no search diverse_beam"):
+        pack(runs["rnn"].decoding("diverse_beam"), tmp_path / "m.safetensors")
+    assert not (tmp_path / "m.safetensors").exists()
+    with pytest.raises(UserError, match="cannot generate"):
+        packed(runs["rnn"], tmp_path).generate(["a"])
+    with pytest.raises(PackedError, match="cannot search with banned phrases"):
+        packed(runs["rnn"], tmp_path).translate(["a"], banned=["b"])
+
+
+# ------------------------------------------------------------------------------ damaged files
+
+
+def changed(file: Path, header: dict[str, Any], tensors: dict[str, Any] | None = None) -> Path:
+    """The file with other fields of the header and other tensors."""
+    own = foveate.engine.packed.read(file)[0].tree() | header
+    own = {name: value for name, value in own.items() if value is not None}
+    file.write_bytes(save(load_file(file) | (tensors or {}), {KEY: json.dumps(own)}))
+    return file
+
+
+def test_damaged_files_are_refused_in_a_sentence(runs: dict[str, Run], tmp_path: Path) -> None:
+    good = pack(runs["transformer"], tmp_path / "good.safetensors")
+    name = next(iter(load_file(good)))
+
+    def refused(match: str, header: dict[str, Any], tensors: dict[str, Any] | None = None) -> None:
+        file = tmp_path / "bad.safetensors"
+        shutil.copy(good, file)
+        with pytest.raises(UserError, match=match):
+            foveate.engine.packed.load(changed(file, header, tensors))
+
+    refused("layout 2", {"version": 2})
+    refused("header is damaged", {"task": "painting"})
+    refused("header is damaged", {"program": None, "unknown": 1})
+    refused("no tokenizer", {"tokenizers": {}})
+    refused("no tokenizer that can be read", {"tokenizers": {"source": {}, "target": {}}})
+    refused("does not fit", {"program": [1.0, 1.0]})
+    refused("not finite", {}, {name: np.full((3, 3), np.nan, dtype=np.float32)})
+    refused("does not fit", {}, {name: np.zeros((3, 3), dtype=np.float32)})
+    refused("no scale", {}, {name: np.zeros((3, 3), dtype=np.int8)})
+    (tmp_path / "text.safetensors").write_text("not a model")
+    with pytest.raises(PackedError, match="is no packed file"):
+        foveate.engine.packed.load(tmp_path / "text.safetensors")
+    (tmp_path / "other.safetensors").write_bytes(save({"a": np.zeros(3)}))
+    with pytest.raises(PackedError, match="holds no model of foveate"):
+        foveate.engine.packed.load(tmp_path / "other.safetensors")
+
+
+@settings(max_examples=60, deadline=None)
+@given(share=st.floats(0, 1), byte=st.integers(0, 255), cut=st.booleans())
+def test_a_file_with_any_byte_changed_or_cut_anywhere_never_crashes(
+    runs: dict[str, Run], share: float, byte: int, cut: bool
+) -> None:
+    file = runs["transformer"].path.parent / "fuzzed.safetensors"
+    content = bytearray(pack(runs["transformer"], file).read_bytes())
+    place = int(share * (len(content) - 1))
+    content[place] = byte
+    file.write_bytes(content[:place] if cut else content)
+    with contextlib.suppress(UserError):
+        foveate.engine.packed.load(file).translate(["a b"])

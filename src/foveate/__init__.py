@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from foveate import draw, inspect
@@ -35,7 +35,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in ("draw", "inspect"):
         return importlib.import_module(f"foveate.{name}")
     if name not in _HOME:
@@ -50,7 +50,7 @@ def __dir__() -> list[str]:
 class _Surface(types.ModuleType):
     """Keeps the import of the package ``foveate.train`` from hiding the function of that name."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOME and isinstance(value, types.ModuleType)):
             super().__setattr__(name, value)
 

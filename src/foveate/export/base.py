@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from safetensors import SafetensorError
 
@@ -216,7 +216,7 @@ class Export(ABC):
     ) -> None:
         self.run, self.quantization, self.languages = run, quantization, languages
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if "to" in cls.__dict__:
             _TARGETS[cls.to] = cls

@@ -207,7 +207,7 @@ class Family:
     keys: tuple[Key, ...]
     rules: tuple[Rule, ...]
     rules_of: Callable[[Settings], tuple[Rule, ...]] = lambda settings: ()
-    only: Mapping[str, Any] = field(default_factory=dict)
+    only: Mapping[str, object] = field(default_factory=dict)
     head: str | None = None
     prefix: str = ""
     copies: Mapping[str, str] = field(default_factory=dict)
@@ -304,7 +304,7 @@ def look_up(tree: Tree, path: str) -> object:
 def _set(tree: Tree, path: str, value: object) -> Tree:
     """The tree with another value at a dotted name; its neighbours stay."""
     name, _, rest = path.partition(".")
-    inner: Any = tree.get(name, {})
+    inner: Tree = tree.get(name, {})
     return tree | {name: _set(inner, rest, value) if rest else value}
 
 

@@ -60,7 +60,7 @@ class ForeignAttention:
             )
         return weights.shape[3] - weights.shape[2] if own else 0
 
-    def tapped_forward(self, *args: Any, **named: Any) -> Any:
+    def tapped_forward(self, *args: Any, **named: Any) -> object:
         """The module's own forward; the tap is called with its weights."""
         with SoftmaxHook(self):
             return self.forward(*args, **named)
@@ -74,8 +74,8 @@ class SoftmaxHook(TorchFunctionMode):
         self.point = point
 
     def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+        self, func: Any, types: object, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> object:
         if func is F.scaled_dot_product_attention:
             return self.product(*args, **(kwargs or {}))
         output = func(*args, **(kwargs or {}))

@@ -38,7 +38,7 @@ log = logging.getLogger("foveate.server")
 class DocumentWork:
     """What a process does: a step of a document, the last of which it remembers."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, object]) -> None:
         self._read = "", Document([], lambda texts: b"")
 
     def __call__(self, step: Step, file: dict[str, str], *values: Any) -> Arrays:

@@ -62,8 +62,8 @@ class ServerOptions:
     log_level: str = "info"
     translation: Mapping[str, Any] = field(default_factory=dict)  # `TranslationOptions`
     protect: Sequence[str] = ()  # patterns of spans that are not translated
-    limits: Mapping[str, Any] = field(default_factory=dict)  # `Limits`; None is its default
-    batching: Mapping[str, Any] = field(default_factory=dict)  # `Batching`; None is its default
+    limits: Mapping[str, object] = field(default_factory=dict)  # `Limits`; None is its default
+    batching: Mapping[str, object] = field(default_factory=dict)  # `Batching`; None is its default
 
     @property
     def key_file(self) -> KeyFile | None:
@@ -162,7 +162,7 @@ def _studio(
     return application(runs, options.studio_token, hosts)
 
 
-def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(fields: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -12,7 +12,7 @@ import time
 import webbrowser
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from http.cookies import SimpleCookie
-from os import PathLike
+from os import stat_result
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
@@ -20,10 +20,10 @@ from urllib.parse import parse_qs
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingResponse
-from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.staticfiles import PathLike, StaticFiles
 from starlette.types import ASGIApp, Scope
 
 import foveate.views.inside as views
@@ -490,13 +490,13 @@ def document_text(app: FastAPI) -> str:
 class Assets(StaticFiles):
     """The files of the page; a name under ``assets`` holds a hash of the content, which stays."""
 
-    def file_response(self, full_path: str | PathLike[str], *args: Any, **kwargs: Any) -> Response:
+    def file_response(
+        self, full_path: PathLike, stat_result: stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
         """As `StaticFiles`, with how long a browser may keep it."""
-        response = super().file_response(full_path, *args, **kwargs)
-        caching = (
-            "max-age=31536000, immutable" if Path(full_path).parent.name == "assets" else "no-cache"
-        )
-        response.headers["Cache-Control"] = caching
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        hashed = Path(full_path).parent.name == "assets"
+        response.headers["Cache-Control"] = "max-age=31536000, immutable" if hashed else "no-cache"
         return response
 
 

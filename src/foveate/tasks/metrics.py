@@ -360,7 +360,7 @@ def sentence_scores(name: str, outputs: Texts, references: References) -> Floats
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    chosen: Any = CHRF() if name == "chrf" else BLEU(effective_order=True)
+    chosen = CHRF() if name == "chrf" else BLEU(effective_order=True)
     pairs = zip(outputs, references, strict=True)
     return np.array([chosen.sentence_score(o, list(_all(r))).score for o, r in pairs])
 

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -76,7 +75,7 @@ class Shortlist:
             raise ConfigError(f"{path} is damaged ({error}); make it again") from None
 
 
-def _ids(array: NDArray[Any] | bytes, dimensions: int) -> Tensor:
+def _ids(array: NDArray[np.generic] | bytes, dimensions: int) -> Tensor:
     if isinstance(array, bytes):  # NumPy gives what is no array as it is
         raise ValueError("no array")
     if array.ndim != dimensions or array.dtype != np.int64 or array.min(initial=0) < 0:

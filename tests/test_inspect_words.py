@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foveate.data.tokenizer import BPE, Byte, Character, Symbol
+from foveate.data.words import Grouping, group_pieces, to_words
 from foveate.draw.parts import visible
-from foveate.inspect.records import Grouping, group_pieces, to_words
 from foveate.tasks.text import TokenizedText, attention_record
 from tolerances import ROW, close, near
 

@@ -247,7 +247,7 @@ def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
         ({"host": "::"}, "--keys FILE"),
         ({"keys": Path("nowhere")}, "holds no key"),
         ({"precision": "int3"}, "no precision 'int3'; there are: fp32, int8"),
-        ({"engine": "steam"}, "no engine 'steam'; there are: torch, ctranslate2"),
+        ({"engine": "steam"}, "no engine 'steam'; there are: auto, packed, torch, ctranslate2"),
         ({"languages": ["x=en:fr", "transformer=en:fr"]}, "no run is called x"),
         ({"languages": ["en:french!"]}, "name two languages"),
         ({"limits": {"characters": 0}}, "characters"),

@@ -24,7 +24,7 @@ DIGITS = 9  # of the number of a word
 def links(weights: NDArray[np.floating], skip_columns: Collection[int] = ()) -> Links:
     """Each target word linked to the source word with its largest weight: {(argmax_s a_ts, t)}.
 
-    ``weights`` is (T, S), between words (`foveate.inspect.records.to_words`). A word whose largest
+    ``weights`` is (T, S), between words (`foveate.data.words.to_words`). A word whose largest
     weight is in one of ``skip_columns``, such as that of ``</s>``, or is 0 has no counterpart. Ties
     go to the first word. (Bahdanau et al., 2015; Luong et al., 2015)
     """

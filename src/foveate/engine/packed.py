@@ -327,13 +327,14 @@ class PackedModel:
         ):
             raise ConfigError("this search has no length_penalty; give a beam_size beside it")
         if beam_size is not None:
-            penalty = own.length_penalty if own.beam_size > 1 else 0.6
+            is_beam = own.beam_size > 1 or own.length_penalty > 0
+            penalty = own.length_penalty if is_beam else 0.6
             changes = {"sampling": False, "beam_size": beam_size, "length_penalty": penalty}
             if beam_size == 1 and length_penalty is None:
                 changes["length_penalty"] = 0.0
         if length_penalty is not None:
             changes["length_penalty"] = length_penalty
-        search = own.model_copy(update=changes)
+        search = PackedSearch.parse(own.tree() | changes, ("decode",))
         if search.beam_size < count:
             more = {"beam_size": count, "length_penalty": search.length_penalty or 0.6}
             search = search.model_copy(update=more)

@@ -24,7 +24,7 @@ from foveate.align.aer import Head, Links, read_pharaoh, write_pharaoh
 from foveate.align.ibm import AgreementAligner, Aligner
 from foveate.data.catalogue import DataError
 from foveate.data.text import at, lines_of
-from foveate.data.words import CUTS
+from foveate.data.words import CUTS, pieces_of
 from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Model
@@ -32,7 +32,7 @@ from foveate.nn.attention import Attention
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy, attentions, watched
 from foveate.tasks.text import TextBatch
-from foveate.tasks.translation import Translation, pieces_of
+from foveate.tasks.translation import Translation
 
 FILE = "guide.align"  # the links of the training pairs, in the run
 
@@ -135,7 +135,7 @@ class GuidedTranslation(Translation):
         cut, later = CUTS[self.config.words], self.config.rows == "read"
         texts = [corpus.sources[i] for i in indices], [corpus.targets[i] for i in indices]
         sides = [
-            [pieces_of(e, cut(x)) for e, x in zip(t.encode_batch(side), side, strict=True)]
+            [pieces_of(e.offsets, cut(x)) for e, x in zip(t.encode_batch(side), side, strict=True)]
             for t, side in zip(self.tokenizers, texts, strict=True)
         ]
         entries = []

@@ -31,6 +31,7 @@ from foveate.data.corpus import (
 )
 from foveate.data.text import TextData, taken
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
+from foveate.data.words import to_words
 from foveate.decode.beam import another
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.search import (
@@ -42,7 +43,7 @@ from foveate.decode.search import (
 )
 from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.pytorch import DecodingBatch
-from foveate.inspect.records import AttentionRecord, ForcedPass, Maps, Units, to_words
+from foveate.inspect.records import AttentionRecord, ForcedPass, Maps, Units
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.context import State

@@ -34,9 +34,9 @@ from foveate.data.text import (
     taken,
 )
 from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
-from foveate.data.words import is_unsegmented, split_words
+from foveate.data.words import group_pieces, is_unsegmented, split_words, to_words
 from foveate.errors import UserError
-from foveate.inspect.records import AttentionRecord, Maps, Units, group_pieces, to_words
+from foveate.inspect.records import AttentionRecord, Maps, Units
 from foveate.tasks.base import AnswerType, Batch, Task, TensorBatch
 
 Ids = list[int]

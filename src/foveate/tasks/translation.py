@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from foveate.align.aer import Head, Rows
 from foveate.data.batches import sorted_batches, source_batch
 from foveate.data.tokenizer import Encoded, Tokenizer
-from foveate.data.words import split_words
+from foveate.data.words import pieces_of, split_words, to_words
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import DecodingBatch, steps_of
-from foveate.inspect.records import ForcedPass, capture, group_pieces, to_words
+from foveate.inspect.records import ForcedPass, capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.native import NativeSteps, decoder_steps, native_memory
 from foveate.native.kernels import library
@@ -136,8 +136,10 @@ class Translation(TextToText[TextBatch], Aligns):
                 model.decode(batch.read, model.encode(batch.source, batch.keys))
             maps = {name: w.cpu().numpy() for name, w in weights.items()}
             for row, (read, (target, encoded)) in enumerate(zip(sources, targets, strict=True)):
-                columns = [*pieces_of(read, cut(chosen[row][0])), [len(read.ids)]]
-                steps = [[t + later for t in word] for word in pieces_of(encoded, cut(target))]
+                columns = [*pieces_of(read.offsets, cut(chosen[row][0])), [len(read.ids)]]
+                steps = [
+                    [t + later for t in word] for word in pieces_of(encoded.offsets, cut(target))
+                ]
                 yield {name: to_words(w[row], steps, columns) for name, w in maps.items()}
 
     def forced_pass(self, model: EncoderDecoder, source: str, target: Ids | str) -> ForcedPass:
@@ -171,13 +173,6 @@ def _begun(
         return DecoderSteps(model, model.encode(source, keys), tokens)
     memory = native_memory(model.encoder, source, keys) or model.encode(source, keys)
     return decoder_steps(model, memory, tokens)
-
-
-def pieces_of(text: Encoded, words: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The pieces of each word of a text; a first piece without characters goes to the first."""
-    if not words:
-        return []
-    return group_pieces([(a, b) if b else (0, 1) for a, b in text.offsets], words).pieces
 
 
 def _encoded(tokenizer: Tokenizer, target: str | Ids) -> tuple[str, Encoded]:

@@ -142,11 +142,12 @@ def training(
 
 
 def train(source: Path, folder: Path, name: str, steps: int) -> float:
-    """Steps a second of a training, after its first five."""
+    """Steps a second of a training, after its first five; of all where it made no more."""
     path = folder / f"{name}-{time.monotonic_ns()}"
     if training(source, folder, path.name, steps).wait():
         raise RuntimeError("a training failed")
-    first, *_, last = harness.logged(path, "train")
+    lines = harness.logged(path, "train")
+    first, last = lines[0] if lines[1:] else {"step": 0, "seconds": 0.0}, lines[-1]
     return float((last["step"] - first["step"]) / (last["seconds"] - first["seconds"]))
 
 

@@ -24,7 +24,7 @@ from foveate.config import ConfigError, Tree
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.engine.base import SearchRequest
-from foveate.native.kernels import library, without_kernels
+from foveate.native.kernels import library, sleep_at_barriers, without_kernels
 from foveate.nn.linear import quantized
 from foveate.run import device
 from foveate.tasks.text_to_text import TextToText
@@ -153,6 +153,7 @@ def speed(
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
     """Sentences/s of a case after one batch of warm-up, over whole batches."""
+    sleep_at_barriers()
     batches = batches_of(sources, case.rows)
     budget = WHOLE if case.rows is None else 10**9  # tokens; a batch of its own is not cut up
     request = SearchRequest(forced(case.beam_size), batch_tokens=budget * case.beam_size)

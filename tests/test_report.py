@@ -60,7 +60,7 @@ def test_good_text_has_nothing_odd() -> None:
         ("empty side", ("a", "")),
         ("empty side", (" \u00a0", "b")),
         ("identical sides", ("Tom", "Tom ")),
-        ("replacement character U+FFFD", ("a", "caf\ufffd")),
+        ("U+FFFD: not UTF-8 (convert by iconv), or lost before", ("a", "caf\ufffd")),
         ("wrong charset, such as Ã© for é", ("a", "cafÃ©")),
         ("wrong charset, such as Ã© for é", ("itâ€™s", "b")),
         ("wrong charset, such as Ã© for é", ("a", "ÐŸÑ€Ð¸Ð²ÐµÑ‚")),
@@ -330,7 +330,7 @@ def test_a_csv_and_plain_text_are_reported(tmp_path: Path) -> None:
     assert findings(split) == {
         "empty line": 1,
         "duplicate of an earlier line": 1,
-        "replacement character U+FFFD": 1,
+        "U+FFFD: not UTF-8 (convert by iconv), or lost before": 1,
     }
 
 

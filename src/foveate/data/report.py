@@ -40,7 +40,7 @@ UNSPACED = re.compile(  # Thai to Khmer, Chinese and Japanese
 # What may be true of a pair, by its name in reports; its place here is its bit in `Traits.odd`.
 SAME = "both sides the same, or both empty"
 _CHARACTERS: dict[str, Callable[[str], object]] = {  # either side has it
-    "replacement character U+FFFD": lambda text: "\ufffd" in text,
+    "U+FFFD: not UTF-8 (convert by iconv), or lost before": lambda text: "\ufffd" in text,
     "wrong charset, such as Ã© for é": _MOJIBAKE.search,
     "control or invisible character": CONTROL.search,
     "not in Unicode form NFC": lambda text: not unicodedata.is_normalized("NFC", text),

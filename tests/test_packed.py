@@ -6,11 +6,13 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,13 +20,15 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save
 
 import foveate.engine.packed
-from foveate.cli.engines import NAME, packed_file
-from foveate.engine.packed import KEY, PackedError, PackedModel
+from foveate.align.aer import Head
+from foveate.engine.packed import KEY, NAME, PackedError, PackedModel, packed_file
 from foveate.engine.program import CannotPack
 from foveate.errors import UserError
 from foveate.pack import pack
 from foveate.run import Run
-from small_runs import Call, made
+from foveate.tasks.shortlist import learn
+from foveate.training import train
+from small_runs import LANGUAGE, TRAIN, Call, made, write_data
 
 LINES = ["a b c", "", "c a a b", "b", "a unknown b"]
 
@@ -33,6 +37,15 @@ LINES = ["a b c", "", "c a a b", "b", "a unknown b"]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     names = ["transformer", "rnn", "language", "classifier", "vit"]
     return made(tmp_path_factory.mktemp("packed"), names)
+
+
+def no_torch(folder: Path) -> dict[str, str]:
+    """The environment of a process that cannot import PyTorch, matplotlib and the like."""
+    names = ("torch", "matplotlib", "jaxtyping", "sacrebleu")
+    (folder / "sitecustomize.py").write_text(
+        f"import sys\nfor name in {names!r}:\n    sys.modules[name] = None\n"
+    )
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
 
 
 def packed(run: Run, folder: Path, precision: str = "fp32") -> PackedModel:
@@ -59,6 +72,50 @@ def test_translations_and_scores_are_those_of_the_run(
     for own, other in zip(model.score(pairs), run.score(pairs), strict=True):
         assert own.tokens == other.tokens
         assert own.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["transformer", "rnn"])
+def test_word_links_and_banned_phrases_are_those_of_the_run(
+    runs: dict[str, Run], tmp_path: Path, name: str
+) -> None:
+    run, model = runs[name], packed(runs[name], tmp_path)
+    pairs = list(zip(*run.pairs("valid"), strict=True))
+    for head in (None, Head(rows="read"), Head(layer=0, head=0)):
+        assert model.links(pairs, head) == run.links(pairs, head)
+    ours, theirs = model.translate(LINES, beam_size=2), run.translate(LINES, beam_size=2)
+    assert [a.alignment() for a in ours] == [a.alignment() for a in theirs]
+    words = sorted({word for answer in theirs for word in str(answer).split()})[:2]
+    ours, theirs = (r.translate(LINES, beam_size=2, banned=words) for r in (model, run))
+    assert [a.hypotheses for a in ours] == [a.hypotheses for a in theirs]
+    assert not any(word in str(answer).split() for answer in ours for word in words)
+
+
+def test_a_shortlist_is_in_the_file(runs: dict[str, Run], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(runs["transformer"].path, folder)
+    run = foveate.load(folder)
+    learn(run.task, 3, 3).save(folder)
+    run = run.decoding(shortlist=True)
+    model = packed(run, tmp_path)
+    for line in run.pairs("valid")[0]:  # alone, since PyTorch joins the shortlists of a batch
+        (own,), (other,) = (r.translate([line], beam_size=2) for r in (model, run))
+        assert own.hypotheses == other.hypotheses
+        assert own.scores == pytest.approx(other.scores, abs=1e-4)
+
+
+def test_texts_longer_than_a_model_reads_at_once(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    decoder = 'kind = "transformer"\nhidden_size = 16\nnum_heads = 2\nnum_layers = 1\n'
+    text = LANGUAGE.partition('kind = "recurrent"')[0] + decoder
+    config = tmp_path / "config.toml"
+    config.write_text(text.format(folder=tmp_path.as_posix()) + TRAIN.format(steps=20, half=10))
+    run = train(config, folder=tmp_path / "run")
+    model, how = packed(run, tmp_path), {"beam_size": 1, "max_length": 80}
+    own, other = (r.generate(["ab", "é"], **how) for r in (model, run))
+    assert [c.text for c in own] == [c.text for c in other]
+    texts: list[str] = []
+    (answer,) = model.generate(["ab"], max_length=10, beam_size=1, listen=texts.append)
+    assert texts and all(answer.text.startswith(text.rstrip("\ufffd")) for text in texts)
 
 
 def test_labels_and_continuations_are_those_of_the_run(
@@ -103,18 +160,13 @@ def test_threads_change_no_bit(runs: dict[str, Run], tmp_path: Path) -> None:
 def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:
     """In a process where PyTorch, matplotlib and the rest cannot be imported."""
     file = pack(runs["transformer"], tmp_path / "m.safetensors")
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nfor name in ('torch', 'matplotlib', 'jaxtyping', 'sacrebleu'):\n"
-        "    sys.modules[name] = None\n"
-    )
-    path = os.pathsep.join([str(tmp_path), *sys.path])
     command = [sys.executable, "-m", "foveate", "translate", str(file)]
     done = subprocess.run(
         command,
         input="a b c\n\n",
         text=True,
         capture_output=True,
-        env=os.environ | {"PYTHONPATH": path},
+        env=no_torch(tmp_path),
     )
     assert not done.returncode, done.stderr
     expected = runs["transformer"].translate(["a b c", ""])
@@ -165,8 +217,27 @@ def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) ->
     assert not (tmp_path / "m.safetensors").exists()
     with pytest.raises(UserError, match="cannot generate"):
         packed(runs["rnn"], tmp_path).generate(["a"])
-    with pytest.raises(PackedError, match="cannot search with banned phrases"):
-        packed(runs["rnn"], tmp_path).translate(["a"], banned=["b"])
+    with pytest.raises(PackedError, match="cannot search with required terms"):
+        packed(runs["rnn"], tmp_path).translate(["a"], required=[[["b"]]])
+
+
+def test_a_packed_file_is_served_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:
+    file = pack(runs["transformer"], tmp_path / "m.safetensors")
+    command = [sys.executable, "-m", "foveate", "serve", str(file), "--as", "en:fr", "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=no_torch(tmp_path), **pipes) as server:
+        assert server.stdout is not None and server.stderr is not None
+        first = server.stdout.readline()
+        assert first, server.stderr.read()
+        address = first.split()[1].rstrip("/")
+        body = {"q": ["a b", "<p>a <b>b</b></p>"], "source": "en", "target": "fr", "format": "html"}
+        answer = httpx.post(f"{address}/translate", json=body, timeout=30)
+        texts = answer.json()["translatedText"]
+        assert texts[0] == str(runs["transformer"].translate(["a b"])[0])
+        assert texts[1].startswith("<p>")
+        assert httpx.get(f"{address}/", timeout=30).status_code == 404
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
 
 
 # ------------------------------------------------------------------------------ damaged files

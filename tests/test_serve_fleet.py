@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foveate.cli.workers import run_loader
+from foveate.cli.serve import ServerEngine
 from foveate.config import ConfigError
 from foveate.export.base import ExchangeError
 from foveate.run import Run, RunConfig, load
@@ -47,7 +47,7 @@ def test_all_at_once_says_what_is_wrong_with_one(runs: dict[str, Run]) -> None:
     assert [place.loads for place in fleet.runs.values()] == [1, 1]
     with pytest.raises(ExchangeError, match="ctranslate2 has no encoder"):
         options = ServerOptions(languages=["fr:en"])
-        application([runs["rnn"].path], options, run_loader(engine="ctranslate2"))
+        application([runs["rnn"].path], options, ServerEngine(engine="ctranslate2").loader)
 
 
 def test_what_was_used_least_of_late_makes_room(runs: dict[str, Run]) -> None:
@@ -131,7 +131,7 @@ def test_languages_are_told_by_files_tags_or_the_user(task, folder, message, res
     encoder = {"kind": "transformer", "hidden_size": 16}
     model = {"kind": "encoder_decoder", "encoder": encoder, "decoder": encoder}
     config = RunConfig.parse({"task": {"kind": "translation"} | task, "model": model})
-    assert directions(config, Path(folder), message) == [Direction(*results)]
+    assert directions(config.task.parts(), Path(folder), message) == [Direction(*results)]
 
 
 def test_languages_have_names() -> None:

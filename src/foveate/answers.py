@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.align.aer import Links
+from foveate.align.aer import Head, Links
 from foveate.decode.outputs import Hypothesis
 
 if TYPE_CHECKING:
@@ -41,14 +41,58 @@ class TranslateOptions(TypedDict, total=False):
     banned: Sequence[str]
 
 
+class CorpusName(Protocol):
+    """The files of a corpus and its tag, by which its languages are known."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def target(self) -> str | None: ...
+    @property
+    def tag(self) -> str | None: ...
+
+
 class Explains(Protocol):
-    """The part of an engine that an answer needs to be explained."""
+    """The part of an engine that an answer needs to be explained.
+
+    ``processes`` is how many requests it answers at a time in other processes.
+    """
+
+    @property
+    def processes(self) -> int: ...
 
     def explain(
         self, source: Picture, target: str | list[int] | None, units: Units
     ) -> AttentionRecord: ...
 
     def links(self, pairs: Sequence[tuple[str, str | list[int]]], head: None) -> list[Links]: ...
+
+
+class Translator(Protocol):
+    """A model that translates: `foveate.run.Run`, or `foveate.engine.packed.PackedModel`."""
+
+    path: Path
+
+    @property
+    def engine(self) -> Explains: ...
+    @property
+    def corpora(self) -> Sequence[CorpusName]: ...
+    @property
+    def languages(self) -> Sequence[str]: ...
+    @property
+    def aligns(self) -> bool: ...
+
+    def translate(
+        self, lines: Sequence[str], **options: Unpack[TranslateOptions]
+    ) -> list[TextAnswer]: ...
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]: ...
+    def links(
+        self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None = None
+    ) -> list[Links]: ...
+    def addressed(self, lines: Sequence[str], to: str | None) -> list[str]: ...
+    def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]: ...
+    def width(self, count: int) -> int: ...
 
 
 class Answer(ABC):

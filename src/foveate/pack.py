@@ -18,7 +18,16 @@ from foveate.decode.constraints import MinLength, NoRepeat
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.engine.compiled import quantized
-from foveate.engine.packed import KEY, SHORTLIST, VERSION, Array, Header, PackedModel, TaskKind
+from foveate.engine.packed import (
+    KEY,
+    NAME,
+    SHORTLIST,
+    VERSION,
+    Array,
+    Header,
+    PackedModel,
+    TaskKind,
+)
 from foveate.engine.program import CannotPack, Program
 from foveate.errors import ConfigError, UserError, message_of
 from foveate.files import replace_file
@@ -34,7 +43,6 @@ from foveate.tasks.translation import Translation
 from foveate.train.stored import WEIGHTS
 
 PRECISIONS = ("fp32", "fp16", "int8")
-NAME = "packed.safetensors"  # in the folder of a run
 TASKS: dict[type, TaskKind] = {
     Translation: "translation",
     GuidedTranslation: "translation",
@@ -94,6 +102,7 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
         "task": TASKS[type(task)],
         "program": program.numbers,
         "maps": sorted(program.maps),
+        "attentions": program.attentions,
         "tokenizers": {
             name: json.loads(each.text()) for name, each in task.tokenizers_by_name().items()
         },

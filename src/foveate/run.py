@@ -56,6 +56,7 @@ from foveate.tasks.base import (
 )
 from foveate.tasks.metrics import BleuTokenizer
 from foveate.tasks.objectives import CrossEntropy, Objective
+from foveate.tasks.text_to_text import CorpusFiles, TextToText
 from foveate.train import checkpoint
 from foveate.train.checkpoint import rebuilt
 from foveate.train.config import TrainConfig
@@ -315,6 +316,35 @@ class Run:
         self.need(Aligns, "align")
         return self.engine.links(pairs, head)
 
+    @property
+    def corpora(self) -> Sequence[CorpusFiles]:
+        """The files of its corpora, by which their languages are known."""
+        return corpora_of(self.config, self.path)
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """The languages that it translates into, where it knows several by their tags."""
+        return [tag[2:-1] for tag in self.need(Scores, "translate").source_tokenizer.tags]
+
+    @property
+    def aligns(self) -> bool:
+        """Whether its task links the words of pairs."""
+        return isinstance(self.task, Aligns)
+
+    def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
+        """Lines after the tag of a language."""
+        return self.need(Translates, "translate").addressed(lines, to)
+
+    def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]:
+        """How many tokens sources, or targets, have."""
+        task = self.need(Scores, "translate")
+        tokenizer = task.target_tokenizer if target else task.source_tokenizer
+        return list(map(len, tokenizer.encode_ids(lines)))
+
+    def width(self, count: int) -> int:
+        """How many hypotheses of a source are decoded at a time, where ``count`` are asked for."""
+        return self.search(None, None, count).width
+
     def explain(
         self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
     ) -> AttentionRecord:
@@ -386,6 +416,13 @@ def read_run(path: Path, trust: bool = False) -> RunConfig:
     if not (path / "config.toml").is_file():
         raise ConfigError(f"{path} is no run: it has no config.toml; train one: foveate train")
     return read_resolved(RunConfig, path / "config.toml", trust)
+
+
+def corpora_of(config: RunConfig, path: Path) -> Sequence[CorpusFiles]:
+    """The corpora of a run. Raises ``ConfigError`` where it does not translate."""
+    if not isinstance(config.task, TextToText.Config):
+        raise ConfigError(f"{path} is a run of the task {config.task.kind}: it cannot translate")
+    return config.task.parts()
 
 
 def task_of(config: RunConfig) -> type[AnyTask]:

@@ -210,10 +210,7 @@ def generate(
     texts = prompts(prompt, stdin, tally)
     single = len(texts) == 1 and num == 1 and beam_size is None
     spec = RunSpec(str(run), checkpoint, engine=engine)
-    streams = {"a text that appears as it is written": single and sys.stdout.isatty()}
-    model = spec.packed({} if as_json else streams, threads, verbose)
-    if model is not None and (why := model.too_long(texts, max_length)):
-        model = spec.packed({why: True}, threads, verbose)
+    model = spec.packed({}, threads, verbose)
     continue_text = partial(
         spec.load().generate if model is None else model.generate,
         max_length=max_length, num=num, whole_lines=whole_lines, beam_size=beam_size, **sampling,

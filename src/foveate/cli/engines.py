@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "packed", "torch", "ctranslate2", "ray")
 PRECISIONS = ("fp32", "int8")
-NAME = "packed.safetensors"  # in the folder of a run
 
 EngineName = Annotated[
     str, typer.Option("--engine", help="auto, packed, torch, ctranslate2, or ray for a folder")
@@ -92,6 +89,8 @@ class RunSpec(NamedTuple):
             return self._loaded(file, threads, verbose)
         if self.engine not in ("auto", "packed"):
             return None
+        from foveate.engine.packed import packed_file
+
         current, why = packed_file(file)
         if current is not None and not reason:
             return self._loaded(current, threads, verbose)
@@ -116,24 +115,6 @@ class RunSpec(NamedTuple):
         if verbose:
             say([f"engine: packed, {model.describe()}"])
         return model
-
-
-def packed_file(run: Path) -> tuple[Path | None, str]:
-    """The packed file of a run; None, and why, where it has none of its best checkpoint."""
-    from foveate.engine.packed import made_of
-
-    file = run / NAME
-    if not file.is_file():
-        return None, f"it has no {NAME} (foveate pack {run})"
-    with suppress(OSError, ValueError, LookupError, TypeError, UserError):
-        best = run / "best.json"
-        steps = (path.name for path in (run / "checkpoints").glob("step-*"))
-        newest = f"checkpoints/{max(steps, default='')}"
-        folder = json.loads(best.read_bytes())["folder"] if best.is_file() else newest
-        manifest = json.loads((run / folder / "manifest.json").read_bytes())
-        if manifest["files"]["model.safetensors"]["sha256"] == made_of(file)["sha256"]:
-            return file, ""
-    return None, f"{NAME} is not of its best checkpoint (foveate pack {run})"
 
 
 def with_search(run: Run, overrides: Sequence[str]) -> Run:

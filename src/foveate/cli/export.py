@@ -47,7 +47,8 @@ def pack(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write a run as one file that answers without PyTorch."""
-    from foveate.pack import NAME, pack
+    from foveate.engine.packed import NAME
+    from foveate.pack import pack
 
     loaded = load(run, checkpoint)
     if out is not None and out.suffix != ".safetensors":

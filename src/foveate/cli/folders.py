@@ -10,9 +10,7 @@ import os
 import socket
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foveate import __version__
-from foveate.answers import CUT, TextAnswer, TranslateOptions
+from foveate.answers import CUT, TranslateOptions
+from foveate.cli.documents import translate_document, with_languages
 from foveate.cli.engines import RunSpec
 from foveate.cli.options import DAMAGED, SHOWN, Tally, say
 from foveate.config import ConfigError
@@ -29,19 +28,13 @@ from foveate.documents import folders
 from foveate.documents.folders import FilePart, FolderJob, SourceFile, cut, files_in, packed
 from foveate.documents.formats import (
     BY_LINES,
-    Document,
     DocumentOptions,
     format_of,
     read_document,
-    same_language,
 )
-from foveate.documents.memory import AssistedRun, aligner
 from foveate.documents.spans import Rules
-from foveate.documents.translate import joined_all
 from foveate.errors import message_of
-from foveate.run import Run, device
-from foveate.server.languages import directions
-from foveate.tasks.text_to_text import TextToText
+from foveate.run import device
 from foveate.train import checkpoint
 from foveate.train.stored import WEIGHTS
 
@@ -49,47 +42,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 Values = Mapping[str, Any]  # what `translator` is made of: plain values that go to other processes
-
-# ------------------------------------------------------------------------------ documents
-
-
-def with_languages(run: Run | AssistedRun, options: DocumentOptions) -> DocumentOptions:
-    """The options with the languages that a run translates from and into, where its files tell.
-
-    Raises ``ConfigError`` where the run is known not to translate into the language of the options.
-    """
-    run = run.run if isinstance(run, AssistedRun) else run
-    try:
-        known = directions(run.config, run.path)
-    except ConfigError:
-        return options
-    if options.to is not None:
-        fitting = [d for d in known if same_language(d.target, options.to)]
-        if not fitting:
-            names = ", ".join(f"{d.source} to {d.target}" for d in known)
-            raise ConfigError(f"--to {options.to}: {run.path} translates from {names}")
-        known = fitting
-    sources, targets = {d.source for d in known}, {d.target for d in known}
-    return replace(
-        options,
-        source=sources.pop() if len(sources) == 1 else None,
-        to=options.to or (targets.pop() if len(targets) == 1 else None),
-    )
-
-
-def translate_document(
-    run: Run | AssistedRun, document: Document, search: TranslateOptions
-) -> tuple[bytes, list[TextAnswer]]:
-    """The document in the other language, and the answers to its sentences."""
-    sentences = [sentence for passage in document.passages for sentence in passage.sentences]
-    own = run.run if isinstance(run, AssistedRun) else run
-    if not own.need(TextToText, "translate").source_tokenizer.tags:
-        search = {**search, "to": None}  # it names the language of the document
-    answers = run.translate(sentences, **search) if sentences else []
-    texts = iter([str(answer) for answer in answers])
-    each = [list(islice(texts, len(passage.sentences))) for passage in document.passages]
-    return document.written(joined_all(document.passages, each, aligner(own))), answers
-
 
 # ------------------------------------------------------------------------------ executors
 

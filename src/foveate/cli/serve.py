@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foveate.cli.engines import RunSpec
 from foveate.cli.options import Ban, CopyUnknown, DefaultGroup, Fuzzy, Sample, VerbGroup
+
+if TYPE_CHECKING:
+    from foveate.answers import Translator
+    from foveate.engine.packed import PackedModel
+    from foveate.server.launch import RunLoader
 
 
 class _Serve(DefaultGroup):
@@ -36,9 +45,63 @@ Protect = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class ServerEngine:
+    """How a server loads runs. Raises ``ConfigError`` for an unknown precision or engine.
+
+    ``torch_only`` are options, by name, that need PyTorch where they are true.
+    """
+
+    precision: str = "fp32"
+    engine: str = "auto"
+    sample: Path | None = None
+    processes: int = 0
+    torch_only: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._spec(Path()).check()
+
+    def _spec(self, folder: Path) -> RunSpec:
+        sample = None if self.sample is None else str(self.sample)
+        return RunSpec(str(folder), precision=self.precision, engine=self.engine, sample=sample)
+
+    def packed(self, folder: Path) -> PackedModel | None:
+        """The packed file that answers, on one thread a batch; None for PyTorch."""
+        needs = {"--processes": self.processes} | dict(self.torch_only)
+        return self._spec(folder).packed(needs, threads=1)
+
+    def load(self, folder: Path) -> Translator:
+        """The packed model of a file or a run, or the run in PyTorch."""
+        model = self.packed(folder)
+        if model is not None:
+            return model
+        from foveate.cli.workers import ProcessEngine
+
+        spec = self._spec(folder)
+        run = spec.load()
+        return run.by(ProcessEngine(run, spec, self.processes)) if self.processes else run
+
+    def threads(self, runs: Sequence[Path], threads: int | None) -> int:
+        """How many batches a server computes at a time, one thread each."""
+        if all(self.packed(run) is not None for run in runs):
+            return threads or len(os.sched_getaffinity(0))
+        from foveate.cli.workers import batch_threads
+
+        return batch_threads(threads, self.processes)
+
+    @property
+    def loader(self) -> RunLoader:
+        """What the server calls."""
+        from foveate.server.launch import RunLoader
+
+        return RunLoader(self.load, 1 + self.processes, self.engine == "ctranslate2")
+
+
 @serve.command("runs")
 def serve_runs(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="runs that translate")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN…", help="runs that translate, or packed files")
+    ],
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 5000,
     languages: Annotated[
@@ -53,7 +116,7 @@ def serve_runs(
     ] = None,
     weights: Annotated[int | None, typer.Option(min=1, help="MiB of them at most")] = None,
     precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32",
-    engine: Annotated[str, typer.Option(help="torch or ctranslate2")] = "torch",
+    engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto",
     sample: Sample = None,
     preload: Annotated[bool, typer.Option("--preload", help="load all runs at once")] = False,
     studio: Annotated[bool, typer.Option(help="the studio at /")] = True,
@@ -78,9 +141,9 @@ def serve_runs(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
 ) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
-    from foveate.cli.workers import batch_threads, run_loader
     from foveate.server.launch import ServerOptions, serve
 
+    chosen = ServerEngine(precision, engine, sample, processes, {"--glossary": glossary})
     options = ServerOptions(
         host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
         names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,
@@ -90,9 +153,9 @@ def serve_runs(
                      "banned": ban or (), "copies_unknown": copy_unknown},
         limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},
         batching={"max_delay": max_batch_delay_ms / 1000, "tokens": batch_tokens, "queue": queue,
-                  "max_wait": max_wait, "workers": batch_threads(threads, processes)},
+                  "max_wait": max_wait, "workers": chosen.threads(runs, threads)},
     )  # fmt: skip
-    serve(runs, options, run_loader(precision, engine, sample, processes))
+    serve(runs, options, chosen.loader)
 
 
 @keys.command("add")

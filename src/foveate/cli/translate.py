@@ -19,10 +19,9 @@ from foveate.cli.options import CHUNK, Tally, hint, one_line, say
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from foveate.answers import TextAnswer, TranslateOptions
+    from foveate.answers import TextAnswer, TranslateOptions, Translator
     from foveate.documents.formats import DocumentOptions
     from foveate.documents.memory import Assistance, AssistedRun
-    from foveate.engine.packed import PackedModel
     from foveate.inspect.records import AttentionRecord
     from foveate.run import Run
 
@@ -133,6 +132,11 @@ class Resources:
     banned: Sequence[str] = ()
     copy_unknown: bool = False
 
+    @property
+    def forces(self) -> bool:
+        """Whether outputs must hold something."""
+        return self.glossary is not None or bool(self.forced)
+
     def read(self, to: str | None) -> Assistance:
         """The resources in memory. Raises ``ConfigError`` naming a phrase or line that is wrong."""
         from foveate.documents.memory import Assistance, Glossary, TranslationMemory
@@ -181,7 +185,7 @@ class Request:
     ) -> list[str]:
         """A document of a file or of standard input, written to a file or to standard output."""
         from foveate.answers import CUT
-        from foveate.cli.folders import translate_document, with_languages
+        from foveate.cli.documents import translate_document, with_languages
         from foveate.documents.formats import format_of, read_document
         from foveate.files import replace_file
 
@@ -194,7 +198,7 @@ class Request:
         kind = format_of(source or Path(), format)
         options = self._document_options()
         messages: list[str] = []
-        with self._with_torch(messages) as run:
+        with self._loaded(messages) as run:
             try:
                 data = sys.stdin.buffer.read() if source is None else source.read_bytes()
             except OSError as error:
@@ -249,27 +253,24 @@ class Request:
         return DocumentOptions(Rules(tuple(self.protect)), self.search["to"], self.again)
 
     @contextmanager
-    def _loaded(self, messages: list[str]) -> Iterator[Run | AssistedRun | PackedModel]:
+    def _loaded(self, messages: list[str]) -> Iterator[Translator | AssistedRun]:
         """The run with its processes, silenced heads and resources, which report ``messages``."""
         torch_only = {
             "--processes": (self.processes or 1) > 1,
             "--silence": self.silence,
             "--attention": self.outputs.attention,
-            "--alignments": self.outputs.alignments,
-            "a glossary, memory or phrase": self._assisted(),
+            "a glossary or phrase that must be there": self.resources.forces,
         }
-        if (model := self.run.packed(torch_only, self.threads, self.verbose)) is not None:
-            yield model
-        else:
-            with self._with_torch(messages) as run:
-                yield run
+        model = self.run.packed(torch_only, self.threads, self.verbose)
+        if model is not None and self._assisted():
+            from foveate.documents.memory import AssistedRun
 
-    @contextmanager
-    def _with_torch(self, messages: list[str]) -> Iterator[Run | AssistedRun]:
-        """The run in PyTorch. Raises ``ConfigError`` for a packed file."""
-        if Path(self.run.run).is_file():
-            self.run.packed({"a document": True})
-        if (self.processes or 1) > 1:
+            assisted = AssistedRun(model, self.resources.read(self.search["to"]))
+            yield assisted
+            messages += assisted.report()
+        elif model is not None:
+            yield model
+        elif (self.processes or 1) > 1:
             from foveate.cli.workers import ProcessEngine
 
             run = self.run.load()
@@ -280,9 +281,9 @@ class Request:
             from foveate.documents.memory import AssistedRun
             from foveate.inspect.edits import edit, silenced
 
-            assistance = self.resources.read(self.search["to"])
-            assisted = AssistedRun(self.run.load(), assistance)
-            with edit(assisted.run.model, silenced(self.silence)):
+            run = self.run.load()
+            assisted = AssistedRun(run, self.resources.read(self.search["to"]))
+            with edit(run.model, silenced(self.silence)):
                 yield assisted
             messages += assisted.report()
 
@@ -291,7 +292,7 @@ class Request:
 
 
 def translate_lines(
-    run: Run | AssistedRun | PackedModel,
+    run: Translator | AssistedRun,
     source: BinaryIO,
     target: TextIO,
     outputs: LineOutputs,
@@ -326,7 +327,7 @@ def translate_lines(
 
 
 def _in_order(
-    run: Run | AssistedRun | PackedModel, jobs: Iterable[tuple[list[str], TranslateOptions]]
+    run: Translator | AssistedRun, jobs: Iterable[tuple[list[str], TranslateOptions]]
 ) -> Iterable[list[TextAnswer]]:
     """The translations of each job; several at a time where other processes translate."""
     if not run.engine.processes:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,6 @@ from foveate.run import Run, device
 
 if TYPE_CHECKING:
     from foveate.documents.memory import AssistedRun
-    from foveate.server.launch import RunLoader
 
 # ------------------------------------------------------------------------------ several processes
 
@@ -153,26 +151,6 @@ def load_with_processes(folder: Path, processes: int, **options: Any) -> Run:
     spec = RunSpec(str(folder), **options)
     run = spec.load()
     return run.by(ProcessEngine(run, spec, processes)) if processes else run
-
-
-# ------------------------------------------------------------------------------ server
-
-
-def run_loader(
-    precision: str = "fp32", engine: str = "auto", sample: Path | None = None, processes: int = 0
-) -> RunLoader:
-    """How a server loads runs. Raises ``ConfigError`` for an unknown precision or engine."""
-    from foveate.server.launch import RunLoader
-
-    RunSpec("", precision=precision, engine=engine).check()
-    load = partial(
-        load_with_processes,
-        processes=processes,
-        precision=precision,
-        engine=engine,
-        sample=None if sample is None else str(sample),
-    )
-    return RunLoader(load, 1 + processes, engine == "ctranslate2")
 
 
 def batch_threads(threads: int | None, processes: int = 0) -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from foveate.data.text import indices_for
 from foveate.data.tokenizer import EOS, PAD
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 Ids = Sequence[int] | NDArray[np.integer]
 
@@ -34,6 +37,8 @@ def source_batch(
 
     ``start`` is read before each of them.
     """
+    import torch
+
     ids = torch.from_numpy(pad([[*start, *s, EOS] for s in sources])).to(device)
     keys = ids != PAD
     return ids, None if bool(keys.all()) else keys

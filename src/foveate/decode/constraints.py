@@ -8,41 +8,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, Protocol, cast
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
-from foveate.data.tokenizer import SILENT, SPECIALS, UNK, Tokenizer
+from foveate.data.tokenizer import UNK, Tokenizer
+from foveate.decode.characters import REJECTED, STATES, WHOLE, token_states
+from foveate.decode.phrases import BannedPhrases, after_a_word
 from foveate.native.kernels import log_sum_exp
 
-WHOLE, REJECTED, STATES = 0, 8, 8
 LONGEST = 3  # continuation bytes of a character, and so tokens that finish one
-PADDING = 256  # stands behind the bytes of a token and changes no state
-
-
-def automaton() -> NDArray[np.int8]:
-    """δ (states + 1, bytes + 1) of UTF-8: 0 between characters, 8 rejected.
-
-    States 1, 2 and 3 wait for as many continuation bytes; 4 to 7 stand behind E0, ED, F0 and F4,
-    whose next byte is restricted.
-    """
-    delta = np.full((STATES + 1, PADDING + 1), REJECTED, dtype=np.int8)
-    delta[:, PADDING] = range(STATES + 1)
-    for first, last, state in (
-        (0x00, 0x7F, 0), (0xC2, 0xDF, 1), (0xE0, 0xE0, 4), (0xE1, 0xEC, 2), (0xED, 0xED, 5),
-        (0xEE, 0xEF, 2), (0xF0, 0xF0, 6), (0xF1, 0xF3, 3), (0xF4, 0xF4, 7),
-    ):  # fmt: skip
-        delta[WHOLE, first : last + 1] = state
-    for state, first, last, after in (
-        (1, 0x80, 0xBF, 0), (2, 0x80, 0xBF, 1), (3, 0x80, 0xBF, 2), (4, 0xA0, 0xBF, 1),
-        (5, 0x80, 0x9F, 1), (6, 0x90, 0xBF, 2), (7, 0x80, 0x8F, 2),
-    ):  # fmt: skip
-        delta[state, first : last + 1] = after
-    return delta
 
 
 @dataclass(frozen=True)
@@ -89,24 +66,8 @@ def byte_table(tokenizer: Tokenizer) -> ByteTable | None:
 
 @lru_cache(maxsize=8)
 def _table(tokenizer: Tokenizer, _: int) -> ByteTable | None:
-    pieces = tokenizer.surfaces
-    states = _states(pieces)
-    if bool((states[WHOLE] == WHOLE).all()):
-        return None
-    states[1:, sorted(SILENT)] = REJECTED  # an end inside a character
-    return ByteTable.over(torch.from_numpy(states))
-
-
-def _states(pieces: Sequence[bytes]) -> NDArray[np.int64]:
-    """δ of whole tokens (S, V)."""
-    lengths = np.array([len(piece) for piece in pieces])
-    flat = np.frombuffer(b"".join(pieces), dtype=np.uint8)
-    starts, delta = lengths.cumsum() - lengths, automaton()
-    states = np.repeat(np.arange(STATES, dtype=np.int64)[:, None], len(pieces), axis=1)
-    for place in range(int(lengths.max(initial=0))):
-        longer = np.flatnonzero(lengths > place)
-        states[:, longer] = delta[states[:, longer], flat[starts[longer] + place]]
-    return states
+    states = token_states(tokenizer)
+    return None if states is None else ByteTable.over(torch.from_numpy(states))
 
 
 class CharacterMask:
@@ -256,17 +217,9 @@ def phrase_of(variants: Sequence[str], tokenizer: Tokenizer) -> Phrase:
 
 
 @lru_cache(maxsize=8)
-def _after_a_word(tokenizer: Tokenizer) -> list[str]:
-    """The text that each piece of a vocabulary adds after a word; special ones none."""
-    word = tokenizer.encode("a").ids[-1:]
-    size = len(tokenizer.decode(word))
-    return ["" if i < len(SPECIALS) else tokenizer.decode([*word, i])[size:]
-            for i in range(tokenizer.vocab_size)]  # fmt: skip
-
-
 def word_pieces(tokenizer: Tokenizer) -> WordPieces:
     """Where each piece of a vocabulary begins and ends relative to words."""
-    texts = _after_a_word(tokenizer)
+    texts = after_a_word(tokenizer)
     return WordPieces([t[:1].isalnum() for t in texts], [t[-1:].isalnum() for t in texts])
 
 
@@ -369,40 +322,17 @@ class Banned(Forbids):
     """A rule: no output holds any of some phrases as whole words, in whatever case."""
 
     def __init__(self, phrases: Sequence[str], tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
-        self.phrases = [" " + " ".join(p.casefold().split()) for p in phrases if p.strip()]
-        self.longest = max(map(len, self.phrases), default=0)
-        texts = [text.casefold() for text in _after_a_word(tokenizer)]
-        self.ending = [_ending(phrase, texts) for phrase in self.phrases]
+        self.phrases = BannedPhrases(phrases, tokenizer)
 
     def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
         """Each token with which a row would end in a banned phrase."""
         pairs = [
             (row, token)
-            for row, ids in enumerate(written[:, -self.longest - 1 :].tolist())
-            for token in self._completing(ids)
+            for row, ids in enumerate(written[:, -self.phrases.longest - 1 :].tolist())
+            for token in self.phrases.completing(ids)
         ]
         rows, tokens = torch.tensor(pairs, dtype=torch.long, device=written.device).view(-1, 2).T
         return rows, tokens
-
-    def _completing(self, recent: list[int]) -> set[int]:
-        """The tokens that complete a phrase after ``recent``; most are excluded undecoded."""
-        text, tokens = self.tokenizer.decode(recent).casefold(), set[int]()
-        for phrase, ending in zip(self.phrases, self.ending, strict=True):
-            begun = [n for n in range(2, len(phrase)) if text.endswith(phrase[1:n])]
-            for token in {token for n in (1, *begun) for token in ending[n]}:
-                longer = " " + self.tokenizer.decode([*recent, token]).casefold()
-                place = len(longer) - len(phrase) + 1
-                if longer.endswith(phrase[1:]) and place > 0 and not longer[place - 1].isalnum():
-                    tokens.add(token)
-        return tokens
-
-
-def _ending(phrase: str, texts: Sequence[str]) -> list[list[int]]:
-    """For each position of a phrase the tokens that end with the phrase from there on."""
-    last = [i for i, text in enumerate(texts) if text.endswith(phrase[-1])]
-    rests = [phrase[n:].lstrip() for n in range(len(phrase))]
-    return [[i for i in last if texts[i].endswith(rest)] for rest in rests]
 
 
 class Next(NamedTuple):

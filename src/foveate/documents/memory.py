@@ -7,31 +7,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, Unpack
 
 from rapidfuzz import fuzz, process
 
 from foveate.align.aer import Head
-from foveate.answers import TextAnswer, TranslateOptions
+from foveate.answers import TextAnswer, TranslateOptions, Translator
 from foveate.config import ConfigError
 from foveate.data.report import UNSPACED
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import split_words
-from foveate.decode.beam import Beam
 from foveate.documents.formats import decoded, parse_xml, variants_in
 from foveate.documents.translate import Aligner
-from foveate.run import Run, RunConfig
-from foveate.tasks.base import Aligns
+
+if TYPE_CHECKING:
+    from foveate.run import RunConfig
 
 T = TypeVar("T")
 
 
-def aligner(run: Run, head: Head | None = None) -> Aligner:
+def aligner(run: Translator, head: Head | None = None) -> Aligner:
     """Word links by a head, else by that of the run (``foveate align RUN … --save``).
 
     A run that cannot align gives no links; elements are then placed in proportion.
     """
-    if not isinstance(run.task, Aligns):
+    if not run.aligns:
         return lambda pairs: [[] for _ in pairs]
     return lambda pairs: [sorted(links) for links in run.links(pairs, head)]
 
@@ -195,10 +195,17 @@ class Assistance:
         files = self.glossary is not None or self.memory is not None
         return files or bool(self.forced or self.banned or self.copies_unknown)
 
+    @property
+    def forces(self) -> bool:
+        """Whether outputs must hold something."""
+        return self.glossary is not None or bool(self.forced)
+
     def refuse(self, config: RunConfig, name: str) -> None:
         """Raise ``ConfigError`` where the search of a run cannot force terms."""
+        from foveate.decode.beam import Beam
+
         search = config.decode.build()
-        if (self.glossary is not None or self.forced) and type(search) is not Beam:
+        if self.forces and type(search) is not Beam:
             kind = search.config.kind
             raise ConfigError(f"{name}: a search {kind} cannot force terms; use decode.kind=beam")
 
@@ -226,7 +233,7 @@ class AssistanceCounts:
 class AssistedRun:
     """A run whose translations are assisted; `report` tells at the end what was done."""
 
-    def __init__(self, run: Run, assistance: Assistance = Assistance()) -> None:
+    def __init__(self, run: Translator, assistance: Assistance = Assistance()) -> None:
         self.run, self.assistance, self.counts = run, assistance, AssistanceCounts()
         self.engine = run.engine
 

@@ -16,40 +16,58 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from contextlib import suppress
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
 
+from foveate.align.aer import Head, Links, Rows
 from foveate.answers import (
     Continuation,
     LabelAnswer,
     PairScore,
+    Picture,
     Term,
     TextAnswer,
     probabilities_of,
 )
 from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
-from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from foveate.data.tokenizer import BOS, EOS, PAD, Encoded, Tokenizer
+from foveate.data.words import pieces_of, split_words, to_words
+from foveate.decode.characters import token_states
 from foveate.decode.outputs import Hypothesis, Outputs, best, check_outputs
-from foveate.engine.compiled import CompiledModel, CompiledSearch, Sampling, Settings
+from foveate.decode.phrases import BannedPhrases
+from foveate.engine.compiled import (
+    CompiledModel,
+    CompiledSearch,
+    Floats,
+    Forbids,
+    Sampling,
+    Settings,
+)
 from foveate.errors import ConfigError, UserError
+
+if TYPE_CHECKING:
+    from foveate.inspect.records import AttentionRecord, Units
 
 Ids = list[int]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 TaskKind = Literal["translation", "prefix_translation", "language", "classification"]
+NAME = "packed.safetensors"  # in the folder of a run
 VERSION = 1  # of the layout of the file
 KEY = "foveate"  # of the header among the metadata
 LARGEST = 2**26  # numbers of a tensor, and bytes of the header
 SHORTLIST = ("shortlist.often", "shortlist.likely")  # tensors of ids
 SHARE = 64  # sources that a thread searches together
-Array = NDArray[Any]
+Array = NDArray[np.generic]
+Weight = Floats | tuple[NDArray[np.int8], Floats]
 
 
 class PackedError(UserError):
@@ -79,7 +97,7 @@ class PackedSearch(Config):
     seed: int = Field(0, ge=0)
 
 
-class CorpusName(Config):
+class PackedCorpus(Config):
     """The files of a corpus and its tag, by which a server knows the languages."""
 
     source: str
@@ -94,13 +112,14 @@ class Header(Config):
     task: TaskKind
     program: tuple[float, ...]  # the numbers of the model
     maps: tuple[str, ...] = ()  # the tensors that may be int8
+    attentions: tuple[str, ...] = ()  # the names of its attentions, in the order of the program
     tokenizers: dict[str, Tree]  # by name, as `Tokenizer.text` has them
     max_length: int = Field(ge=1)  # tokens of an input; longer ones are cut
     search: PackedSearch = PackedSearch()
     labels: tuple[str, ...] = ()
     reach: int | None = Field(None, ge=1)  # tokens that a language model reads at once
     format: TextFormat.Config | None = None  # of raw lines of the data
-    corpora: tuple[CorpusName, ...] = ()
+    corpora: tuple[PackedCorpus, ...] = ()
     head: Tree | None = None  # whose weights are word links (`foveate.align.aer.Head`)
     scores: Tree = Field(default_factory=dict)  # of the checkpoint, by figure
     licence: str = ""  # of the training data, with their attribution
@@ -119,6 +138,15 @@ def load(path: str | Path, threads: int | None = None, int8: bool = False) -> Pa
     path = Path(path)
     header, tensors = read(path)
     return PackedModel(path, header, tensors, threads, int8)
+
+
+def header_of(path: Path) -> Header:
+    """The header of a packed file. Raises `PackedError`."""
+    try:
+        with safe_open(path, "numpy") as file:
+            return _header(path, (file.metadata() or {}).get(KEY, ""))
+    except SafetensorError as error:
+        raise PackedError(f"{path} is no packed file ({error}); pack it again") from None
 
 
 def read(path: Path) -> tuple[Header, dict[str, Array]]:
@@ -145,13 +173,20 @@ def read(path: Path) -> tuple[Header, dict[str, Array]]:
     return header, tensors
 
 
-def made_of(path: Path) -> dict[str, str]:
-    """Of which run, checkpoint and weights a packed file was made. Raises `PackedError`."""
-    try:
-        with safe_open(path, "numpy") as file:
-            return _header(path, (file.metadata() or {}).get(KEY, "")).made_of
-    except SafetensorError as error:
-        raise PackedError(f"{path} is no packed file ({error}); pack it again") from None
+def packed_file(run: Path) -> tuple[Path | None, str]:
+    """The packed file of a run; None, and why, where it has none of its best checkpoint."""
+    file = run / NAME
+    if not file.is_file():
+        return None, f"it has no {NAME} (foveate pack {run})"
+    with suppress(OSError, ValueError, LookupError, TypeError, UserError):
+        best = run / "best.json"
+        steps = (path.name for path in (run / "checkpoints").glob("step-*"))
+        newest = f"checkpoints/{max(steps, default='')}"
+        folder = json.loads(best.read_bytes())["folder"] if best.is_file() else newest
+        manifest = json.loads((run / folder / "manifest.json").read_bytes())
+        if manifest["files"]["model.safetensors"]["sha256"] == header_of(file).made_of["sha256"]:
+            return file, ""
+    return None, f"{NAME} is not of its best checkpoint (foveate pack {run})"
 
 
 def _header(path: Path, text: str) -> Header:
@@ -181,9 +216,9 @@ def _check_size(path: Path, name: str, shape: Sequence[int]) -> None:
         )
 
 
-def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Array | tuple[Array, Array]]:
+def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Weight]:
     """The weights in their order, a matrix of int8 with its scales. Raises `PackedError`."""
-    weights: dict[str, Array | tuple[Array, Array]] = {}
+    weights: dict[str, Weight] = {}
     for name, array in tensors.items():
         if name in SHORTLIST or name.endswith(".scale"):
             continue
@@ -191,20 +226,13 @@ def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Array | tupl
         if array.dtype != np.int8:
             weights[name] = array.astype(np.float32)
         elif scale is not None and array.ndim == 2 and scale.shape == array.shape[:1]:
-            weights[name] = array, scale.astype(np.float32)
+            weights[name] = array.astype(np.int8, copy=False), scale.astype(np.float32)
         else:
             raise PackedError(f"{path}: {name} has no scale for each of its rows; pack it again")
     return weights
 
 
 # ------------------------------------------------------------------------------ answers
-
-
-class Phrases(TypedDict, total=False):
-    """What only PyTorch can do for `PackedModel.translate`."""
-
-    required: Sequence[Sequence[Term]]
-    banned: Sequence[str]
 
 
 class PackedModel:
@@ -280,23 +308,25 @@ class PackedModel:
         batch_tokens: int | None = None,
         to: str | None = None,
         prefix: str | Sequence[str] | None = None,
-        **others: Unpack[Phrases],
+        required: Sequence[Sequence[Term]] = (),
+        banned: Sequence[str] = (),
     ) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`; ``batch_tokens`` changes nothing here.
 
-        Raises `PackedError` for required and banned phrases, which need PyTorch.
+        Raises `PackedError` for required terms, which need PyTorch.
         """
         self._only("translate", "translation", "prefix_translation")
-        for name, phrases in others.items():
-            if phrases and any(phrases):  # type: ignore[arg-type]
-                raise self.cannot(f"search with {name} phrases")
+        if any(required):
+            raise self.cannot("search with required terms")
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; write translate([text])")
         writes = self.tokenizers[1]
         prefixes = [] if prefix is None else writes.beginnings(prefix, len(lines))
         search = self.search_with(beam_size, length_penalty, num_hypotheses)
         ids, limit = self.encode(lines, to), self.header.max_length
-        outputs = self.outputs([each[:limit] for each in ids], search, num_hypotheses, prefixes)
+        forbids = BannedPhrases(banned, writes).completing if banned else None
+        read = [each[:limit] for each in ids]
+        outputs = self.outputs(read, search, num_hypotheses, prefixes, forbids)
         return [
             TextAnswer(
                 line,
@@ -304,6 +334,7 @@ class PackedModel:
                 [h.score for h in hypotheses or [best(hypotheses)]],
                 max(0, len(each) - limit),
                 hypotheses,
+                self,
             )
             for line, each, hypotheses in zip(lines, ids, outputs, strict=True)
         ]
@@ -367,9 +398,13 @@ class PackedModel:
         search: PackedSearch,
         count: int,
         prefixes: Sequence[Ids] = (),
+        forbids: Forbids | None = None,
         end: int = EOS,
     ) -> Outputs:
-        """The best outputs of each source, ``count`` at most; none for an empty source."""
+        """The best outputs of each source, ``count`` at most; none for an empty source.
+
+        ``forbids`` gives the ids that may not follow a partial output.
+        """
         language = self.header.task == "language"
         filled = [n for n, ids in enumerate(sources) if ids or language]
         settings = self._settings(search, count, EOS if language else BOS, end)
@@ -380,17 +415,19 @@ class PackedModel:
             )
             for n in filled
         }
+        shortens = search.shortlist and not (prefixes or forbids)
         filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
         size = max(1, min(SHARE, -(-len(filled) // self.threads)))
         shares = [filled[n : n + size] for n in range(0, len(filled), size)]
 
         def searched(share: list[int]) -> Outputs:
-            engine = CompiledSearch(self.model, settings)
+            engine = CompiledSearch(self.model, settings, forbids)
             each = engine.outputs(
                 [self._read(sources[n]) for n in share],
                 [limits[n] for n in share],
                 [prefixes[n] for n in share] if prefixes else (),
-                numbers=share,
+                [self._likely(sources[n]) for n in share] if shortens else (),
+                share,
             )
             return [[Hypothesis(o.ids, o.log_p, o.score, o.ended) for o in some] for some in each]
 
@@ -400,6 +437,14 @@ class PackedModel:
             for n, hypotheses in zip(share, results, strict=True):
                 outputs[n] = hypotheses
         return outputs
+
+    def _likely(self, ids: Ids) -> Ids:
+        """The ids that an output of a source may hold (`foveate.tasks.shortlist`), all if none."""
+        if not self._shortlist:
+            raise self.cannot("search with a shortlist that its file does not have")
+        often, likely = self._shortlist
+        chosen: Ids = np.unique(np.concatenate((often, likely[[*ids, EOS]].ravel()))).tolist()
+        return chosen
 
     def _settings(self, search: PackedSearch, count: int, start: int, end: int) -> Settings:
         never = (PAD, BOS) if self.header.task in ("language", "prefix_translation") else ()
@@ -411,7 +456,14 @@ class PackedModel:
             start, end, 1 if search.sampling else search.beam_size, count, search.length_penalty,
             min_length=search.min_length, no_repeat=search.no_repeat, never=never,
             sampling=sampling if search.sampling else None,
+            reach=self.header.reach or 0,
+            characters=self._states if search.whole_characters else None,
         )  # fmt: skip
+
+    @cached_property
+    def _states(self) -> NDArray[np.uint8] | None:
+        states = token_states(self.tokenizers[-1])
+        return None if states is None else states.astype(np.uint8)
 
     def _each(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
         """The results of all items, by as many threads as the model may take."""
@@ -422,6 +474,81 @@ class PackedModel:
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.threads, "engine")
+
+    # ---- word links
+
+    @property
+    def corpora(self) -> Sequence[PackedCorpus]:
+        """The files of its corpora, by which their languages are known."""
+        return self.header.corpora
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """The languages that it translates into, where it knows several by their tags."""
+        return [tag[2:-1] for tag in self.tokenizers[0].tags]
+
+    @property
+    def aligns(self) -> bool:
+        """Whether it has attention to the source, of which word links are read."""
+        return bool(self._crosses)
+
+    @cached_property
+    def _crosses(self) -> dict[int, str]:
+        """The numbers and names of the attentions to the source."""
+        names = enumerate(self.header.attentions)
+        return {n: name for n, name in names if name.endswith("cross_attention")}
+
+    def links(
+        self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None = None
+    ) -> list[Links]:
+        """As `foveate.run.Run.links`; none where it has no attention to the source."""
+        chosen = head or Head(**self.header.head or {})
+
+        def linked(pair: tuple[str, str | Ids]) -> Links:
+            return chosen.links(self.word_maps(*pair, chosen.rows)) if self.aligns else set()
+
+        return self._each(linked, pairs)
+
+    def word_maps(self, source: str, target: str | Ids, rows: Rows) -> dict[str, Floats]:
+        """The map (H, T, S + 1) of each attention to the source, between words and the end.
+
+        As `foveate.tasks.translation.Translation.word_maps`.
+        """
+        reads, writes = self.tokenizers
+        read, later = reads.encode(source), rows == "read"
+        if isinstance(target, str):
+            text, written = target, writes.encode(target)
+        else:
+            text, written = writes.decode(target), Encoded(list(target), writes.spans(target))
+        search = CompiledSearch(self.model, Settings(BOS, EOS))
+        forced = partial(search.log_probabilities, [*read.ids, EOS], [*written.ids, EOS])
+        stages = search.stages([(n, "weights") for n in self._crosses], forced)
+        columns = [*pieces_of(read.offsets, split_words(source)), [len(read.ids)]]
+        words = pieces_of(written.offsets, split_words(text))
+        steps = [[t + later for t in word] for word in words]
+        shape = len(written.ids) + 1, -1, len(read.ids) + 1  # positions, heads, keys
+        return {
+            name: to_words(stage.reshape(shape).swapaxes(0, 1), steps, columns)
+            for name, stage in zip(self._crosses.values(), stages, strict=True)
+        }
+
+    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+        """Refuse: views of attention need PyTorch. Raises `PackedError`."""
+        raise self.cannot("draw attention")
+
+    # ---- what a server and documents ask of any model
+
+    def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
+        """Lines after the tag of a language."""
+        return self.tokenizers[0].addressed(lines, to)
+
+    def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]:
+        """How many tokens sources, or targets, have."""
+        return list(map(len, self.tokenizers[target].encode_ids(lines)))
+
+    def width(self, count: int) -> int:
+        """How many hypotheses of a source are decoded at a time, where ``count`` are asked for."""
+        return self.search_with(None, None, count).beam_size
 
     # ---- labels
 
@@ -454,10 +581,7 @@ class PackedModel:
         listen: Callable[[str], None] | None = None,
         **choices: object,
     ) -> list[Continuation]:
-        """As `foveate.run.Run.generate`.
-
-        Raises `PackedError` where a text may get longer than the model reads at once.
-        """
+        """As `foveate.run.Run.generate`."""
         self._only("generate", "language")
         (tokenizer,) = self.tokenizers
         own = self.header.search
@@ -467,21 +591,18 @@ class PackedModel:
         }  # fmt: skip
         search = PackedSearch.parse(own.tree() | changes)
         ids = [tokenizer.encode_lines(prompt) for prompt in prompts for _ in range(num)]
-        if why := self.too_long(prompts, max_length):
-            raise self.cannot(why)
-        outputs = self.outputs(ids, search, 1, end=EOS if whole_lines else PAD)
+
+        def heard(output: Sequence[int]) -> Sequence[int]:
+            if listen is not None:
+                listen(self._after(ids[0], [*output]))
+            return ()
+
+        forbids = heard if listen is not None else None
+        outputs = self.outputs(ids, search, 1, (), forbids, EOS if whole_lines else PAD)
         return [
             Continuation(prompts[n // num], self._after(ids[n], first.ids), first.log_probability)
             for n, (first, *_) in enumerate(outputs)
         ]
-
-    def too_long(self, prompts: Sequence[str], max_length: int) -> str:
-        """That texts may get longer than the model reads at once, where they may."""
-        lengths = [len(self.tokenizers[0].encode_lines(prompt)) for prompt in prompts]
-        longest, reach = max(lengths, default=0) + max_length, self.header.reach
-        if reach is None or longest < reach:
-            return ""
-        return f"write a text of {longest:,} tokens, where this model reads {reach:,} at once"
 
     def _after(self, prompt: Ids, output: Ids) -> str:
         """The text that an output adds to its prompt."""

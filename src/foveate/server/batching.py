@@ -20,13 +20,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from pydantic import Field
 
-from foveate.answers import PairScore, TextAnswer
+from foveate.answers import PairScore, TextAnswer, Translator
 from foveate.config import Config
 from foveate.data.batches import sorted_batches
 from foveate.documents.memory import Assistance, AssistanceCounts, AssistedRun
-from foveate.run import Run
 from foveate.server.common import RequestError
-from foveate.tasks.base import Scores, Translates
 
 PAIR_TOKENS = 1024  # of a side of a pair at most: its attention takes the product of both
 DECAY = 0.8  # weight of the rate so far, when the rate of another batch is averaged in
@@ -80,7 +78,7 @@ class DirectionAssistance:
         self.assistance, self.done = assistance, AssistanceCounts()
         self._lock = threading.Lock()
 
-    def translate(self, run: Run, lines: Sequence[str], **options: Any) -> list[TextAnswer]:
+    def translate(self, run: Translator, lines: Sequence[str], **options: Any) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`, with the assistance."""
         aided = AssistedRun(run, self.assistance)
         translations = aided.translate(lines, **options)
@@ -90,55 +88,54 @@ class DirectionAssistance:
 
 
 @dataclass(frozen=True)
-class TranslateLines(Operation[Run]):
+class TranslateLines(Operation[Translator]):
     """Best hypotheses of lines; ``to`` names the language where a run knows several."""
 
     to: str | None = None
     num_hypotheses: int = 1
     assistance: DirectionAssistance | None = None
 
-    def plan(self, run: Run, items: Sequence[str], tokens: int) -> AnswerPlan:
+    def plan(self, run: Translator, items: Sequence[str], tokens: int) -> AnswerPlan:
         """The model cuts what is too long; copying unknown words records its attention."""
-        ids = run.need(Scores, "translate").source_tokenizer.encode_ids(list(items))
-        budget = max(1, tokens // run.search(None, None, self.num_hypotheses).width)
+        lengths = [1 + count for count in run.token_counts(items)]
+        budget = max(1, tokens // run.width(self.num_hypotheses))
         own = self.assistance
         translate = run.translate if own is None else partial(own.translate, run)
         hypotheses = self.num_hypotheses
         answer = partial(translate, num_hypotheses=hypotheses, batch_tokens=tokens, to=self.to)
         copies = own is not None and own.assistance.copies_unknown
         alone = copies and not run.engine.processes
-        return AnswerPlan([1 + len(each) for each in ids], answer, budget, alone=alone)
+        return AnswerPlan(lengths, answer, budget, alone=alone)
 
 
 @dataclass(frozen=True)
-class PairOperation(Operation[Run]):
+class PairOperation(Operation[Translator]):
     """What is computed for pairs (source, target), whose attention takes the product of both."""
 
     to: str | None = None
 
-    def plan(self, run: Run, items: Sequence[Pair], tokens: int) -> AnswerPlan:
+    def plan(self, run: Translator, items: Sequence[Pair], tokens: int) -> AnswerPlan:
         """A pair has as many tokens as its longer side."""
-        task = run.need(Scores, "score")
-        sources = task.source_tokenizer.encode_ids([source for source, _ in items])
-        targets = task.target_tokenizer.encode_ids([target for _, target in items])
-        lengths = [1 + max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
+        sources = run.token_counts([source for source, _ in items])
+        targets = run.token_counts([target for _, target in items], target=True)
+        lengths = [1 + max(both) for both in zip(sources, targets, strict=True)]
         return AnswerPlan(lengths, partial(self.answers, run), tokens, PAIR_TOKENS)
 
     @abstractmethod
-    def answers(self, run: Run, pairs: Sequence[Pair]) -> Sequence[Any]:
+    def answers(self, run: Translator, pairs: Sequence[Pair]) -> Sequence[Any]:
         """An answer for each pair."""
 
-    def addressed(self, run: Run, verb: str, pairs: Sequence[Pair]) -> list[Pair]:
+    def addressed(self, run: Translator, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs with their sources after the tag of the language."""
-        sources = run.need(Translates, verb).addressed([source for source, _ in pairs], self.to)
+        sources = run.addressed([source for source, _ in pairs], self.to)
         return list(zip(sources, [target for _, target in pairs], strict=True))
 
 
 class ScorePairs(PairOperation):
     """log p(target | source) of pairs."""
 
-    def answers(self, run: Run, pairs: Sequence[Pair]) -> list[PairScore]:
-        return run.score(self.addressed(run, "score", pairs))
+    def answers(self, run: Translator, pairs: Sequence[Pair]) -> list[PairScore]:
+        return run.score(self.addressed(run, pairs))
 
 
 class AlignPairs(PairOperation):
@@ -147,14 +144,14 @@ class AlignPairs(PairOperation):
     Words are counted from 0; the tag of a language is not counted.
     """
 
-    def plan(self, run: Run, items: Sequence[Pair], tokens: int) -> AnswerPlan:
+    def plan(self, run: Translator, items: Sequence[Pair], tokens: int) -> AnswerPlan:
         """The attention of all heads is recorded, and kept for a batch."""
         plan = super().plan(run, items, min(tokens, 2 * PAIR_TOKENS))
         return replace(plan, alone=not run.engine.processes)
 
-    def answers(self, run: Run, pairs: Sequence[Pair]) -> list[Links]:
+    def answers(self, run: Translator, pairs: Sequence[Pair]) -> list[Links]:
         tags = 0 if self.to is None else 1
-        aligned = run.links(self.addressed(run, "align", pairs))
+        aligned = run.links(self.addressed(run, pairs))
         return [sorted((i - tags, j) for i, j in links if i >= tags) for links in aligned]
 
 

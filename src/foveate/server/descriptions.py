@@ -139,7 +139,7 @@ def run_list(store: StudioRuns) -> RunList:
     return RunList(runs=infos, left_out=left_out)
 
 
-def info(stored: StoredRun) -> RunInfo:
+def info(stored: StoredRun[Run]) -> RunInfo:
     """A run by its config and its log alone."""
     config, log = stored.config, journal.read(stored.folder)
     task = task_of(config)
@@ -169,7 +169,7 @@ def _last(log: Sequence[Line], event: str) -> Line:
     return next((line for line in reversed(log) if line.get("event") == event), {})
 
 
-def detail(stored: StoredRun, run: Run) -> RunDetail:
+def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
     """A run with its model, its task, its search and its views."""
     task = run.task
     tags = task.source_tokenizer.tags if isinstance(task, TextToText) else []

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from foveate.config import ConfigError
+from foveate.answers import CorpusName
 from foveate.data.words import identifier
-from foveate.run import RunConfig
-from foveate.tasks.text_to_text import CorpusFiles, TextToText
+from foveate.engine.packed import NAME
+from foveate.errors import ConfigError
 
 _NAMES = """
 af Afrikaans, am Amharic, an Aragonese, ar Arabic, as Assamese, az Azerbaijani, be Belarusian,
@@ -56,19 +56,19 @@ def name_of(code: str) -> str:
     return NAMES.get(code) or NAMES.get(code[:2], code)
 
 
-def directions(config: RunConfig, folder: Path, named: str | None = None) -> list[Direction]:
+def directions(
+    corpora: Sequence[CorpusName], folder: Path, named: str | None = None
+) -> list[Direction]:
     """The directions of a run, by the suffixes of its files, its tags, or names such as ``en-fr``.
 
     ``named`` is "en:fr" where the user names it; for a run with tags "en" is enough. Raises
-    ``ConfigError`` where the run does not translate, or its languages are not known.
+    ``ConfigError`` where its languages are not known.
     """
-    if not isinstance(config.task, TextToText.Config):
-        raise ConfigError(f"{folder} is a run of the task {config.task.kind}: it cannot translate")
     source, _, target = (named or "").partition(":")
     if named and not all(CODE.fullmatch(code) for code in (source, target or source)):
         raise ConfigError(f"--as {named}: name two languages by their codes, such as en:fr")
     result: dict[Direction, None] = {}
-    for part in config.task.parts():
+    for part in corpora:
         tag = part.tag[2:-1] if part.tag else None
         guess = _guess(part, folder)
         pair = source or guess[0], tag or target or guess[1]
@@ -81,7 +81,7 @@ def directions(config: RunConfig, folder: Path, named: str | None = None) -> lis
     return list(result)
 
 
-def _guess(part: CorpusFiles, folder: Path) -> tuple[str | None, str | None]:
+def _guess(part: CorpusName, folder: Path) -> tuple[str | None, str | None]:
     """The suffixes of the files of both sides; else two codes with a hyphen in a name."""
     suffixes = [_language_suffix(name) for name in (part.source, part.target)]
     if all(suffixes):
@@ -93,9 +93,9 @@ def _guess(part: CorpusFiles, folder: Path) -> tuple[str | None, str | None]:
     return suffixes[0], suffixes[1]
 
 
-def _names(part: CorpusFiles, folder: Path) -> Iterator[str]:
+def _names(part: CorpusName, folder: Path) -> Iterator[str]:
     yield from reversed(Path(part.source).parts)
-    yield folder.name
+    yield folder.parent.name if folder.name == NAME else folder.name
 
 
 def _language_suffix(name: str | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,13 @@ from foveate import __version__
 from foveate.config import ConfigError
 from foveate.documents.spans import Rules
 from foveate.errors import install
-from foveate.run import Run, load
 from foveate.server.keys import KeyFile
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from foveate.answers import Translator
+    from foveate.server.translation_api import LazyStudio
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 MIB = 2**20
@@ -37,7 +40,7 @@ def extra_packages(subject: str, extra: str) -> Iterator[None]:
 class RunLoader:
     """How the translation server loads a run, and how many copies of the weights that makes."""
 
-    load: Callable[[Path], Run] = load
+    load: Callable[[Path], Translator] | None = None  # None: in PyTorch
     copies: int = 1
     at_start: bool = False  # because it may fail
 
@@ -120,7 +123,7 @@ def application(
         import foveate.server.connections  # noqa: F401  # what it needs is here
         from foveate.server.batching import Batching
         from foveate.server.common import LOOPBACK
-        from foveate.server.runs import RunPool, TranslationOptions
+        from foveate.server.runs import RunPool, TranslationOptions, load_run
         from foveate.server.translation import Service
         from foveate.server.translation_api import application
         from foveate.server.translation_schemas import Limits
@@ -132,7 +135,7 @@ def application(
         options.directions(runs),
         None if options.weights is None else options.weights * MIB,
         Batching.parse(_without_none(options.batching)),
-        loader.load,
+        loader.load or load_run,
         loader.copies,
     )
     sentences = TranslationOptions(**options.translation).equip(pool)
@@ -144,7 +147,7 @@ def application(
     hosts = None
     if options.host in LOCAL or options.names:
         hosts = [*LOOPBACK, *options.names]
-    studio = _studio(runs, options, hosts)
+    studio = _studio([run for run in runs if not run.is_file()], options, hosts)
     app = application(service, __version__, hosts, options.origins, studio, options.drain)
     app.state.started_with = sentences
     return app
@@ -152,14 +155,19 @@ def application(
 
 def _studio(
     runs: Sequence[Path], options: ServerOptions, hosts: Sequence[str] | None
-) -> FastAPI | None:
-    """The studio: without a token on this machine, for others only with a token."""
-    from foveate.server.studio_api import application
+) -> LazyStudio | None:
+    """The studio: without a token on this machine, for others only with a token.
 
+    There is none without PyTorch, nor of packed files alone.
+    """
     open_to_all = options.host in LOCAL and (options.keys is None or not options.auth)
     if not options.studio or not (open_to_all or options.studio_token):
         return None
-    return application(runs, options.studio_token, hosts)
+    if not runs or find_spec("torch") is None:
+        return None
+    from foveate.server.translation_api import LazyStudio
+
+    return LazyStudio(runs, options.studio_token, hosts)
 
 
 def _without_none(fields: Mapping[str, object]) -> dict[str, object]:

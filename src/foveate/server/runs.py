@@ -14,16 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from foveate.answers import CorpusName, Translator
 from foveate.config import ConfigError
 from foveate.documents.memory import Assistance, Glossary, TranslationMemory
-from foveate.run import Run, RunConfig, load, read_run
+from foveate.engine.packed import header_of, packed_file
 from foveate.server.batching import Batcher, Batching, DirectionAssistance
 from foveate.server.common import RequestError, unused_name
 from foveate.server.languages import Direction, directions
-from foveate.train import checkpoint
-from foveate.train.stored import WEIGHTS
+
+if TYPE_CHECKING:
+    from foveate.run import Run, RunConfig
 
 MIB = 2**20
 CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it
@@ -34,13 +36,16 @@ log = logging.getLogger("foveate.server")
 # ------------------------------------------------------------------------------ the store
 
 
+Loaded = TypeVar("Loaded")
+
+
 @dataclass(eq=False)
-class StoredRun:
+class StoredRun(Generic[Loaded]):
     """A run of a store, in memory or not."""
 
     name: str
     folder: Path
-    run: Run | None = None
+    run: Loaded | None = None
     stamp: int = 0  # of the file that chose the weights in memory
     used: float = 0.0
     loads: int = 0
@@ -48,31 +53,47 @@ class StoredRun:
     @cached_property
     def config(self) -> RunConfig:
         """Its config, read once."""
+        from foveate.run import read_run
+
         return read_run(self.folder)
 
     def chosen_at(self) -> int:
         """When a training chose the weights, in ns; 0 where no file says so."""
+        chosen = self.folder if self.folder.is_file() else self.folder / CHOSEN
         try:
-            return (self.folder / CHOSEN).stat().st_mtime_ns
+            return chosen.stat().st_mtime_ns
         except FileNotFoundError:
             return 0
 
     def weights(self) -> int:
         """Bytes of the weights on disk: about what they take in memory."""
+        if self.folder.is_file():
+            return self.folder.stat().st_size
+        from foveate.train import checkpoint
+        from foveate.train.stored import WEIGHTS
+
         folder = checkpoint.folder_of(self.folder, "best")
         return (folder / WEIGHTS).stat().st_size
 
 
-Stored = TypeVar("Stored", bound=StoredRun)
+Stored = TypeVar("Stored", bound=StoredRun[Any])
 
 
-class RunStore(Generic[Stored]):
+def load_run(folder: Path) -> Run:
+    """The run of a folder, in PyTorch."""
+    from foveate.run import load
+
+    return load(folder)
+
+
+class RunStore(Generic[Stored, Loaded]):
     """Runs by their names, those of their folders, numbered where two are the same."""
 
     def __init__(
         self,
         memory: int | None = None,
-        loader: Callable[[Path], Run] = load,
+        *,
+        loader: Callable[[Path], Loaded],
         copies: int = 1,
     ) -> None:
         """``memory`` is in bytes of weights, of which ``loader`` makes so many ``copies``."""
@@ -84,32 +105,34 @@ class RunStore(Generic[Stored]):
         """The name of a folder that is not in the store yet."""
         return unused_name(re.sub(r"[^\w.-]+", "-", folder.name) or "run", self.runs)
 
-    def load(self, stored: Stored) -> Run:
+    def load(self, stored: Stored) -> Loaded:
         """The loaded run; it is loaded again after other weights were chosen.
 
         Where the new weights cannot be read the run continues with the old ones; where there are
         none their error is raised.
         """
         stored.used = time.monotonic()
-        run, stamp = stored.run, stored.chosen_at()
+        run: Loaded | None = stored.run
+        stamp = stored.chosen_at()
         if run is not None and stamp == stored.stamp:
             return run
         with self._lock:
-            if stored.run is not None and stamp == stored.stamp:
-                return stored.run
-            if stored.run is None:
+            run = stored.run
+            if run is not None and stamp == stored.stamp:
+                return run
+            if run is None:
                 self._make_room(stored)
             try:
-                stored.run = self._loader(stored.folder)
+                stored.run = new = self._loader(stored.folder)
                 stored.loads += 1
             except Exception as error:
                 if run is None:
                     raise
                 why = f"{type(error).__name__}: {error}"
                 log.error("kept old weights", extra={"run": stored.name, "why": why})
-                stored.run = run
+                new = run
             stored.stamp = stamp
-            return stored.run
+            return new
 
     def _make_room(self, new: Stored) -> None:
         """Unload the least recently used runs until the weights of another one fit."""
@@ -132,16 +155,32 @@ class RunStore(Generic[Stored]):
 # ------------------------------------------------------------------------------ by direction
 
 
+def corpora_of(folder: Path) -> Sequence[CorpusName]:
+    """The corpora of a run or a packed file, without loading it.
+
+    Raises ``ConfigError`` where it does not translate.
+    """
+    file = folder if folder.is_file() else packed_file(folder)[0]
+    if file is None:
+        from foveate.run import corpora_of, read_run
+
+        return corpora_of(read_run(folder), folder)
+    header = header_of(file)
+    if not header.corpora:
+        raise ConfigError(f"{folder} is a model of the task {header.task}: it cannot translate")
+    return header.corpora
+
+
 @dataclass(eq=False)
-class ServedRun(StoredRun):
+class ServedRun(StoredRun[Translator]):
     """A run that translates, with its queue."""
 
     directions: list[Direction] = field(default_factory=list)
-    batcher: Batcher[Run] = field(init=False)
+    batcher: Batcher[Translator] = field(init=False)
     assistance: dict[Direction, DirectionAssistance] = field(default_factory=dict)
 
 
-class RunPool(RunStore[ServedRun]):
+class RunPool(RunStore[ServedRun, Translator]):
     """Runs by the directions that they translate."""
 
     def __init__(
@@ -150,7 +189,7 @@ class RunPool(RunStore[ServedRun]):
         named: Mapping[str, str] | None = None,
         memory: int | None = None,
         batching: Batching | None = None,
-        loader: Callable[[Path], Run] = load,
+        loader: Callable[[Path], Translator] = load_run,
         copies: int = 1,
     ) -> None:
         """``named`` gives directions ("en:fr") by the names of folders.
@@ -158,13 +197,13 @@ class RunPool(RunStore[ServedRun]):
         Of two runs with the same direction the first one answers. Raises ``ConfigError`` where a
         folder is no run that translates, has no weights, or is larger than the memory alone.
         """
-        super().__init__(memory, loader, copies)
+        super().__init__(memory, loader=loader, copies=copies)
         self.observe_batch: Callable[[str, int, float], None] = lambda name, size, seconds: None
         named = dict(named or {})
         for folder in folders:
             folder = folder.expanduser().resolve()
             served = ServedRun(self.new_name(folder), folder)
-            served.directions = directions(served.config, folder, named.get(folder.name))
+            served.directions = directions(corpora_of(folder), folder, named.get(folder.name))
             if memory is not None and (size := self.size(served)) > memory:
                 alone = f"{folder} alone has {size // MIB:,} MiB of weights"
                 raise ConfigError(f"{alone}: raise --weights")
@@ -196,7 +235,7 @@ class RunPool(RunStore[ServedRun]):
                 return run, direction
         return None
 
-    def run(self, served: ServedRun) -> Run:
+    def run(self, served: ServedRun) -> Translator:
         """The loaded run. Raises `RequestError` (503), with nothing that names a file."""
         try:
             return self.load(served)
@@ -245,7 +284,10 @@ class TranslationOptions:
             terms = None if key not in glossaries else Glossary.read(glossaries[key])
             memory = None if key not in memories else self._memory(memories[key], direction)
             assistance = Assistance(terms, (), self.banned, memory, self.copies_unknown)
-            assistance.refuse(run.config, run.name)
+            if assistance.forces and run.folder.is_file():
+                raise ConfigError(f"{run.folder} cannot force terms without PyTorch: serve its run")
+            if assistance.forces:
+                assistance.refuse(run.config, run.name)
             if assistance:
                 run.assistance[direction] = DirectionAssistance(assistance)
                 words = _words(assistance, glossaries.get(key), memories.get(key))

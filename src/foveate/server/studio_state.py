@@ -51,12 +51,12 @@ ARRAYS = 256 * 2**20  # bytes of all that are stored, gzipped
 # ------------------------------------------------------------------------------ runs
 
 
-class StudioRuns(RunStore[StoredRun]):
+class StudioRuns(RunStore[StoredRun[Run], Run]):
     """The runs in some folders, those made since the start too."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """Raises ``ConfigError`` where a path is no run and holds none."""
-        super().__init__()
+        super().__init__(loader=load)
         self._paths = paths
         for path in paths:
             if next(_run_folders(path), None) is None:
@@ -73,7 +73,7 @@ class StudioRuns(RunStore[StoredRun]):
                     self.runs[name] = StoredRun(name, folder)
             return list(self.runs)
 
-    def find(self, name: str) -> StoredRun:
+    def find(self, name: str) -> StoredRun[Run]:
         """A run by its name. Raises `RequestError` (404) naming the runs that there are."""
         if name not in self.runs and name not in (names := self.names()):
             raise not_found("run", name, names)

@@ -14,8 +14,8 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from html import escape
-from pathlib import PurePath
-from typing import Any, NamedTuple, TypeVar
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, FastAPI, Request
@@ -27,7 +27,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Mount
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.answers import PairScore
 from foveate.config import ConfigError
@@ -636,6 +636,37 @@ def _table(tree: OpenApi, content: OpenApi) -> list[str]:
 # ------------------------------------------------------------------------------ the application
 
 
+class LazyStudio:
+    """The studio as an application that is imported at its first request, and PyTorch with it."""
+
+    def __init__(
+        self, runs: Sequence[Path], token: str | None, hosts: Sequence[str] | None
+    ) -> None:
+        self._arguments, self._lock = (runs, token, hosts), asyncio.Lock()
+        self._application: FastAPI | None = None
+        self._ending = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._ending.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        async with self._lock:
+            if self._application is None:
+                app = await asyncio.to_thread(self._imported)
+                await self._ending.enter_async_context(app.router.lifespan_context(app))
+                self._application = app
+        await self._application(scope, receive, send)
+
+    def _imported(self) -> FastAPI:
+        from foveate.server.studio_api import application
+
+        return application(*self._arguments)
+
+
 class HomeMount(Mount):
     """The studio, for the paths that are its own: errors of others have the form of this API."""
 
@@ -650,7 +681,7 @@ def application(
     version: str,
     hosts: Iterable[str] | None = LOOPBACK,
     origins: Sequence[str] = (),
-    home: FastAPI | None = None,
+    home: LazyStudio | None = None,
     drain: float = 30.0,
 ) -> FastAPI:
     """The translation API as an ASGI application.
@@ -664,7 +695,7 @@ def application(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             if home is not None:
-                await stack.enter_async_context(home.router.lifespan_context(home))
+                await stack.enter_async_context(home)
             yield
             await service.in_thread(lambda: service.pool.close(drain))
         service.close(0)

@@ -1,0 +1,51 @@
+"""A document translated by a run or a packed file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+from foveate.answers import TextAnswer, TranslateOptions, Translator
+from foveate.documents.formats import Document, DocumentOptions, same_language
+from foveate.documents.memory import AssistedRun, aligner
+from foveate.documents.translate import joined_all
+from foveate.errors import ConfigError
+from foveate.server.languages import directions
+
+
+def with_languages(run: Translator | AssistedRun, options: DocumentOptions) -> DocumentOptions:
+    """The options with the languages that a run translates from and into, where its files tell.
+
+    Raises ``ConfigError`` where the run is known not to translate into the language of the options.
+    """
+    run = run.run if isinstance(run, AssistedRun) else run
+    try:
+        known = directions(run.corpora, run.path)
+    except ConfigError:
+        return options
+    if options.to is not None:
+        fitting = [d for d in known if same_language(d.target, options.to)]
+        if not fitting:
+            names = ", ".join(f"{d.source} to {d.target}" for d in known)
+            raise ConfigError(f"--to {options.to}: {run.path} translates from {names}")
+        known = fitting
+    sources, targets = {d.source for d in known}, {d.target for d in known}
+    return replace(
+        options,
+        source=sources.pop() if len(sources) == 1 else None,
+        to=options.to or (targets.pop() if len(targets) == 1 else None),
+    )
+
+
+def translate_document(
+    run: Translator | AssistedRun, document: Document, search: TranslateOptions
+) -> tuple[bytes, list[TextAnswer]]:
+    """The document in the other language, and the answers to its sentences."""
+    sentences = [sentence for passage in document.passages for sentence in passage.sentences]
+    own = run.run if isinstance(run, AssistedRun) else run
+    if not own.languages:
+        search = {**search, "to": None}  # it names the language of the document
+    answers = run.translate(sentences, **search) if sentences else []
+    texts = iter([str(answer) for answer in answers])
+    each = [list(islice(texts, len(passage.sentences))) for passage in document.passages]
+    return document.written(joined_all(document.passages, each, aligner(own))), answers

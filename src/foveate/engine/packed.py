@@ -224,9 +224,9 @@ def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Weight]:
             continue
         scale = tensors.get(f"{name}.scale")
         if array.dtype != np.int8:
-            weights[name] = array.astype(np.float32)
+            weights[name] = array.astype(np.float32, copy=False)
         elif scale is not None and array.ndim == 2 and scale.shape == array.shape[:1]:
-            weights[name] = array.astype(np.int8, copy=False), scale.astype(np.float32)
+            weights[name] = array.astype(np.int8, copy=False), scale.astype(np.float32, copy=False)
         else:
             raise PackedError(f"{path}: {name} has no scale for each of its rows; pack it again")
     return weights

@@ -60,10 +60,10 @@ SHOWN = 3  # components
 def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawing:
     """The drawing of states (T, H) over the words that were read; a large dot is the first.
 
-    Raises ``ValueError`` where there is not one word for each of at least two steps.
+    Raises `UserError` where there are fewer than two steps, or not one word for each.
     """
     if len(hidden) != len(words) or len(words) < 2:
-        raise ValueError(f"{len(words)} words for {len(hidden)} steps; give one for each, and two")
+        raise UserError(f"{len(words)} words for {len(hidden)} states; a path needs two or more")
     path, shares = principal(hidden)
     percent = ", ".join(f"{share:.0%}" for share in shares[:SHOWN])
     count = min(SHOWN, path.shape[1])

@@ -284,7 +284,7 @@ def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
     saved(view, tmp_path)
     distances = np.linalg.norm(forth[0, :-1] - forth[0, 1:], axis=-1)
     close(np.linalg.norm(np.diff(view.path, axis=0), axis=-1), distances)
-    with pytest.raises(ValueError, match="3 words for 4 steps"):
+    with pytest.raises(ValueError, match="3 words for 4 states"):
         states(forth[0].numpy(), ["a", "b", "c"])
 
 

@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz audit hosts scaling ray corpus sizes architecture differences lectures lock clean
+.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences lectures lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -107,6 +107,17 @@ SECONDS ?= 60
 fuzz: $(STAMPS)/dev  ## every reader under a fuzzer, SECONDS (60) each; with atheris where it installs
 	$(BIN)/python -m pip install -q 'atheris>=3,<4' || echo "no atheris here: random mutations"
 	$(BIN)/python benchmarks/durability fuzz --seconds $(SECONDS)
+
+# The runtimes of the sanitizers must be loaded before Python; leaks are looked for by the fuzzer.
+SANITIZER := gcc -g -fno-omit-frame-pointer -fsanitize=address,undefined,float-cast-overflow \
+             -fno-sanitize-recover=all
+SANITIZED := tests/test_engine_compiled.py tests/test_engine_programs.py tests/test_engine_search.py
+sanitize: $(STAMPS)/dev  ## tests of the engine, and its fuzzer, under the sanitizers of gcc (minutes)
+	CC="$(SANITIZER)" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	    LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	    $(BIN)/python -m pytest -q $(SANITIZED)
+	$(BIN)/python benchmarks/durability fuzz --only engine --seconds $(SECONDS) \
+	    --out build/sanitize.json
 
 audit: $(BIN)/python  ## SBOM of the locked packages in build/sbom.json; known weaknesses (needs network)
 	test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && \

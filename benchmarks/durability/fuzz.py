@@ -6,6 +6,9 @@
 installed (pip install atheris), random mutations of the same examples take its place. A finding is
 an exception that a person would see as a traceback, an input that takes longer than 20 seconds, or
 memory above 2 GiB. Findings are counted by kind and place, and one input of each is kept.
+
+The target `engine` is C, with the address, leak and undefined-behaviour sanitizers of gcc: programs
+of models are changed at random, read and searched with (``fuzz_engine.c``).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -23,6 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import fuzz_engine
 from typer import Option
 
 import harness
@@ -41,6 +46,7 @@ DOCUMENTS = {
     "tmx": b'<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>one <bpt>x'
     b"</bpt>two</seg></tuv></tu></body></tmx>",
 }
+ENGINE = "engine"
 FORM = b"application/x-www-form-urlencoded"
 
 
@@ -112,6 +118,11 @@ def targets(place: Path) -> Targets:
             [b"date,a\n2000-01-01,1\n2000-01-02,2\n"],
         ),
         "pictures": (on_file("i.idx", read_idx), [b"\0\0\x08\x01\0\0\0\x02ab"]),
+        "program": (fuzz_engine.search_with, fuzz_engine.examples()),
+        "packed file": (
+            on_file("m.safetensors", fuzz_engine.answer_with),
+            fuzz_engine.packed_files(),
+        ),
         "request": (_request, [b"0{}", b'1{"q": "a"}', b"2q=a&source=en", b"3--x\r\n\r\n--x--"]),
     }
     for kind, example in DOCUMENTS.items():
@@ -322,8 +333,13 @@ def main(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         there = loaded(Path(folder))
-        names = only.split(",") if only else list(there)
-        result = {name: one(name, there[name], seconds) for name in names}
+        names = only.split(",") if only else [*there, *[ENGINE] * bool(shutil.which("gcc"))]
+        result = {
+            name: fuzz_engine.fuzz(seconds, Path(folder))
+            if name == ENGINE
+            else one(name, there[name], seconds)
+            for name in names
+        }
     counts = [row["executions"] or 0 for row in result.values()]
     report = {
         "fuzzer": "atheris" if GUIDED else "random mutations",

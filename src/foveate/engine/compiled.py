@@ -146,7 +146,7 @@ class CompiledModel:
                 structs.append(_Tensor(1, *whole.shape, whole.ctypes.data, scale.ctypes.data))
             else:
                 array = np.ascontiguousarray(tensor, dtype=np.float32)
-                rows = len(array) if array.ndim > 1 else 1
+                rows = max(1, len(array)) if array.ndim > 1 else 1
                 arrays.append(array)
                 structs.append(_Tensor(0, rows, array.size // rows, array.ctypes.data, None))
         program = np.array(numbers, dtype=np.float64)

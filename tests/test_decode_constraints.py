@@ -17,6 +17,7 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, Byte, Character, Tokenizer, Unigram
 from foveate.decode import beam as greedy
 from foveate.decode.beam import Beam, Greedy, LexicalBeam
+from foveate.decode.characters import automaton
 from foveate.decode.constraints import (
     REJECTED,
     WHOLE,
@@ -28,7 +29,6 @@ from foveate.decode.constraints import (
     RequiredPhrases,
     Spelling,
     WordPieces,
-    automaton,
     byte_table,
 )
 from foveate.decode.constraints import (

@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences lectures lock clean
+.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheels wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences lectures lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -70,6 +70,12 @@ wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an
 	cd build && wheel/bin/python -c "import foveate; print(foveate.load.__name__, foveate.train.__name__)"
 	build/wheel/bin/pip check
 	@echo "the wheel works in an empty environment: $$(ls dist/*.whl)"
+
+wheels: $(STAMPS)/dev  ## a wheel for each platform, with the engine compiled by zig; their tests (minutes)
+	$(BIN)/python -m pip install -q "$$($(BIN)/python -c 'import hatch_build; print(hatch_build.ZIG)')"
+	set -e; for platform in $$($(BIN)/python -c 'import hatch_build; print(*hatch_build.PLATFORMS)'); do \
+	    FOVEATE_WHEEL=$$platform $(BIN)/python -m build --no-isolation --wheel --outdir dist .; done
+	$(BIN)/python -m pytest -q tests/test_engine_wheels.py tests/test_engine_elsewhere.py
 
 wheel-browser: wheel  ## the browser's tests against what the wheel has installed, without the sources
 	build/wheel/bin/pip install -q -c requirements-dev.lock $$(ls dist/*.whl)[studio,widget] \

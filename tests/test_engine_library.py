@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import shutil
 import subprocess
@@ -16,8 +15,9 @@ from torch import nn
 from foveate.cli.doctor import examine
 from foveate.engine import compiled as engine
 from foveate.engine import library
+from foveate.engine.building import SETS
 from foveate.engine.compiled import CompiledModel, CompiledSearch, EngineFailure, Settings
-from foveate.engine.library import SETS, LibraryError, instruction_sets
+from foveate.engine.library import LibraryError, instruction_sets
 from foveate.spec import Labels, Tokens
 from test_engine_compiled import (
     END,
@@ -108,6 +108,21 @@ def test_without_a_library_and_a_compiler_one_sentence_says_what_to_install(
         library.loaded()
 
 
+def test_the_libraries_of_a_wheel_run_without_a_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "libraries").mkdir()
+    for name in ("probe", f"engine-{OWN[-1]}"):
+        file = tmp_path / "libraries" / f"{name}{library.SUFFIX}"
+        shutil.copy(library._compiled(name), file)
+    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    monkeypatch.setattr(library, "_compiled", None)
+    library.loaded.cache_clear()
+    library.instruction_sets.cache_clear()
+    assert library.loaded().functions._name == str(file)
+    library.loaded.cache_clear()
+
+
 @pytest.mark.skipif(len(OWN) < 2, reason="this processor has one set")
 def test_where_a_compiler_is_too_old_for_the_best_set_the_next_one_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -137,7 +152,7 @@ def test_where_a_compiler_is_too_old_for_the_best_set_the_next_one_runs(
     ],
 )  # fmt: skip
 def test_a_library_holds_the_instructions_of_its_set(name: str, holds: str, lacks: str) -> None:
-    path = library._compiled(f"engine-{name}", SETS[name])
+    path = library._compiled(f"engine-{name}")
     code = subprocess.run(
         ["objdump", "-d", path], capture_output=True, text=True, check=True
     ).stdout
@@ -145,14 +160,6 @@ def test_a_library_holds_the_instructions_of_its_set(name: str, holds: str, lack
 
 
 # ------------------------------------------------------------------- all sets compute the same
-class Tap(ctypes.Structure):
-    _fields_ = (
-        ("attention", ctypes.c_int32), ("stage", ctypes.c_int32), ("to", ctypes.c_void_p),
-        ("size", ctypes.c_int64), ("used", ctypes.c_int64),
-    )  # fmt: skip
-
-
-VALUE = 4  # of the stages in layers.h
 SETTINGS = Settings(START, END, 4, 4, 0.6)
 
 
@@ -173,14 +180,9 @@ def whole_number_model(labels: int = 70) -> nn.Module:
 
 def values(model: CompiledModel, ids: list[int]) -> np.ndarray:
     """What the map onto values puts out for each token, in the first attention."""
-    search, taken = CompiledSearch(model, SETTINGS), np.zeros((len(ids), 64), dtype=np.float32)
-    tap = Tap(0, VALUE, taken.ctypes.data, taken.size, 0)
-    observe = library.library().observe
-    observe.restype, observe.argtypes = None, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
-    observe(search._address, ctypes.addressof(tap), 1)
-    search.label_scores(ids, 70)
-    assert tap.used == taken.size and taken.any()
-    return taken
+    search = CompiledSearch(model, SETTINGS)
+    [taken] = search.stages([(0, "value")], lambda: search.label_scores(ids, 70))
+    return taken.reshape(len(ids), 64)
 
 
 def test_sums_of_int8_maps_are_the_same_whole_numbers_on_every_set(force: Force) -> None:

@@ -18,25 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from foveate.engine.building import FOLDER, SETS, command
 from foveate.errors import UserError
 from foveate.files import cache_folder
 
-FOLDER = Path(__file__).parent
 SUFFIX = ".dll" if os.name == "nt" else ".so"
-FLAGS = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
-_X86 = "-march=x86-64"
-_AVX2 = (_X86, "-mavx2", "-mfma")
-_AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")
-SETS = {  # what a compiler is given for each
-    "base": (),
-    "sse4": (_X86, "-msse4.1"),
-    "avx2": _AVX2,
-    "avxvnni": (*_AVX2, "-mavxvnni"),
-    "avx512vnni": _AVX512,
-    "amx": (*_AVX512, "-mamx-tile", "-mamx-int8"),
-    "neon": ("-march=armv8-a",),
-    "dotprod": ("-march=armv8.2-a+dotprod",),
-}
 FORCED = "FOVEATE_ISA"
 SECONDS = 300  # after which a compiler is stopped
 
@@ -107,7 +93,7 @@ def instruction_sets() -> tuple[str, ...]:
 
 
 def _engine(name: str) -> ctypes.CDLL:
-    functions = _load(f"engine-{name}", SETS[name])
+    functions = _load(f"engine-{name}")
     for function, (result, *arguments) in SIGNATURES.items():
         getattr(functions, function).restype = result
         getattr(functions, function).argtypes = arguments
@@ -118,15 +104,15 @@ def _engine(name: str) -> ctypes.CDLL:
     return functions
 
 
-def _load(name: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
+def _load(name: str) -> ctypes.CDLL:
     path = FOLDER / "libraries" / f"{name}{SUFFIX}"
     try:
-        return ctypes.CDLL(str(path if path.is_file() else _compiled(name, flags)))
+        return ctypes.CDLL(str(path if path.is_file() else _compiled(name)))
     except OSError as error:
         raise LibraryError(f"{name} cannot be loaded or compiled: {error}") from error
 
 
-def _compiled(name: str, flags: tuple[str, ...]) -> Path:
+def _compiled(name: str) -> Path:
     """The path of a library in the cache, made where it is not there yet."""
     compilers = filter(None, [os.environ.get("CC"), *map(shutil.which, ("cc", "gcc", "clang"))])
     compiler = shlex.split(next(compilers, ""))
@@ -136,17 +122,17 @@ def _compiled(name: str, flags: tuple[str, ...]) -> Path:
             "foveate from a wheel, which brings the engine"
         )
     sources = [path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]"))]
-    words = [*compiler, *FLAGS, *flags, platform.machine()]
+    words = [*command(compiler, name, Path(name)), platform.machine()]
     key = hashlib.sha256(b"\0".join([*sources, *map(str.encode, words)])).hexdigest()[:16]
     path = cache_folder() / "native" / f"{name}-{key}{SUFFIX}"
     if path.is_file():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as made:
-        file, source = Path(made) / path.name, FOLDER / f"{name.partition('-')[0]}.c"
-        command = [*compiler, *FLAGS, *flags, str(source), "-o", str(file), "-lm"]
+        file = Path(made) / path.name
         try:
-            subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+            run = command(compiler, name, file)
+            subprocess.run(run, check=True, capture_output=True, timeout=SECONDS)
         except subprocess.SubprocessError as error:
             lines = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
             why = next((line for line in lines if "error" in line), str(error))

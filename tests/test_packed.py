@@ -173,6 +173,16 @@ def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: P
     assert done.stdout.splitlines() == [str(answer) for answer in expected]
 
 
+@pytest.mark.parametrize(
+    "verb", [["train", "a.toml"], ["evaluate", "run"], ["caption", "run", "1"]]
+)
+def test_a_verb_that_needs_pytorch_says_how_to_install_it(tmp_path: Path, verb: list[str]) -> None:
+    command = [sys.executable, "-m", "foveate", *verb]
+    done = subprocess.run(command, text=True, capture_output=True, env=no_torch(tmp_path))
+    assert done.returncode == 2 and "pip install" in done.stderr and "[train]" in done.stderr
+    assert done.stderr.startswith("error: this needs the package") and "Trace" not in done.stderr
+
+
 def test_the_verbs_take_a_file_and_that_of_a_run(
     runs: dict[str, Run], tmp_path: Path, call: Call
 ) -> None:

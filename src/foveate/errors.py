@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+TRAINING = ("torch", "jaxtyping", "matplotlib", "sacrebleu", "PIL")  # packages of that extra
 Where = tuple[str, ...]  # the path of keys from the root of a config file
 
 
@@ -56,6 +57,11 @@ def one_line_errors() -> Iterator[None]:
         _discard_output()
         sys.exit(141)  # 128 + SIGPIPE, as a shell would say
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name in TRAINING:
+            error = UserError(
+                f"this needs the package {error.name}, which packed files do without; "
+                f"{install('train')} (for a processor without GPU, the CPU build of torch first)"
+            )
         if not is_for_the_user(error):
             error.add_note("this is a bug in foveate, please report it")
             raise

@@ -152,7 +152,7 @@ def test_a_search_does_what_its_model_can() -> None:
         lambda: search.label_scores([5], 1),
         lambda: writer.label_scores([5], 0),
     ):
-        with pytest.raises(EngineFailure):
+        with pytest.raises(EngineFailure, match="a model of another kind, or with other labels"):
             compute()
 
 

@@ -67,9 +67,11 @@ def targets(place: Path) -> Targets:
     from foveate.train import checkpoint, journal
     from foveate.train.stored import MANIFEST, opened, size_of, verify
 
-    def on_file(name: str, act: Callable[[Path], object]) -> Read:
+    def on_file(
+        name: str, act: Callable[[Path], object], made: Callable[[bytes], bytes] = bytes
+    ) -> Read:
         def put(data: bytes) -> object:
-            (place / name).write_bytes(data)
+            (place / name).write_bytes(made(data))
             return act(place / name)
 
         return put
@@ -122,6 +124,10 @@ def targets(place: Path) -> Targets:
         "packed file": (
             on_file("m.safetensors", fuzz_engine.answer_with),
             fuzz_engine.packed_files(),
+        ),
+        "packed header": (
+            on_file("h.safetensors", fuzz_engine.answer_with, fuzz_engine.changed_file),
+            [b"1", b"2"],
         ),
         "request": (_request, [b"0{}", b'1{"q": "a"}', b"2q=a&source=en", b"3--x\r\n\r\n--x--"]),
     }

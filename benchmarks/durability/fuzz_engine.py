@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import time
@@ -162,6 +163,7 @@ def search_with(data: bytes) -> object:
     return CompiledSearch(model, Settings(2, 3, width=2)).outputs([[4, 5]], [3])
 
 
+@cache
 def packed_files() -> list[bytes]:
     """Files of a translator, a language model and a classifier of bytes."""
     from safetensors.numpy import save
@@ -172,7 +174,7 @@ def packed_files() -> list[bytes]:
 
     files = []
     tokenizer = json.loads(Tokenizer.Config.parse({"kind": "byte"}).build().text())
-    for which, task in ((0, "translation"), (-5, "language"), (-1, "classification")):
+    for which, task in ((1, "translation"), (-5, "language"), (-1, "classification")):
         numbers, tensors, maps, _ = programs(LETTERS)[which]
         arrays: dict[str, Any] = {}
         for name, tensor in tensors.items():
@@ -187,6 +189,72 @@ def packed_files() -> list[bytes]:
         }  # fmt: skip
         files.append(save(arrays, {KEY: json.dumps(header)}))
     return files
+
+
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    3,
+    2**31,
+    2**64,
+    1e308,
+    -0.5,
+    "",
+    "x",
+    [],
+    {},
+    [1],
+    "\ud800",
+]
+TYPES = ("float16", "float64", "int8", "uint8", "int32", "int64", "bool", "complex64")
+
+
+def changed_file(data: bytes) -> bytes:
+    """A packed file in which some values of its header and some tensors are others, by chance."""
+    from safetensors.numpy import load, save
+
+    from foveate.engine.packed import KEY
+
+    chance = random.Random(data)
+    file = chance.choice(packed_files())
+    size = int.from_bytes(file[:8], "little")
+    header = json.loads(json.loads(file[8 : 8 + size])["__metadata__"][KEY])
+    tensors = load(file)
+    for _ in range(chance.randint(0, 3)):
+        change(header, chance)
+    for _ in range(chance.randint(0, 2)):
+        name = chance.choice(list(tensors))
+        with np.errstate(all="ignore"):
+            tensors[name] = np.array(tensors.pop(name)).astype(chance.choice(TYPES))
+        if chance.random() < 0.3:
+            tensors[name] = tensors[name].reshape(-1)[: chance.randint(0, 9)]
+        if chance.random() < 0.3:
+            tensors[chance.choice([*tensors, "shortlist.often", "shortlist.likely"])] = tensors[
+                name
+            ]
+    return save(tensors, {KEY: json.dumps(header)})
+
+
+def change(tree: Any, chance: random.Random) -> None:
+    """Another value somewhere in a tree of JSON, one less, or one more."""
+    while True:
+        if not tree:
+            return
+        keys = list(tree) if isinstance(tree, dict) else range(len(tree))
+        key = chance.choice(keys)
+        if not isinstance(tree[key], dict | list) or chance.random() < 0.1:
+            break
+        tree = tree[key]
+    what = chance.random()
+    if what < 0.1:
+        del tree[key]
+    elif what < 0.2 and isinstance(tree, dict):
+        tree["reach" if what < 0.15 else "format"] = chance.choice(ODD)
+    else:
+        tree[key] = chance.choice(ODD)
 
 
 def answer_with(path: Path) -> object:

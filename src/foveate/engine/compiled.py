@@ -36,6 +36,7 @@ REFUSALS = {  # by what the engine answers
     -1: "no room: there is too little memory",
     -2: "scores that are no numbers",
     -3: "more tokens than the model has positions",
+    -4: "a model of another kind, or with other labels",
 }
 
 
@@ -243,9 +244,8 @@ class CompiledSearch:
             )
 
     def _taken(self, function: Callable[..., int]) -> NDArray[np.int32]:
-        size = function(self._address, None, 0)
-        taken = np.empty(size, dtype=np.int32)
-        function(self._address, taken.ctypes.data, size)
+        taken = np.empty(function(self._address, None, 0), dtype=np.int32)
+        function(self._address, taken.ctypes.data, len(taken))
         return taken
 
     def partial(self) -> list[tuple[int, list[list[int]]]]:

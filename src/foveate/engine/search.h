@@ -33,7 +33,7 @@ typedef struct {
     int failed;                   /* a Refusal */
 } Search;
 
-typedef enum { UNKNOWN = 0, NO_MEMORY = -1, NO_NUMBERS = -2, TOO_LONG = -3 } Refusal;
+typedef enum { UNKNOWN = 0, NO_MEMORY = -1, NO_NUMBERS = -2, TOO_LONG = -3, UNFIT = -4 } Refusal;
 
 static void free_source(Source *s) {
     if (!s) return;
@@ -654,8 +654,8 @@ static int place_of(const Source *s, int32_t id) {
 int add_source(Search *q, int number, const int32_t *ids, int count, const int32_t *prefix, int given,
                int limit, const int32_t *vocabulary, int allowed) {
     const int size = q->model->vocabulary, nevers = q->is.nevers;
-    if (!q->model->has_decoder || limit < 1 || (given && allowed) || !in_bounds(prefix, given, size) ||
-        !in_bounds(vocabulary, allowed, size)) return UNKNOWN;
+    if (!q->model->has_decoder || limit < 1 || (given && allowed)) return UNFIT;
+    if (!in_bounds(prefix, given, size) || !in_bounds(vocabulary, allowed, size)) return UNKNOWN;
     int refusal;
     Source *s = new_source(q, number, ids, count, &refusal);
     if (!s) return refusal;
@@ -677,8 +677,9 @@ int add_source(Search *q, int number, const int32_t *ids, int count, const int32
 
 /* Log p of each token of a given output, whose last one is its end; else a refusal. */
 int force(Search *q, const int32_t *ids, int count, const int32_t *target, int length, float *log_p) {
-    if (!q->model->has_decoder || !in_bounds(target, length, q->model->vocabulary)) return UNKNOWN;
-    int refusal = 1;
+    if (!q->model->has_decoder) return UNFIT;
+    if (!in_bounds(target, length, q->model->vocabulary)) return UNKNOWN;
+    int refusal;
     Source *s = new_source(q, 0, ids, count, &refusal);
     if (!s) return refusal;
     const int before = s->prompted;
@@ -699,7 +700,7 @@ int force(Search *q, const int32_t *ids, int count, const int32_t *target, int l
 /* The scores of all labels for one text; else a refusal. */
 int classify(Search *q, const int32_t *ids, int count, float *scores, int labels) {
     const Model *m = q->model;
-    int refusal = UNKNOWN;
+    int refusal = UNFIT;
     Source *s = !m->has_decoder && labels == m->labels ? new_source(q, 0, ids, count, &refusal) : NULL;
     if (!s) return refusal;
     const int made = begin(q, 1, &s);

@@ -504,7 +504,7 @@ def application(
     runs: Sequence[Path],
     token: str | None = None,
     hosts: Iterable[str] | None = LOOPBACK,
-    waiting: int = 8,
+    waiting: int = 32,
     static: Path = STATIC,
 ) -> FastAPI:
     """The studio of some runs, or of folders of runs, as an ASGI application.

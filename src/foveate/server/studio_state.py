@@ -186,7 +186,7 @@ class Computation(Operation[None], Generic[T]):
 class StudioState:
     """What all routes of a studio share, and what they compute with it."""
 
-    def __init__(self, runs: Sequence[Path], waiting: int = 8) -> None:
+    def __init__(self, runs: Sequence[Path], waiting: int = 32) -> None:
         """One computation runs at a time, and at most ``waiting`` others wait."""
         self.paths = list(runs)
         self.runs, self.arrays = StudioRuns(runs), ByteStore(ARRAYS)

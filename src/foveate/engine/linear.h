@@ -166,14 +166,6 @@ typedef __m512i Whole;
 #define STORE(at, v) _mm512_storeu_si512(at, v)
 #define SPREAD(four) _mm512_set1_epi32(four)
 #define MULTIPLY_ADD(sum, x, w) _mm512_dpbusd_epi32(sum, x, w)
-#elif defined(__AVXVNNI__)
-enum { BYTES = 32 };
-typedef __m256i Whole;
-#define ZEROS _mm256_setzero_si256()
-#define LOAD(at) _mm256_loadu_si256((const __m256i *)(at))
-#define STORE(at, v) _mm256_storeu_si256((__m256i *)(at), v)
-#define SPREAD(four) _mm256_set1_epi32(four)
-#define MULTIPLY_ADD(sum, x, w) _mm256_dpbusd_avx_epi32(sum, x, w)
 #elif defined(__AVX2__)
 enum { BYTES = 32 };
 typedef __m256i Whole;
@@ -181,10 +173,14 @@ typedef __m256i Whole;
 #define LOAD(at) _mm256_loadu_si256((const __m256i *)(at))
 #define STORE(at, v) _mm256_storeu_si256((__m256i *)(at), v)
 #define SPREAD(four) _mm256_set1_epi32(four)
+#if defined(__AVXVNNI__)
+#define MULTIPLY_ADD(sum, x, w) _mm256_dpbusd_avx_epi32(sum, x, w)
+#else
 /* |x| times w with the sign of x: pairs of such products stay below 2¹⁵ */
 #define MULTIPLY_ADD(sum, x, w) \
     _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_set1_epi16(1), \
         _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x))))
+#endif
 #elif defined(__SSE4_1__)
 enum { BYTES = 16 };
 typedef __m128i Whole;
@@ -195,15 +191,6 @@ typedef __m128i Whole;
 #define MULTIPLY_ADD(sum, x, w) \
     _mm_add_epi32(sum, _mm_madd_epi16(_mm_set1_epi16(1), \
         _mm_maddubs_epi16(_mm_abs_epi8(x), _mm_sign_epi8(w, x))))
-#elif defined(__ARM_FEATURE_DOTPROD)
-enum { BYTES = 16 };
-typedef int32x4_t Whole;
-#define ZEROS vdupq_n_s32(0)
-#define LOAD(at) vreinterpretq_s32_s8(vld1q_s8((const int8_t *)(at)))
-#define STORE(at, v) vst1q_s32(at, v)
-#define SPREAD(four) vdupq_n_s32(four)
-#define MULTIPLY_ADD(sum, x, w) \
-    vdotq_s32(sum, vreinterpretq_s8_s32(x), vreinterpretq_s8_s32(w))
 #elif defined(__ARM_NEON)
 enum { BYTES = 16 };
 typedef int32x4_t Whole;
@@ -211,12 +198,17 @@ typedef int32x4_t Whole;
 #define LOAD(at) vreinterpretq_s32_s8(vld1q_s8((const int8_t *)(at)))
 #define STORE(at, v) vst1q_s32(at, v)
 #define SPREAD(four) vdupq_n_s32(four)
+#if defined(__ARM_FEATURE_DOTPROD)
+#define MULTIPLY_ADD(sum, x, w) \
+    vdotq_s32(sum, vreinterpretq_s8_s32(x), vreinterpretq_s8_s32(w))
+#else
 static inline int32x4_t multiply_add(int32x4_t sum, int32x4_t x, int32x4_t w) {
     const int8x16_t a = vreinterpretq_s8_s32(x), b = vreinterpretq_s8_s32(w);
     const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
     return vaddq_s32(sum, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
 }
 #define MULTIPLY_ADD(sum, x, w) multiply_add(sum, x, w)
+#endif
 #elif defined(__wasm_simd128__)
 enum { BYTES = 16 };
 typedef v128_t Whole;

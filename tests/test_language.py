@@ -385,7 +385,7 @@ def test_a_text_is_its_prompt_and_what_follows(tokenizer: Tokenizer.Config) -> N
         ids = made.ids_of(text)
         assert made.text_of(ids) == text
         for cut in range(len(ids)):
-            assert made.text_of(ids[:cut]) + made._after(ids[:cut], ids[cut:]) == text
+            assert made.text_of(ids[:cut]) + made.tokenizer.added(ids[:cut], ids[cut:]) == text
 
 
 # ------------------------------------------------------------------------------ the verb

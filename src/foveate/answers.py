@@ -9,13 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foveate.align.aer import Head, Links
-from foveate.decode.outputs import Hypothesis
+from foveate.data.tokenizer import Tokenizer
+from foveate.decode.outputs import Hypothesis, best
 
 if TYPE_CHECKING:
     from foveate.draw.drawings import Drawing
@@ -129,6 +130,25 @@ class TextAnswer(Answer):
     cut: int = 0
     outputs: list[Hypothesis] = field(default_factory=list, repr=False)
     explains: Explains | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        line: str,
+        ids: Sequence[int],
+        limit: int,
+        outputs: list[Hypothesis],
+        tokenizer: Tokenizer,
+        explains: Explains,
+    ) -> TextAnswer:
+        """The answer with the texts of ``outputs``; the empty one for a line without any.
+
+        ``ids`` are all of the line, of which ``limit`` were read.
+        """
+        shown = outputs or [best(outputs)]
+        texts = [tokenizer.decode(output.ids) for output in shown]
+        scores = [output.score for output in shown]
+        return cls(line, texts, scores, max(0, len(ids) - limit), outputs, explains)
 
     def __str__(self) -> str:
         return self.hypotheses[0]
@@ -290,3 +310,18 @@ class PairScore:
     log_probability: float
     tokens: list[str]
     token_log_probabilities: list[float]
+
+    @classmethod
+    def of(cls, ids: Sequence[int], log_p: list[float], tokenizer: Tokenizer) -> PairScore:
+        """The score of a target from log p of each of its ids, and of the end."""
+        return cls(sum(log_p), [*(tokenizer.decode([i]) for i in ids), "</s>"], log_p)
+
+
+T = TypeVar("T")
+
+
+def several(inputs: Sequence[T], verb: str) -> Sequence[T]:
+    """The inputs. Raises ``TypeError`` for a single text in place of a list."""
+    if isinstance(inputs, str):
+        raise TypeError(f"{verb} takes a list of lines; write {verb}([text])")
+    return inputs

@@ -26,6 +26,7 @@ from foveate.answers import (
     Picture,
     Term,
     TextAnswer,
+    several,
 )
 from foveate.config import Config, ConfigError, read_resolved
 from foveate.data.catalogue import DataError
@@ -153,7 +154,7 @@ class Run:
             batch_tokens or BATCH_TOKENS,
             num=num_hypotheses,
         )
-        lines = task.addressed(_several(lines, "translate"), to)
+        lines = task.addressed(several(lines, "translate"), to)
         return list(self.task.answer(self.engine, lines, request))
 
     def classify(
@@ -197,7 +198,7 @@ class Run:
         probable text is looked for instead (1 is greedy). ``whole_lines`` ends a text with its
         line; ``listen`` is called with the text so far.
         """
-        task, prompts = self.need(Continues, "generate"), _several(prompts, "generate")
+        task, prompts = self.need(Continues, "generate"), several(prompts, "generate")
         limits: dict[str, float] = {"max_ratio": 0.0, "max_extra": max_length}
         own = self.config.decode
         own = own if isinstance(own, Sample.Config) else Sample.Config()
@@ -211,7 +212,7 @@ class Run:
     ) -> list[Any]:
         """An answer for each input, whatever the task reads (`foveate.tasks.base.Task.answer`)."""
         request = SearchRequest(self.search(beam_size), batch_tokens=batch_tokens or BATCH_TOKENS)
-        return list(self.task.answer(self.engine, _several(inputs, "answer"), request))
+        return list(self.task.answer(self.engine, several(inputs, "answer"), request))
 
     def need(self, ability: type[T], verb: str) -> T:
         """The run's task as one that has an ability (`foveate.tasks.base`), or of a kind.
@@ -258,8 +259,7 @@ class Run:
         targets = pieces.encode_ids([t for _, t in pairs])
         scores = self.engine.score(list(zip(sources, targets, strict=True)))
         return [
-            PairScore(sum(log_p), [*(pieces.decode([i]) for i in ids), "</s>"], log_p)
-            for ids, log_p in zip(targets, scores, strict=True)
+            PairScore.of(ids, log_p, pieces) for ids, log_p in zip(targets, scores, strict=True)
         ]
 
     def evaluate(
@@ -362,13 +362,6 @@ class Run:
         """The example with its target, as a pass that can be run repeatedly."""
         ready = self.task.forced(self.model, source, target, self.search())
         return replace(ready, units=units)
-
-
-def _several(inputs: Sequence[T], verb: str) -> Sequence[T]:
-    """The inputs. Raises ``TypeError`` for a single text in place of a list."""
-    if isinstance(inputs, str):
-        raise TypeError(f"{verb} takes a list of lines; write {verb}([text])")
-    return inputs
 
 
 def load(

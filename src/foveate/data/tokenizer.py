@@ -158,6 +158,16 @@ class Tokenizer(Configurable, ABC):
                 lines[-1].append(i)
         return "\n".join(map(self.decode, lines))
 
+    def added(self, before: Sequence[int], ids: Sequence[int]) -> str:
+        """The text of lines that some ids add behind others."""
+        return self.decode_lines([*before, *ids])[len(self.decode_lines(before)) :]
+
+    def written(self, target: str | Sequence[int]) -> tuple[str, Encoded]:
+        """The text of a target that is given as a text or as ids, with its ids and offsets."""
+        if isinstance(target, str):
+            return target, self.encode(target)
+        return self.decode(target), Encoded(list(target), self.spans(target))
+
     def _untagged(self, text: str) -> tuple[list[int], str]:
         """The id of the tag at the start of a text, if there is one, and the text behind it."""
         tag = next((tag for tag in self.tags if text.startswith(tag)), None)

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -248,3 +248,19 @@ def pieces_of(offsets: Sequence[Span], words: Sequence[Span]) -> list[list[int]]
     if not words:
         return []
     return group_pieces([(a, b) if b else (0, 1) for a, b in offsets], words).pieces
+
+
+def between_words(
+    maps: Mapping[str, NDArray[np.floating]],
+    source: tuple[Sequence[Span], Sequence[Span]],
+    target: tuple[Sequence[Span], Sequence[Span]],
+    later: bool,
+) -> dict[str, NDArray[np.float32]]:
+    """Each map (H, T, S + 1) of the pieces of a pair as one of its words and the source's end.
+
+    ``source`` and ``target`` are the spans of the pieces and of the words of a side. The row of a
+    word is the mean of its pieces' steps, or where it is read ``later`` of the steps after them.
+    """
+    columns = [*pieces_of(*source), [len(source[0])]]
+    steps = [[t + later for t in word] for word in pieces_of(*target)]
+    return {name: to_words(weights, steps, columns) for name, weights in maps.items()}

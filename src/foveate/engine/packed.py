@@ -35,13 +35,14 @@ from foveate.answers import (
     Term,
     TextAnswer,
     probabilities_of,
+    several,
 )
 from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
-from foveate.data.tokenizer import BOS, EOS, PAD, Encoded, Tokenizer
-from foveate.data.words import pieces_of, split_words, to_words
+from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from foveate.data.words import between_words, split_words
 from foveate.decode.characters import token_states
-from foveate.decode.outputs import Hypothesis, Outputs, best, check_outputs
+from foveate.decode.outputs import Hypothesis, Outputs, check_outputs
 from foveate.decode.phrases import BannedPhrases
 from foveate.engine.compiled import (
     CompiledModel,
@@ -318,9 +319,7 @@ class PackedModel:
         self._only("translate", "translation", "prefix_translation")
         if any(required):
             raise self.cannot("search with required terms")
-        if isinstance(lines, str):
-            raise TypeError("translate takes a list of lines; write translate([text])")
-        writes = self.tokenizers[1]
+        lines, writes = several(lines, "translate"), self.tokenizers[1]
         prefixes = [] if prefix is None else writes.beginnings(prefix, len(lines))
         search = self.search_with(beam_size, length_penalty, num_hypotheses)
         ids, limit = self.encode(lines, to), self.header.max_length
@@ -328,14 +327,7 @@ class PackedModel:
         read = [each[:limit] for each in ids]
         outputs = self.outputs(read, search, num_hypotheses, prefixes, forbids)
         return [
-            TextAnswer(
-                line,
-                [writes.decode(h.ids) for h in hypotheses or [best(hypotheses)]],
-                [h.score for h in hypotheses or [best(hypotheses)]],
-                max(0, len(each) - limit),
-                hypotheses,
-                self,
-            )
+            TextAnswer.of(line, each, limit, hypotheses, writes, self)
             for line, each, hypotheses in zip(lines, ids, outputs, strict=True)
         ]
 
@@ -383,10 +375,7 @@ class PackedModel:
             return search.log_probabilities(self._read(pair[0]), [*pair[1], EOS]).tolist()
 
         rows = self._each(scored, list(zip(sources, targets, strict=True)))
-        return [
-            PairScore(sum(log_p), [*(writes.decode([i]) for i in ids), "</s>"], log_p)
-            for ids, log_p in zip(targets, rows, strict=True)
-        ]
+        return [PairScore.of(ids, log_p, writes) for ids, log_p in zip(targets, rows, strict=True)]
 
     def _read(self, ids: Ids) -> Ids:
         """What the engine reads of a source: of a translation with its end."""
@@ -515,22 +504,15 @@ class PackedModel:
         As `foveate.tasks.translation.Translation.word_maps`.
         """
         reads, writes = self.tokenizers
-        read, later = reads.encode(source), rows == "read"
-        if isinstance(target, str):
-            text, written = target, writes.encode(target)
-        else:
-            text, written = writes.decode(target), Encoded(list(target), writes.spans(target))
+        read, (text, written) = reads.encode(source), writes.written(target)
         search = CompiledSearch(self.model, Settings(BOS, EOS))
         forced = partial(search.log_probabilities, [*read.ids, EOS], [*written.ids, EOS])
         stages = search.stages([(n, "weights") for n in self._crosses], forced)
-        columns = [*pieces_of(read.offsets, split_words(source)), [len(read.ids)]]
-        words = pieces_of(written.offsets, split_words(text))
-        steps = [[t + later for t in word] for word in words]
         shape = len(written.ids) + 1, -1, len(read.ids) + 1  # positions, heads, keys
-        return {
-            name: to_words(stage.reshape(shape).swapaxes(0, 1), steps, columns)
-            for name, stage in zip(self._crosses.values(), stages, strict=True)
-        }
+        named = zip(self._crosses.values(), stages, strict=True)
+        maps = {name: stage.reshape(shape).swapaxes(0, 1) for name, stage in named}
+        sides = (read.offsets, split_words(source)), (written.offsets, split_words(text))
+        return between_words(maps, *sides, later=rows == "read")
 
     def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
         """Refuse: views of attention need PyTorch. Raises `PackedError`."""
@@ -594,20 +576,17 @@ class PackedModel:
 
         def heard(output: Sequence[int]) -> Sequence[int]:
             if listen is not None:
-                listen(self._after(ids[0], [*output]))
+                listen(tokenizer.added(ids[0], output))
             return ()
 
         forbids = heard if listen is not None else None
         outputs = self.outputs(ids, search, 1, (), forbids, EOS if whole_lines else PAD)
         return [
-            Continuation(prompts[n // num], self._after(ids[n], first.ids), first.log_probability)
+            Continuation(
+                prompts[n // num], tokenizer.added(ids[n], first.ids), first.log_probability
+            )
             for n, (first, *_) in enumerate(outputs)
         ]
-
-    def _after(self, prompt: Ids, output: Ids) -> str:
-        """The text that an output adds to its prompt."""
-        decode = self.tokenizers[0].decode_lines
-        return decode([*prompt, *output])[len(decode(prompt)) :]
 
     def cannot(self, what: str) -> PackedError:
         """The error that says what the engine cannot do."""

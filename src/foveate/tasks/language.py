@@ -376,7 +376,9 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
             positions = engine.positions(ids[0], request)
             outputs = result_of(map_yields(positions, self._heard(ids[0], listen)))
         return [
-            Continuation(prompts[n // num], self._after(ids[n], best.ids), best.log_probability)
+            Continuation(
+                prompts[n // num], self.tokenizer.added(ids[n], best.ids), best.log_probability
+            )
             for n, (best, *_) in enumerate(outputs)
         ]
 
@@ -386,10 +388,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         """How each text goes on, to the end of its line."""
         return self.generate(engine, inputs, request.search.config, whole_lines=True)
 
-    def _after(self, prompt: list[int], output: list[int]) -> str:
-        """The text that an output adds to its prompt."""
-        return self.text_of([*prompt, *output])[len(self.text_of(prompt)) :]
-
     def _heard(
         self, prompt: list[int], listen: Callable[[str], None]
     ) -> Callable[[SearchPosition], None]:
@@ -398,7 +396,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
 
         def heard(position: SearchPosition) -> None:
             written.append(int(position.token[0, 0]))
-            listen(self._after(prompt, written))
+            listen(self.tokenizer.added(prompt, written))
 
         return heard
 
@@ -411,7 +409,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
         outputs = self.generate(self.engine(model), starts, config)
         return [
-            ValidationSample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
+            ValidationSample(start, self.tokenizer.added(piece[:SHOWN], piece[SHOWN:]), made.text)
             for start, piece, made in zip(starts, pieces, outputs, strict=True)
         ]
 

@@ -373,16 +373,8 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         """
         limit, ids = self.data.max_length, self._read_ids(inputs)
         outputs = engine.outputs([each[:limit] for each in ids], request)
-        decode = self.output_tokenizer.decode
         return [
-            TextAnswer(
-                line,
-                [decode(h.ids) for h in hypotheses or [best(hypotheses)]],
-                [h.score for h in hypotheses or [best(hypotheses)]],
-                max(0, len(each) - limit),
-                hypotheses,
-                engine,
-            )
+            TextAnswer.of(line, each, limit, hypotheses, self.output_tokenizer, engine)
             for line, each, hypotheses in zip(inputs, ids, outputs, strict=True)
         ]
 

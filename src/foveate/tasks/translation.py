@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Head, Rows
 from foveate.data.batches import sorted_batches, source_batch
-from foveate.data.tokenizer import Encoded, Tokenizer
-from foveate.data.words import pieces_of, split_words, to_words
+from foveate.data.words import between_words, split_words
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import DecodingBatch, steps_of
@@ -126,7 +125,7 @@ class Translation(TextToText[TextBatch], Aligns):
         for start in range(0, len(pairs), AT_ONCE):
             chosen = pairs[start : start + AT_ONCE]
             sources = reads.encode_batch([source for source, _ in chosen])
-            targets = [_encoded(writes, target) for _, target in chosen]
+            targets = [writes.written(target) for _, target in chosen]
             batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
             batch = batch.to(model.output.weight.device)
             with (
@@ -136,11 +135,9 @@ class Translation(TextToText[TextBatch], Aligns):
                 model.decode(batch.read, model.encode(batch.source, batch.keys))
             maps = {name: w.cpu().numpy() for name, w in weights.items()}
             for row, (read, (target, encoded)) in enumerate(zip(sources, targets, strict=True)):
-                columns = [*pieces_of(read.offsets, cut(chosen[row][0])), [len(read.ids)]]
-                steps = [
-                    [t + later for t in word] for word in pieces_of(encoded.offsets, cut(target))
-                ]
-                yield {name: to_words(w[row], steps, columns) for name, w in maps.items()}
+                reading = read.offsets, cut(chosen[row][0])
+                own = {name: w[row] for name, w in maps.items()}
+                yield between_words(own, reading, (encoded.offsets, cut(target)), later)
 
     def forced_pass(self, model: EncoderDecoder, source: str, target: Ids | str) -> ForcedPass:
         """A target being produced; without one, the search's best output."""
@@ -173,9 +170,3 @@ def _begun(
         return DecoderSteps(model, model.encode(source, keys), tokens)
     memory = native_memory(model.encoder, source, keys) or model.encode(source, keys)
     return decoder_steps(model, memory, tokens)
-
-
-def _encoded(tokenizer: Tokenizer, target: str | Ids) -> tuple[str, Encoded]:
-    if isinstance(target, str):
-        return target, tokenizer.encode(target)
-    return tokenizer.decode(target), Encoded(list(target), tokenizer.spans(target))

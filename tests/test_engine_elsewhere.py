@@ -20,7 +20,7 @@ from torch import nn
 
 from foveate.engine.building import FLAGS, FOLDER, SETS
 from foveate.engine.compiled import CompiledSearch, Settings, quantized
-from foveate.engine.library import instruction_sets
+from foveate.engine.loading import instruction_sets
 from foveate.engine.program import Program
 from foveate.spec import Tokens
 from test_engine_compiled import END, SIZE, START, built, compiled, mamba, recurrent, transformer

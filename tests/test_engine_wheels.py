@@ -16,7 +16,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from foveate.engine.building import SETS
-from foveate.engine.library import SIGNATURES, instruction_sets
+from foveate.engine.loading import SIGNATURES, instruction_sets
 
 ROOT = Path(__file__).parent.parent
 HAS_ZIG = importlib.util.find_spec("ziglang") is not None
@@ -34,7 +34,7 @@ BEGINS = {  # what the library of a platform begins with, and where its processo
 NEEDED = rb"(?<=[\0/])(?:lib[\w.+-]+\.(?:so|dylib)|\w[\w-]*\.dll)[\w.]*"
 SYSTEM = {"libc.so.6", "libm.so.6", "libc.so", "libSystem.B.dylib", "KERNEL32.dll"}
 RUN = """
-from foveate.engine.library import loaded
+from foveate.engine.loading import loaded
 print(loaded().functions.instruction_set().decode(), loaded().functions._name)
 """
 

@@ -161,7 +161,7 @@ def _processor(report: MachineReport, seconds: float) -> None:
     import torch
 
     from foveate.bench.machine import DTYPES, cpu_name, product_rate
-    from foveate.engine.library import LibraryError, loaded
+    from foveate.engine.loading import LibraryError, loaded
     from foveate.native.kernels import busy_now
     from foveate.train.config import single_thread
 

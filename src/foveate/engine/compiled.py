@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.engine.library import library
+from foveate.engine.loading import library
 from foveate.errors import UserError
 
 Floats = NDArray[np.float32]

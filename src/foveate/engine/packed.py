@@ -42,7 +42,7 @@ from foveate.data.text import TextFormat
 from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.data.words import between_words, split_words
 from foveate.decode.characters import token_states
-from foveate.decode.outputs import Hypothesis, Outputs, check_outputs
+from foveate.decode.outputs import Hypothesis, Outputs
 from foveate.decode.phrases import BannedPhrases
 from foveate.engine.compiled import (
     CompiledModel,
@@ -422,7 +422,6 @@ class PackedModel:
 
         outputs: Outputs = [[] for _ in sources]
         for share, results in zip(shares, self._each(searched, shares), strict=True):
-            check_outputs(results, share)
             for n, hypotheses in zip(share, results, strict=True):
                 outputs[n] = hypotheses
         return outputs

@@ -14,10 +14,10 @@ from torch import nn
 
 from foveate.cli.doctor import examine
 from foveate.engine import compiled as engine
-from foveate.engine import library
+from foveate.engine import loading
 from foveate.engine.building import SETS
 from foveate.engine.compiled import CompiledModel, CompiledSearch, EngineFailure, Settings
-from foveate.engine.library import LibraryError, instruction_sets
+from foveate.engine.loading import LibraryError, instruction_sets, library
 from foveate.spec import Labels, Tokens
 from test_engine_compiled import (
     END,
@@ -42,22 +42,22 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Iterator[Force]:
 
     def run(name: str) -> None:
         monkeypatch.setenv("FOVEATE_ISA", name)
-        library.loaded.cache_clear()
-        assert library.loaded().instruction_set == name
-        assert library.library().instruction_set() == name.encode()
+        loading.loaded.cache_clear()
+        assert loading.loaded().instruction_set == name
+        assert library().instruction_set() == name.encode()
 
     yield run
-    library.loaded.cache_clear()
+    loading.loaded.cache_clear()
 
 
 # --------------------------------------------------------------------------------- one set runs
 def test_the_best_set_of_the_processor_runs_unless_another_is_forced(force: Force) -> None:
     assert set(OWN) <= set(SETS) and len(OWN) == len(set(OWN))
-    library.loaded.cache_clear()
-    assert library.loaded().instruction_set == OWN[-1] and "the best of" in library.loaded().why
+    loading.loaded.cache_clear()
+    assert loading.loaded().instruction_set == OWN[-1] and "the best of" in loading.loaded().why
     for name in OWN:
         force(name)
-        assert "FOVEATE_ISA names it" in library.loaded().why
+        assert "FOVEATE_ISA names it" in loading.loaded().why
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="no /proc/cpuinfo to compare with")
@@ -78,14 +78,14 @@ def test_a_set_that_cannot_run_is_refused_with_the_remedy(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FOVEATE_ISA", name)
-    library.loaded.cache_clear()
+    loading.loaded.cache_clear()
     fault = "no such instruction set" if name == "avx3" else "this processor lacks it"
     with pytest.raises(LibraryError, match=f"FOVEATE_ISA={name}: {fault}; name one of {OWN[0]}"):
-        library.library()
+        library()
     report = examine(seconds=0.01)
     assert report.facts["processor"]["engine"] == "none"
     assert any(fault in sentence for sentence in report.advice)
-    library.loaded.cache_clear()
+    loading.loaded.cache_clear()
 
 
 def test_the_doctor_says_which_set_runs_and_why(force: Force) -> None:
@@ -100,12 +100,12 @@ def test_without_a_library_and_a_compiler_one_sentence_says_what_to_install(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    library.loaded.cache_clear()
+    loading.loaded.cache_clear()
     with pytest.raises(LibraryError, match="install gcc or clang, or foveate from a wheel"):
-        library.loaded()
+        loading.loaded()
     monkeypatch.setenv("CC", str(tmp_path / "absent"))
     with pytest.raises(LibraryError, match=r"absent"):
-        library.loaded()
+        loading.loaded()
 
 
 def test_the_libraries_of_a_wheel_run_without_a_compiler(
@@ -113,14 +113,14 @@ def test_the_libraries_of_a_wheel_run_without_a_compiler(
 ) -> None:
     (tmp_path / "libraries").mkdir()
     for name in ("probe", f"engine-{OWN[-1]}"):
-        file = tmp_path / "libraries" / f"{name}{library.SUFFIX}"
-        shutil.copy(library._compiled(name), file)
-    monkeypatch.setattr(library, "FOLDER", tmp_path)
-    monkeypatch.setattr(library, "_compiled", None)
-    library.loaded.cache_clear()
-    library.instruction_sets.cache_clear()
-    assert library.loaded().functions._name == str(file)
-    library.loaded.cache_clear()
+        file = tmp_path / "libraries" / f"{name}{loading.SUFFIX}"
+        shutil.copy(loading._compiled(name), file)
+    monkeypatch.setattr(loading, "FOLDER", tmp_path)
+    monkeypatch.setattr(loading, "_compiled", None)
+    loading.loaded.cache_clear()
+    loading.instruction_sets.cache_clear()
+    assert loading.loaded().functions._name == str(file)
+    loading.loaded.cache_clear()
 
 
 @pytest.mark.skipif(len(OWN) < 2, reason="this processor has one set")
@@ -134,11 +134,11 @@ def test_where_a_compiler_is_too_old_for_the_best_set_the_next_one_runs(
     old.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     old.chmod(0o755)
     monkeypatch.setenv("CC", str(old))
-    library.loaded.cache_clear()
-    loaded = library.loaded()
+    loading.loaded.cache_clear()
+    loaded = loading.loaded()
     assert loaded.instruction_set == OWN[-2] == loaded.functions.instruction_set().decode()
     assert f"does not compile engine-{OWN[-1]}: error: unknown" in loaded.why
-    library.loaded.cache_clear()
+    loading.loaded.cache_clear()
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_where_a_compiler_is_too_old_for_the_best_set_the_next_one_runs(
     ],
 )  # fmt: skip
 def test_a_library_holds_the_instructions_of_its_set(name: str, holds: str, lacks: str) -> None:
-    path = library._compiled(f"engine-{name}")
+    path = loading._compiled(f"engine-{name}")
     code = subprocess.run(
         ["objdump", "-d", path], capture_output=True, text=True, check=True
     ).stdout

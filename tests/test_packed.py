@@ -21,6 +21,7 @@ from safetensors.numpy import load_file, save
 
 import foveate.engine.packed
 from foveate.align.aer import Head
+from foveate.cli.serve import ServerEngine
 from foveate.engine.packed import KEY, NAME, PackedError, PackedModel, packed_file
 from foveate.engine.program import CannotPack
 from foveate.errors import UserError
@@ -248,6 +249,16 @@ def test_a_packed_file_is_served_without_pytorch(runs: dict[str, Run], tmp_path:
         assert httpx.get(f"{address}/", timeout=30).status_code == 404
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0
+
+
+def test_a_server_chooses_its_engine_without_loading_a_model(
+    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foveate.engine.packed, "load", None)
+    folder = runs["transformer"].path
+    assert ServerEngine().threads([folder, folder / NAME], 3) == 3
+    assert ServerEngine().loader([folder / NAME]).at_start  # a named file that is bad is told then
+    assert not ServerEngine().loader([folder]).at_start
 
 
 # ------------------------------------------------------------------------------ damaged files

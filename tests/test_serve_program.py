@@ -257,7 +257,9 @@ def test_what_is_unsafe_or_makes_no_sense_is_refused(run, message, words) -> Non
     loading = {name: message[name] for name in ("precision", "engine") if name in message}
     options = {"languages": ["en:fr"]} | {n: v for n, v in message.items() if n not in loading}
     with pytest.raises(ConfigError, match=re.escape(words)):
-        launch.serve([run.path], launch.ServerOptions(**options), ServerEngine(**loading).loader)
+        launch.serve(
+            [run.path], launch.ServerOptions(**options), ServerEngine(**loading).loader([])
+        )
 
 
 def test_the_batch_delay_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:

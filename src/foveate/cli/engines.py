@@ -72,6 +72,15 @@ class RunSpec(NamedTuple):
         ``torch_only`` are options of the request, by name, that need PyTorch where they are true.
         Raises ``ConfigError`` where a packed file is named and cannot answer.
         """
+        file, reason = self.chosen(torch_only)
+        if file is not None:
+            return self._loaded(file, threads, verbose)
+        if verbose and reason:
+            say([f"engine: PyTorch, since {reason}"])
+        return None
+
+    def chosen(self, torch_only: Mapping[str, object]) -> tuple[Path | None, str]:
+        """The file of `packed`, which is not loaded; None, and why, for PyTorch."""
         self.check()
         own = {
             f"checkpoint {self.checkpoint}": self.checkpoint != "best",
@@ -86,20 +95,18 @@ class RunSpec(NamedTuple):
                 raise ConfigError(f"{file} is a packed file; the engine {self.engine} reads runs")
             if reason:
                 raise ConfigError(f"{file} is a packed file: {reason}; name the run it was made of")
-            return self._loaded(file, threads, verbose)
+            return file, ""
         if self.engine not in ("auto", "packed"):
-            return None
+            return None, ""
         from foveate.engine.packed import packed_file
 
         current, why = packed_file(file)
         if current is not None and not reason:
-            return self._loaded(current, threads, verbose)
+            return current, ""
         reason = reason or why
         if self.engine == "packed":
             raise ConfigError(f"{file}: {reason}; or leave out --engine")
-        if verbose:
-            say([f"engine: PyTorch, since {reason}"])
-        return None
+        return None, reason
 
     def _loaded(self, file: Path, threads: int | None, verbose: bool) -> PackedModel | None:
         """The model of a packed file; None where that of a run cannot be read here."""

@@ -15,7 +15,6 @@ from foveate.cli.options import Ban, CopyUnknown, DefaultGroup, Fuzzy, Sample, V
 
 if TYPE_CHECKING:
     from foveate.answers import Translator
-    from foveate.engine.packed import PackedModel
     from foveate.server.launch import RunLoader
 
 
@@ -65,36 +64,35 @@ class ServerEngine:
         sample = None if self.sample is None else str(self.sample)
         return RunSpec(str(folder), precision=self.precision, engine=self.engine, sample=sample)
 
-    def packed(self, folder: Path) -> PackedModel | None:
-        """The packed file that answers, on one thread a batch; None for PyTorch."""
-        needs = {"--processes": self.processes} | dict(self.torch_only)
-        return self._spec(folder).packed(needs, threads=1)
+    @property
+    def _needs(self) -> Mapping[str, object]:
+        return {"--processes": self.processes} | dict(self.torch_only)
 
     def load(self, folder: Path) -> Translator:
         """The packed model of a file or a run, or the run in PyTorch."""
-        model = self.packed(folder)
-        if model is not None:
-            return model
-        from foveate.cli.workers import ProcessEngine
-
         spec = self._spec(folder)
+        if (model := spec.packed(self._needs, threads=1)) is not None:
+            return model
+        from foveate.cli.workers import ProcessEngine, batch_threads
+
+        batch_threads(None, self.processes)  # where the file of a run was chosen, and is damaged
         run = spec.load()
         return run.by(ProcessEngine(run, spec, self.processes)) if self.processes else run
 
     def threads(self, runs: Sequence[Path], threads: int | None) -> int:
         """How many batches a server computes at a time, one thread each."""
-        if all(self.packed(run) is not None for run in runs):
+        if all(self._spec(run).chosen(self._needs)[0] is not None for run in runs):
             return threads or len(os.sched_getaffinity(0))
         from foveate.cli.workers import batch_threads
 
         return batch_threads(threads, self.processes)
 
-    @property
-    def loader(self) -> RunLoader:
-        """What the server calls."""
+    def loader(self, runs: Sequence[Path]) -> RunLoader:
+        """What the server calls; at its start where a file is named or exported, which may fail."""
         from foveate.server.launch import RunLoader
 
-        return RunLoader(self.load, 1 + self.processes, self.engine == "ctranslate2")
+        at_start = self.engine == "ctranslate2" or any(run.is_file() for run in runs)
+        return RunLoader(self.load, 1 + self.processes, at_start)
 
 
 @serve.command("runs")
@@ -155,7 +153,7 @@ def serve_runs(
         batching={"max_delay": max_batch_delay_ms / 1000, "tokens": batch_tokens, "queue": queue,
                   "max_wait": max_wait, "workers": chosen.threads(runs, threads)},
     )  # fmt: skip
-    serve(runs, options, chosen.loader)
+    serve(runs, options, chosen.loader(runs))
 
 
 @keys.command("add")

@@ -141,31 +141,31 @@ def load(path: str | Path, threads: int | None = None, int8: bool = False) -> Pa
     return PackedModel(path, header, tensors, threads, int8)
 
 
-def header_of(path: Path) -> Header:
-    """The header of a packed file. Raises `PackedError`."""
-    try:
-        with safe_open(path, "numpy") as file:
-            return _header(path, (file.metadata() or {}).get(KEY, ""))
-    except SafetensorError as error:
-        raise PackedError(f"{path} is no packed file ({error}); pack it again") from None
-
-
-def read(path: Path) -> tuple[Header, dict[str, Array]]:
-    """Header and tensors of a packed file. Raises `PackedError`."""
+def _content(path: Path, weights: bool) -> tuple[str, dict[str, Array]]:
+    """The text of the header, and the tensors where they are asked for. Raises `PackedError`."""
     try:
         with safe_open(path, "numpy") as file:
             text = (file.metadata() or {}).get(KEY, "")
             if len(text) > LARGEST:
                 raise PackedError(f"{path}: a header of {len(text):,} bytes; at most {LARGEST:,}")
-            header = _header(path, text)
-            names = list(file.keys())
+            names = sorted(file.keys()) if weights else []
             for name in names:
                 _check_size(path, name, file.get_slice(name).get_shape())
-            tensors = {name: file.get_tensor(name) for name in sorted(names)}
+            return text, {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise PackedError(
             f"{path} is no packed file, or is cut off ({error}); pack it again"
         ) from None
+
+
+def header_of(path: Path) -> Header:
+    """The header of a packed file. Raises `PackedError`."""
+    return _header(path, _content(path, weights=False)[0])
+
+
+def read(path: Path) -> tuple[Header, dict[str, Array]]:
+    """Header and tensors of a packed file. Raises `PackedError`."""
+    header, (_, tensors) = header_of(path), _content(path, weights=True)
     for name, array in tensors.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise PackedError(
@@ -185,7 +185,8 @@ def packed_file(run: Path) -> tuple[Path | None, str]:
         newest = f"checkpoints/{max(steps, default='')}"
         folder = json.loads(best.read_bytes())["folder"] if best.is_file() else newest
         manifest = json.loads((run / folder / "manifest.json").read_bytes())
-        if manifest["files"]["model.safetensors"]["sha256"] == header_of(file).made_of["sha256"]:
+        made = json.loads(_content(file, weights=False)[0])["made_of"]  # the header is parsed later
+        if manifest["files"]["model.safetensors"]["sha256"] == made["sha256"]:
             return file, ""
     return None, f"{NAME} is not of its best checkpoint (foveate pack {run})"
 

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 import foveate
 from foveate import cli, errors
 from foveate.cli import app, doctor
-from foveate.cli.workers import ProcessEngine, load_with_processes
+from foveate.cli.serve import ServerEngine
+from foveate.cli.workers import ProcessEngine
 from foveate.config import ConfigError
 from foveate.data.corpus import WorkerError
 from foveate.run import Run
@@ -249,7 +250,7 @@ LINES = ["the dog runs", "", "a girl sings", "the dog runs and a girl sings"]
 
 @pytest.fixture(scope="module")
 def processes(run: Run) -> Iterator[Run]:
-    loaded = load_with_processes(run.path, 2, precision="fp32")
+    loaded = ServerEngine(processes=2).load(run.path)
     assert isinstance(loaded.engine, ProcessEngine)
     yield loaded
     loaded.engine.workers.__exit__()
@@ -288,7 +289,7 @@ def test_another_process_stands_in_for_one_that_was_killed(run: Run, processes: 
 
 
 def test_processes_end_with_the_run(run: Run) -> None:
-    loaded = load_with_processes(run.path, 1, precision="int8")
+    loaded = ServerEngine("int8", processes=1).load(run.path)
     assert isinstance(loaded.engine, ProcessEngine)
     assert len(loaded.translate(LINES)) == len(LINES)
     workers = loaded.engine.workers.all
@@ -298,7 +299,7 @@ def test_processes_end_with_the_run(run: Run) -> None:
 
 
 def test_without_processes_it_is_a_run_in_the_precision_that_is_asked_for(run: Run) -> None:
-    loaded = load_with_processes(Path(run.path), 0, precision="int8")
+    loaded = ServerEngine("int8", "torch").load(run.path)
     assert type(loaded) is Run
     assert any(type(module).__name__ == "Int8Linear" for module in loaded.model.modules())
 

@@ -139,16 +139,17 @@ def thirds(sizes: Sequence[int]) -> Figures:
 @contextlib.contextmanager
 def offline(run: Path, processes: int) -> Iterator[Callable[[list[str]], int]]:
     """Our own ``translate`` by as many processes as the server has; it says how many it did."""
+    from foveate.cli.engines import RunSpec
     from foveate.cli.options import chunks
     from foveate.cli.translate import SHARE
-    from foveate.cli.workers import ProcessRun, RunSpec
+    from foveate.cli.workers import ProcessEngine, in_order
     from foveate.run import load
 
     own = load(run)
     if processes:
-        several = ProcessRun(own, RunSpec(str(run)), processes)
+        several = own.by(ProcessEngine(own, RunSpec(str(run)), processes))
         yield lambda lines: sum(
-            map(len, several.in_order((part, {}) for part in chunks(lines, SHARE)))
+            map(len, in_order(several, ((part, {}) for part in chunks(lines, SHARE))))
         )
     else:
         yield lambda lines: len(own.translate(lines))

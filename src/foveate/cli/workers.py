@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,13 +143,6 @@ def _arrays(rows: Iterable[object]) -> Arrays:
 def _values(arrays: Arrays) -> list[Any]:
     """The rows of `_arrays`."""
     return list(json.loads(arrays["rows"].tobytes()))
-
-
-def load_with_processes(folder: Path, processes: int, **options: Any) -> Run:
-    """The run of a folder, with that many processes if any; options are those of `RunSpec`."""
-    spec = RunSpec(str(folder), **options)
-    run = spec.load()
-    return run.by(ProcessEngine(run, spec, processes)) if processes else run
 
 
 def batch_threads(threads: int | None, processes: int = 0) -> int:

@@ -38,6 +38,7 @@ from foveate.decode.outputs import Hypothesis
 from foveate.decode.search import Search
 from foveate.documents.memory import holds
 from foveate.engine.base import SearchRequest
+from foveate.engine.pytorch import built
 from foveate.run import Run
 from laws.conftest import defaults
 from laws.tables import END, START, Table, Tables, alike, limit, random_table
@@ -67,7 +68,7 @@ def tables(size: int, count: int = 2, ending: float = 1.0) -> list[Table]:
 
 
 def result(config: Search.Config, pieces: Tokenizer, ending: float = 1.0) -> list[list[Hypothesis]]:
-    search, constraints = SearchRequest(config.build()).built(pieces)
+    search, constraints = built(SearchRequest(config.build()), pieces)
     steps = Tables(tables(pieces.vocab_size, 2, ending))
     return search(steps, [1] * 2, START, END, None, constraints)
 
@@ -151,7 +152,7 @@ class Entering(Tables):
 
 def test_sources_that_enter_later_are_whole_too(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces, many = tokenizer("byte"), tables(260, 12, 20.0)
-    search, constraints = SearchRequest(Greedy.Config(**limit(2, 1.0)).build()).built(pieces)
+    search, constraints = built(SearchRequest(Greedy.Config(**limit(2, 1.0)).build()), pieces)
     lengths = [n % 5 for n in range(12)]
     apart = search(Tables(many), lengths, START, END, None, constraints)
     monkeypatch.setattr(greedy, "ROOM", 3)
@@ -166,7 +167,7 @@ def test_terms_and_beginnings_come_among_whole_characters() -> None:
     pieces = tokenizer("byte")
     beam = Beam.Config(beam_size=4, **limit(24)).build()
     request = SearchRequest(beam, pieces.encode_ids(["für", "好"]), [[("猫",)]] * 2)
-    search, constraints = request.built(pieces)
+    search, constraints = built(request, pieces)
     outputs = search(Tables(tables(260, 2)), [1, 1], START, END, None, constraints)
     assert not broken(outputs, pieces)
     for of_source, begun in zip(outputs, ("für", "好"), strict=True):

@@ -223,7 +223,7 @@ def test_a_file_of_another_checkpoint_is_left_aside(
 def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) -> None:
     with pytest.raises(CannotPack, match="task image_classification"):
         pack(runs["vit"], tmp_path / "m.safetensors")
-    with pytest.raises(CannotPack, match="no search diverse_beam"):
+    with pytest.raises(PackedError, match="no search diverse_beam"):
         pack(runs["rnn"].decoding("diverse_beam"), tmp_path / "m.safetensors")
     assert not (tmp_path / "m.safetensors").exists()
     with pytest.raises(UserError, match="cannot generate"):

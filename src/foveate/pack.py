@@ -13,10 +13,6 @@ from safetensors.numpy import save
 
 from foveate.align.aer import Head
 from foveate.config import Tree
-from foveate.decode.beam import Beam, Greedy
-from foveate.decode.constraints import MinLength, NoRepeat
-from foveate.decode.sample import Sample
-from foveate.decode.search import Search
 from foveate.engine.compiled import quantized
 from foveate.engine.packed import (
     KEY,
@@ -26,6 +22,7 @@ from foveate.engine.packed import (
     Array,
     Header,
     PackedModel,
+    PackedSearch,
     TaskKind,
 )
 from foveate.engine.program import CannotPack, Program
@@ -57,7 +54,7 @@ def pack(run: Run, out: Path, precision: str = "fp32", licence: str = "") -> Pat
     """Write the packed file of a run, whole or not at all.
 
     The engine reads it before it is written. Raises `CannotPack` that names the part of the model,
-    or of its search, that the engine does not have.
+    and `PackedError` the part of its search, that the engine does not have.
     """
     if precision not in PRECISIONS:
         raise ConfigError(f"no precision {precision!r}; there are: {', '.join(PRECISIONS)}")
@@ -107,7 +104,7 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
             name: json.loads(each.text()) for name, each in task.tokenizers_by_name().items()
         },
         "max_length": config.data.max_length,
-        "search": search_of(config.decode),
+        "search": PackedSearch.of(config.decode).tree(),
         "scores": scores_of(run),
         "licence": licence,
         "made_of": made_of(run),
@@ -146,30 +143,6 @@ def rounded(program: Program, precision: str) -> Tensors:
         else:
             tensors[name], tensors[f"{name}.scale"] = quantized(array)
     return tensors
-
-
-def search_of(config: Search.Config) -> Tree:
-    """A search as a packed file has it. Raises `CannotPack` for one that the engine lacks."""
-    tree: Tree = {
-        name: getattr(config, name)
-        for name in ("max_ratio", "max_extra", "whole_characters", "shortlist")
-    }
-    if type(config) is Beam.Config:
-        tree |= {"beam_size": config.beam_size, "length_penalty": config.length_penalty}
-    elif type(config) is Sample.Config:
-        names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
-        chosen = {name: getattr(config, name) for name in names}
-        tree |= {"sampling": True} | {n: v for n, v in chosen.items() if v is not None}
-    elif type(config) is not Greedy.Config:
-        raise CannotPack(f"the engine has no search {config.kind}; take decode.kind=beam")
-    for rule in config.rules:
-        if type(rule) is NoRepeat.Config:
-            tree["no_repeat"] = rule.size
-        elif type(rule) is MinLength.Config:
-            tree["min_length"] = rule.length
-        else:
-            raise CannotPack(f"the engine has no rule {rule.kind} of outputs; leave it out")
-    return tree
 
 
 def scores_of(run: Run) -> Tree:

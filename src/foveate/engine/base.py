@@ -2,7 +2,8 @@
 
     engine.search(sources, SearchRequest(search)) -> Result, Result, …    batch by batch
 
-`foveate.engine.pytorch.TorchEngine` runs any model. What an engine cannot do it says by name.
+`foveate.engine.pytorch.TorchEngine` runs any model, `foveate.engine.packed.PackedEngine` those that
+have a program in C. What an engine cannot do it says by name.
 """
 
 from __future__ import annotations
@@ -11,25 +12,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from foveate.align.aer import Head, Links
-from foveate.data.tokenizer import Tokenizer
-from foveate.decode.beam import Beam, LexicalBeam
-from foveate.decode.constraints import (
-    Banned,
-    Constraints,
-    RequiredPhrases,
-    byte_table,
-    phrase_of,
-    word_pieces,
-)
 from foveate.decode.outputs import Outputs
-from foveate.decode.search import Positions, Search
-from foveate.errors import ConfigError, UserError
-from foveate.inspect.records import AttentionRecord, Units
+from foveate.errors import UserError
 
-Ability = Literal["constraints", "links", "positions", "prefixes", "rules", "scores", "searches"]
+if TYPE_CHECKING:
+    from foveate.decode.search import Positions, Search
+    from foveate.inspect.records import AttentionRecord, Units
+
+Ability = Literal[
+    "banned phrases", "links", "positions", "prefixes", "required terms", "rules", "scores"
+]
 ALL: frozenset[Ability] = frozenset(Ability.__args__)  # type: ignore[attr-defined]
 Ids = list[int]
 Source = Any  # what an engine reads of an input: ids, or pixels
@@ -71,7 +66,8 @@ class SearchRequest:
         """What an engine must be able to do for it."""
         needed: dict[Ability, object] = {
             "prefixes": self.prefixes,
-            "constraints": self.required or self.banned,
+            "required terms": any(self.required),
+            "banned phrases": self.banned,
             "rules": self.search.config.rules,
         }
         return {name for name, value in needed.items() if value}
@@ -81,22 +77,6 @@ class SearchRequest:
         """Whether a shortlist may be searched: nothing refers to tokens by their ids."""
         free = not (self.prefixes or self.required or self.banned)
         return self.search.config.shortlist and free
-
-    def built(self, tokenizer: Tokenizer) -> tuple[Search, Constraints]:
-        """The search and what its outputs keep to, over the tokens of a vocabulary.
-
-        Raises ``ConfigError`` for required terms without a plain beam.
-        """
-        search, required = self.search, list[RequiredPhrases]()
-        if any(self.required):
-            if type(search) is not Beam:
-                kind = search.config.kind
-                raise ConfigError(f"a search {kind} cannot force terms; use decode.kind=beam")
-            search, pieces = LexicalBeam(search.config), word_pieces(tokenizer)
-            phrases = ((phrase_of(term, tokenizer) for term in terms) for terms in self.required)
-            required = [RequiredPhrases(tuple(filter(None, each)), pieces) for each in phrases]
-        rules = [Banned(self.banned, tokenizer)] if self.banned else []
-        return search, Constraints(self.prefixes, rules, required, byte_table(tokenizer))
 
 
 class Result(NamedTuple):

@@ -3,7 +3,8 @@
     packed = foveate.engine.packed.load("en-fr.safetensors")
     packed.translate(["A dog runs ."])
 
-A packed file is a safetensors file. Its metadata hold one JSON text, the `Header`: what the engine
+`PackedEngine` searches and scores with the program of a file, or of a model that PyTorch holds. A
+packed file is a safetensors file. Its metadata hold one JSON text, the `Header`: what the engine
 computes (`foveate.engine.program`), tokenizers, labels, search. Its tensors are the weights in
 their order; a matrix of int8 stands beside the scales of its rows, ``NAME.scale``. Nothing in it is
 executed. `foveate.pack` writes it.
@@ -14,10 +15,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -31,7 +33,6 @@ from foveate.answers import (
     Continuation,
     LabelAnswer,
     PairScore,
-    Picture,
     Term,
     TextAnswer,
     probabilities_of,
@@ -44,6 +45,7 @@ from foveate.data.words import between_words, split_words
 from foveate.decode.characters import token_states
 from foveate.decode.outputs import Hypothesis, Outputs
 from foveate.decode.phrases import BannedPhrases
+from foveate.engine.base import Ability, Engine, EngineError, Result, SearchRequest
 from foveate.engine.compiled import (
     CompiledModel,
     CompiledSearch,
@@ -55,7 +57,7 @@ from foveate.engine.compiled import (
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
-    from foveate.inspect.records import AttentionRecord, Units
+    from foveate.decode.search import Search
 
 Ids = list[int]
 Item = TypeVar("Item")
@@ -71,14 +73,15 @@ Array = NDArray[np.generic]
 Weight = Floats | tuple[NDArray[np.int8], Floats]
 
 
-class PackedError(UserError):
+class PackedError(EngineError):
     """A file that is no packed file, or a request that the engine cannot answer."""
 
 
 class PackedSearch(Config):
     """How outputs are searched for where nothing else is asked for (`foveate.decode`).
 
-    With ``sampling`` tokens are drawn; else a beam of ``beam_size``, one being greedy search.
+    With ``sampling`` tokens of ``beam_size`` outputs are drawn; else they are those of a beam, one
+    of size 1 being greedy search.
     """
 
     sampling: bool = False
@@ -96,6 +99,21 @@ class PackedSearch(Config):
     min_p: float | None = Field(None, ge=0, le=1)
     repetition_penalty: float = Field(1.0, gt=0)
     seed: int = Field(0, ge=0)
+
+    @classmethod
+    def of(cls, config: Search.Config) -> PackedSearch:
+        """The search of a config. Raises `PackedError` for one that the engine lacks."""
+        own, kind = vars(config), config.kind
+        if kind not in ("greedy", "beam", "sample"):
+            raise PackedError(f"the engine has no search {kind}; take decode.kind=beam")
+        fields = {name: own[name] for name in cls.model_fields.keys() & own.keys()}
+        if kind == "sample":
+            fields |= {"sampling": True, "beam_size": own["num_samples"]}
+        for rule in config.rules:
+            if rule.kind not in ("no_repeat", "min_length"):
+                raise PackedError(f"the engine has no rule {rule.kind} of outputs; leave it out")
+            fields[rule.kind] = getattr(rule, "size" if rule.kind == "no_repeat" else "length")
+        return cls(**fields)
 
 
 class PackedCorpus(Config):
@@ -234,13 +252,189 @@ def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Weight]:
     return weights
 
 
+# ------------------------------------------------------------------------------ the engine
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "engine")
+
+
+@lru_cache(maxsize=8)
+def _states(tokenizer: Tokenizer, _: int) -> NDArray[np.uint8] | None:
+    states = token_states(tokenizer)
+    return None if states is None else states.astype(np.uint8)
+
+
+@dataclass(eq=False)
+class PackedEngine(Engine):
+    """Searches, scores and links by the engine in C.
+
+    ``tokenizers`` are those of sources and outputs, or the one of both; ``attentions`` name the
+    attentions of the program. ``shortlist`` are the tensors `SHORTLIST`, ``remedy`` says what a
+    user does where the engine cannot answer.
+    """
+
+    compiled: CompiledModel
+    task: TaskKind
+    tokenizers: Sequence[Tokenizer]
+    threads: int
+    reach: int | None = None
+    shortlist: Sequence[NDArray[np.int32]] = ()
+    attentions: Sequence[str] = ()
+    head: Head = field(default_factory=Head)
+    remedy: str = "leave out --engine"
+
+    name = "packed"
+    can: frozenset[Ability] = frozenset(("banned phrases", "links", "prefixes", "rules", "scores"))
+
+    def cannot(self, what: str) -> PackedError:
+        return PackedError(f"the engine cannot {what}; {self.remedy}")
+
+    def check(self, request: SearchRequest) -> None:
+        super().check(request)
+        PackedSearch.of(request.search.config)
+
+    def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
+        self.check(request)
+        search, own_end = PackedSearch.of(request.search.config), PAD if self._continues else EOS
+        outputs = self.decode(
+            sources, search, request.num or search.beam_size, request.prefixes,
+            self.forbidding(request.banned), own_end if request.end is None else request.end,
+        )  # fmt: skip
+        yield Result(range(len(sources)), outputs)
+
+    def forbidding(self, banned: Sequence[str]) -> Forbids | None:
+        """What forbids the last tokens of banned phrases; None where there are no phrases."""
+        return BannedPhrases(banned, self.tokenizers[-1]).completing if banned else None
+
+    @property
+    def _continues(self) -> bool:
+        """Whether outputs go on with their sources."""
+        return self.task == "language"
+
+    def each(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+        """The results of all items, by as many threads as the engine may take."""
+        if len(items) < 2 or self.threads == 1:
+            return list(map(work, items))
+        return list(_pool(self.threads).map(work, items))
+
+    def _read(self, ids: Ids) -> Ids:
+        """What the program reads of a source: of a translation with its end."""
+        return ids if self._continues else [*ids, EOS]
+
+    def decode(
+        self,
+        sources: Sequence[Ids],
+        search: PackedSearch,
+        count: int,
+        prefixes: Sequence[Ids] = (),
+        forbids: Forbids | None = None,
+        end: int = EOS,
+    ) -> Outputs:
+        """The best outputs of each source, ``count`` at most; none for an empty source.
+
+        ``forbids`` gives the ids that may not follow a partial output.
+        """
+        filled = [n for n, ids in enumerate(sources) if ids or self._continues]
+        settings = self._settings(search, count, end)
+        limits = {
+            n: max(
+                int(search.max_ratio * (0 if self._continues else len(sources[n])))
+                + search.max_extra,
+                len(prefixes[n]) + search.max_extra if prefixes else 0,
+            )
+            for n in filled
+        }
+        shortens = search.shortlist and not (prefixes or forbids)
+        filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
+        size = max(1, min(SHARE, -(-len(filled) // self.threads)))
+        shares = [filled[n : n + size] for n in range(0, len(filled), size)]
+
+        def searched(share: list[int]) -> Outputs:
+            engine = CompiledSearch(self.compiled, settings, forbids)
+            each = engine.outputs(
+                [self._read(sources[n]) for n in share],
+                [limits[n] for n in share],
+                [prefixes[n] for n in share] if prefixes else (),
+                [self._likely(sources[n]) for n in share] if shortens else (),
+                share,
+            )
+            return [[Hypothesis(o.ids, o.log_p, o.score, o.ended) for o in some] for some in each]
+
+        outputs: Outputs = [[] for _ in sources]
+        for share, results in zip(shares, self.each(searched, shares), strict=True):
+            for n, hypotheses in zip(share, results, strict=True):
+                outputs[n] = hypotheses
+        return outputs
+
+    def _likely(self, ids: Ids) -> Ids:
+        """The ids that an output of a source may hold (`foveate.tasks.shortlist`), all if none."""
+        if not self.shortlist:
+            raise self.cannot("search with a shortlist that its file does not have")
+        often, likely = self.shortlist
+        chosen: Ids = np.unique(np.concatenate((often, likely[[*ids, EOS]].ravel()))).tolist()
+        return chosen
+
+    def _settings(self, search: PackedSearch, count: int, end: int) -> Settings:
+        never = (PAD, BOS) if self.task in ("language", "prefix_translation") else ()
+        sampling = Sampling(
+            search.temperature, search.top_k or 0, search.top_p or 1.0, search.min_p or 0.0,
+            search.repetition_penalty, search.seed,
+        )  # fmt: skip
+        writes = self.tokenizers[-1]
+        return Settings(
+            EOS if self._continues else BOS, end, search.beam_size, count, search.length_penalty,
+            min_length=search.min_length, no_repeat=search.no_repeat, never=never,
+            sampling=sampling if search.sampling else None,
+            reach=self.reach or 0,
+            characters=_states(writes, writes.vocab_size) if search.whole_characters else None,
+        )  # fmt: skip
+
+    def score(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        def scored(pair: tuple[Ids, Ids]) -> list[float]:
+            search = CompiledSearch(self.compiled, Settings(BOS, EOS))
+            return search.log_probabilities(self._read(pair[0]), [*pair[1], EOS]).tolist()
+
+        return self.each(scored, pairs)
+
+    @cached_property
+    def crosses(self) -> dict[int, str]:
+        """The numbers and names of the attentions to the source."""
+        names = enumerate(self.attentions)
+        return {n: name for n, name in names if name.endswith("cross_attention")}
+
+    def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
+        """As `foveate.run.Run.links`; none where the model has no attention to the source."""
+        chosen = head or self.head
+
+        def linked(pair: tuple[str, str | Ids]) -> Links:
+            return chosen.links(self._word_maps(*pair, chosen.rows)) if self.crosses else set()
+
+        return self.each(linked, pairs)
+
+    def _word_maps(self, source: str, target: str | Ids, rows: Rows) -> dict[str, Floats]:
+        """The map (H, T, S + 1) of each attention to the source, between words and the end.
+
+        As `foveate.tasks.translation.Translation.word_maps`.
+        """
+        reads, writes = self.tokenizers
+        read, (text, written) = reads.encode(source), writes.written(target)
+        search = CompiledSearch(self.compiled, Settings(BOS, EOS))
+        forced = partial(search.log_probabilities, [*read.ids, EOS], [*written.ids, EOS])
+        stages = search.stages([(n, "weights") for n in self.crosses], forced)
+        shape = len(written.ids) + 1, -1, len(read.ids) + 1  # positions, heads, keys
+        named = zip(self.crosses.values(), stages, strict=True)
+        maps = {name: stage.reshape(shape).swapaxes(0, 1) for name, stage in named}
+        sides = (read.offsets, split_words(source)), (written.offsets, split_words(text))
+        return between_words(maps, *sides, later=rows == "read")
+
+
 # ------------------------------------------------------------------------------ answers
 
 
 class PackedModel:
     """A packed model with everything that it needs to answer; its verbs are those of a run."""
-
-    processes = 0
 
     def __init__(
         self,
@@ -252,7 +446,6 @@ class PackedModel:
     ) -> None:
         """Raises `PackedError` where weights and header do not fit."""
         self.path, self.header = path, header
-        self.threads = threads or len(os.sched_getaffinity(0))
         names = {
             "translation": ("source", "target"),
             "prefix_translation": ("source", "target"),
@@ -264,16 +457,20 @@ class PackedModel:
             for array in weights.values()
         }
         self.precision = "int8" if int8 or "int8" in stored else "fp32"
-        self.model = CompiledModel(header.program, weights, frozenset(header.maps if int8 else ()))
-        self._shortlist = [tensors[name].astype(np.int32) for name in SHORTLIST if name in tensors]
+        self.engine = PackedEngine(
+            CompiledModel(header.program, weights, frozenset(header.maps if int8 else ())),
+            header.task,
+            self.tokenizers,
+            threads or len(os.sched_getaffinity(0)),
+            header.reach,
+            [tensors[name].astype(np.int32) for name in SHORTLIST if name in tensors],
+            header.attentions,
+            Head(**header.head or {}),
+            f"take the run that {path.name} was made of, with PyTorch: --engine torch",
+        )
 
     def __repr__(self) -> str:
         return f"PackedModel({str(self.path)!r}, {self.header.task})"
-
-    @property
-    def engine(self) -> PackedModel:
-        """What searches and scores: the model itself."""
-        return self
 
     @property
     def format(self) -> TextFormat.Config | None:
@@ -284,7 +481,8 @@ class PackedModel:
         """File, task, weights and threads, in a line."""
         made = self.header.made_of
         what = f"{made.get('run', '?')}/{made.get('checkpoint', '?')}"
-        count = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        threads = self.engine.threads
+        count = "1 thread" if threads == 1 else f"{threads} threads"
         return f"{self.path} ({self.header.task}, {self.precision}, of {what}), {count}"
 
     def _tokenizer(self, name: str) -> Tokenizer:
@@ -319,16 +517,16 @@ class PackedModel:
         """
         self._only("translate", "translation", "prefix_translation")
         if any(required):
-            raise self.cannot("search with required terms")
+            raise self.engine.cannot("search with required terms")
         lines, writes = several(lines, "translate"), self.tokenizers[1]
         prefixes = [] if prefix is None else writes.beginnings(prefix, len(lines))
         search = self.search_with(beam_size, length_penalty, num_hypotheses)
         ids, limit = self.encode(lines, to), self.header.max_length
-        forbids = BannedPhrases(banned, writes).completing if banned else None
         read = [each[:limit] for each in ids]
-        outputs = self.outputs(read, search, num_hypotheses, prefixes, forbids)
+        forbids = self.engine.forbidding(banned)
+        outputs = self.engine.decode(read, search, num_hypotheses, prefixes, forbids)
         return [
-            TextAnswer.of(line, each, limit, hypotheses, writes, self)
+            TextAnswer.of(line, each, limit, hypotheses, writes, self.engine)
             for line, each, hypotheses in zip(lines, ids, outputs, strict=True)
         ]
 
@@ -370,99 +568,8 @@ class PackedModel:
         writes = self.tokenizers[1]
         sources = self.encode([source for source, _ in pairs])
         targets = writes.encode_ids([target for _, target in pairs])
-
-        def scored(pair: tuple[Ids, Ids]) -> list[float]:
-            search = CompiledSearch(self.model, Settings(BOS, EOS))
-            return search.log_probabilities(self._read(pair[0]), [*pair[1], EOS]).tolist()
-
-        rows = self._each(scored, list(zip(sources, targets, strict=True)))
+        rows = self.engine.score(list(zip(sources, targets, strict=True)))
         return [PairScore.of(ids, log_p, writes) for ids, log_p in zip(targets, rows, strict=True)]
-
-    def _read(self, ids: Ids) -> Ids:
-        """What the engine reads of a source: of a translation with its end."""
-        return [*ids, EOS] if self.header.task != "language" else ids
-
-    def outputs(
-        self,
-        sources: Sequence[Ids],
-        search: PackedSearch,
-        count: int,
-        prefixes: Sequence[Ids] = (),
-        forbids: Forbids | None = None,
-        end: int = EOS,
-    ) -> Outputs:
-        """The best outputs of each source, ``count`` at most; none for an empty source.
-
-        ``forbids`` gives the ids that may not follow a partial output.
-        """
-        language = self.header.task == "language"
-        filled = [n for n, ids in enumerate(sources) if ids or language]
-        settings = self._settings(search, count, EOS if language else BOS, end)
-        limits = {
-            n: max(
-                int(search.max_ratio * (0 if language else len(sources[n]))) + search.max_extra,
-                len(prefixes[n]) + search.max_extra if prefixes else 0,
-            )
-            for n in filled
-        }
-        shortens = search.shortlist and not (prefixes or forbids)
-        filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
-        size = max(1, min(SHARE, -(-len(filled) // self.threads)))
-        shares = [filled[n : n + size] for n in range(0, len(filled), size)]
-
-        def searched(share: list[int]) -> Outputs:
-            engine = CompiledSearch(self.model, settings, forbids)
-            each = engine.outputs(
-                [self._read(sources[n]) for n in share],
-                [limits[n] for n in share],
-                [prefixes[n] for n in share] if prefixes else (),
-                [self._likely(sources[n]) for n in share] if shortens else (),
-                share,
-            )
-            return [[Hypothesis(o.ids, o.log_p, o.score, o.ended) for o in some] for some in each]
-
-        outputs: Outputs = [[] for _ in sources]
-        for share, results in zip(shares, self._each(searched, shares), strict=True):
-            for n, hypotheses in zip(share, results, strict=True):
-                outputs[n] = hypotheses
-        return outputs
-
-    def _likely(self, ids: Ids) -> Ids:
-        """The ids that an output of a source may hold (`foveate.tasks.shortlist`), all if none."""
-        if not self._shortlist:
-            raise self.cannot("search with a shortlist that its file does not have")
-        often, likely = self._shortlist
-        chosen: Ids = np.unique(np.concatenate((often, likely[[*ids, EOS]].ravel()))).tolist()
-        return chosen
-
-    def _settings(self, search: PackedSearch, count: int, start: int, end: int) -> Settings:
-        never = (PAD, BOS) if self.header.task in ("language", "prefix_translation") else ()
-        sampling = Sampling(
-            search.temperature, search.top_k or 0, search.top_p or 1.0, search.min_p or 0.0,
-            search.repetition_penalty, search.seed,
-        )  # fmt: skip
-        return Settings(
-            start, end, 1 if search.sampling else search.beam_size, count, search.length_penalty,
-            min_length=search.min_length, no_repeat=search.no_repeat, never=never,
-            sampling=sampling if search.sampling else None,
-            reach=self.header.reach or 0,
-            characters=self._states if search.whole_characters else None,
-        )  # fmt: skip
-
-    @cached_property
-    def _states(self) -> NDArray[np.uint8] | None:
-        states = token_states(self.tokenizers[-1])
-        return None if states is None else states.astype(np.uint8)
-
-    def _each(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
-        """The results of all items, by as many threads as the model may take."""
-        if len(items) < 2 or self.threads == 1:
-            return list(map(work, items))
-        return list(self._pool.map(work, items))
-
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self.threads, "engine")
 
     # ---- word links
 
@@ -479,44 +586,13 @@ class PackedModel:
     @property
     def aligns(self) -> bool:
         """Whether it has attention to the source, of which word links are read."""
-        return bool(self._crosses)
-
-    @cached_property
-    def _crosses(self) -> dict[int, str]:
-        """The numbers and names of the attentions to the source."""
-        names = enumerate(self.header.attentions)
-        return {n: name for n, name in names if name.endswith("cross_attention")}
+        return bool(self.engine.crosses)
 
     def links(
         self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None = None
     ) -> list[Links]:
         """As `foveate.run.Run.links`; none where it has no attention to the source."""
-        chosen = head or Head(**self.header.head or {})
-
-        def linked(pair: tuple[str, str | Ids]) -> Links:
-            return chosen.links(self.word_maps(*pair, chosen.rows)) if self.aligns else set()
-
-        return self._each(linked, pairs)
-
-    def word_maps(self, source: str, target: str | Ids, rows: Rows) -> dict[str, Floats]:
-        """The map (H, T, S + 1) of each attention to the source, between words and the end.
-
-        As `foveate.tasks.translation.Translation.word_maps`.
-        """
-        reads, writes = self.tokenizers
-        read, (text, written) = reads.encode(source), writes.written(target)
-        search = CompiledSearch(self.model, Settings(BOS, EOS))
-        forced = partial(search.log_probabilities, [*read.ids, EOS], [*written.ids, EOS])
-        stages = search.stages([(n, "weights") for n in self._crosses], forced)
-        shape = len(written.ids) + 1, -1, len(read.ids) + 1  # positions, heads, keys
-        named = zip(self._crosses.values(), stages, strict=True)
-        maps = {name: stage.reshape(shape).swapaxes(0, 1) for name, stage in named}
-        sides = (read.offsets, split_words(source)), (written.offsets, split_words(text))
-        return between_words(maps, *sides, later=rows == "read")
-
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
-        """Refuse: views of attention need PyTorch. Raises `PackedError`."""
-        raise self.cannot("draw attention")
+        return self.engine.links(pairs, head)
 
     # ---- what a server and documents ask of any model
 
@@ -543,13 +619,13 @@ class PackedModel:
         def labelled(n: int) -> LabelAnswer:
             if not lines[n].strip():
                 return LabelAnswer(lines[n], "", {})
-            search = CompiledSearch(self.model, Settings(BOS, EOS))
+            search = CompiledSearch(self.engine.compiled, Settings(BOS, EOS))
             scores = search.label_scores([BOS, *encoded[n][:limit], EOS], len(names))
             scores = scores - scores.max()
             p = probabilities_of(scores - np.log(np.exp(scores).sum()), names)
             return LabelAnswer(lines[n], next(iter(p)), p, max(0, len(encoded[n]) - limit))
 
-        return self._each(labelled, range(len(lines)))
+        return self.engine.each(labelled, range(len(lines)))
 
     # ---- continuations
 
@@ -568,9 +644,10 @@ class PackedModel:
         (tokenizer,) = self.tokenizers
         own = self.header.search
         changes: dict[str, object] = {"max_ratio": 0.0, "max_extra": max_length, **choices}
-        changes |= {"sampling": True} if beam_size is None else {
-            "sampling": False, "beam_size": beam_size, "length_penalty": 0.0
-        }  # fmt: skip
+        if beam_size is not None:
+            changes |= {"sampling": False, "beam_size": beam_size, "length_penalty": 0.0}
+        else:
+            changes |= {"sampling": True, "beam_size": own.beam_size if own.sampling else 1}
         search = PackedSearch.parse(own.tree() | changes)
         ids = [tokenizer.encode_lines(prompt) for prompt in prompts for _ in range(num)]
 
@@ -580,16 +657,10 @@ class PackedModel:
             return ()
 
         forbids = heard if listen is not None else None
-        outputs = self.outputs(ids, search, 1, (), forbids, EOS if whole_lines else PAD)
+        outputs = self.engine.decode(ids, search, 1, (), forbids, EOS if whole_lines else PAD)
         return [
             Continuation(
                 prompts[n // num], tokenizer.added(ids[n], first.ids), first.log_probability
             )
             for n, (first, *_) in enumerate(outputs)
         ]
-
-    def cannot(self, what: str) -> PackedError:
-        """The error that says what the engine cannot do."""
-        return PackedError(
-            f"{self.path}: the engine cannot {what}; take its run, with PyTorch: --engine torch"
-        )

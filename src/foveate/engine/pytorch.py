@@ -12,10 +12,19 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import Tokenizer
-from foveate.decode.constraints import Steps
-from foveate.decode.search import EnsembleSteps, Positions, log_mean_p
+from foveate.decode.beam import Beam, LexicalBeam
+from foveate.decode.constraints import (
+    Banned,
+    Constraints,
+    RequiredPhrases,
+    Steps,
+    byte_table,
+    phrase_of,
+    word_pieces,
+)
+from foveate.decode.search import EnsembleSteps, Positions, Search, log_mean_p
 from foveate.engine.base import ALL, Engine, Ids, Module, Picture, Result, SearchRequest, Source
-from foveate.errors import UserError
+from foveate.errors import ConfigError, UserError
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -122,6 +131,23 @@ class Decodes(Protocol):
     def text_of(self, ids: Sequence[int]) -> str: ...
 
 
+def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constraints]:
+    """The search of a request and what its outputs keep to, over the tokens of a vocabulary.
+
+    Raises ``ConfigError`` for required terms without a plain beam.
+    """
+    search, required = request.search, list[RequiredPhrases]()
+    if any(request.required):
+        if type(search) is not Beam:
+            kind = search.config.kind
+            raise ConfigError(f"a search {kind} cannot force terms; use decode.kind=beam")
+        search, pieces = LexicalBeam(search.config), word_pieces(tokenizer)
+        phrases = ((phrase_of(term, tokenizer) for term in terms) for terms in request.required)
+        required = [RequiredPhrases(tuple(filter(None, each)), pieces) for each in phrases]
+    rules = [Banned(request.banned, tokenizer)] if request.banned else []
+    return search, Constraints(request.prefixes, rules, required, byte_table(tokenizer))
+
+
 class TorchEngine(Engine):
     """A task and its model, or several models together."""
 
@@ -137,7 +163,7 @@ class TorchEngine(Engine):
     @torch.inference_mode()
     def search(self, sources: Sequence[Source], request: SearchRequest) -> Iterator[Result]:
         task: Decodes = self.task
-        search, constraints = request.built(task.output_tokenizer)
+        search, constraints = built(request, task.output_tokenizer)
         end = task.end if request.end is None else request.end
         for batch in task.decoding_batches(self.model, sources, request):
             outputs = search(
@@ -150,7 +176,7 @@ class TorchEngine(Engine):
     @torch.inference_mode()
     def positions(self, source: Source, request: SearchRequest) -> Positions:
         task: Decodes = self.task
-        search, constraints = request.built(task.output_tokenizer)
+        search, constraints = built(request, task.output_tokenizer)
         end = task.end if request.end is None else request.end
         for batch in task.decoding_batches(self.model, [source], request):
             (outputs,) = yield from search.positions(

@@ -40,9 +40,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return made(tmp_path_factory.mktemp("packed"), names)
 
 
-def no_torch(folder: Path) -> dict[str, str]:
+def no_torch(folder: Path, *others: str) -> dict[str, str]:
     """The environment of a process that cannot import PyTorch, matplotlib and the like."""
-    names = ("torch", "matplotlib", "jaxtyping", "sacrebleu")
+    names = ("torch", "matplotlib", "jaxtyping", "sacrebleu", *others)
     (folder / "sitecustomize.py").write_text(
         f"import sys\nfor name in {names!r}:\n    sys.modules[name] = None\n"
     )
@@ -159,7 +159,8 @@ def test_threads_change_no_bit(runs: dict[str, Run], tmp_path: Path) -> None:
 
 
 def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:
-    """In a process where PyTorch, matplotlib and the rest cannot be imported."""
+    """In a process where PyTorch, matplotlib and the rest cannot be imported, nor other verbs."""
+    others = ("filelock", "tomlkit", "rich", "huggingface_hub", "foveate.cli.train")
     file = pack(runs["transformer"], tmp_path / "m.safetensors")
     command = [sys.executable, "-m", "foveate", "translate", str(file)]
     done = subprocess.run(
@@ -167,7 +168,7 @@ def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: P
         input="a b c\n\n",
         text=True,
         capture_output=True,
-        env=no_torch(tmp_path),
+        env=no_torch(tmp_path, *others),
     )
     assert not done.returncode, done.stderr
     expected = runs["transformer"].translate(["a b c", ""])

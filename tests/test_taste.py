@@ -16,7 +16,7 @@ FUNCTION, NESTING, ANY, CASTS = 60, 4, 177, 97
 # Lines of each package (``make sizes``); "." are the modules that stand in none. Whoever raises a
 # budget names in CHANGELOG.md what pays for it.
 BUDGET = {
-    ".": 2496, "align": 960, "bench": 2123, "cli": 4341, "data": 4654, "decode": 1716,
+    ".": 2497, "align": 960, "bench": 2123, "cli": 4332, "data": 4654, "decode": 1716,
     "documents": 2471, "draw": 4365, "engine": 1953, "export": 3217, "inspect": 1917, "laws": 1245,
     "models": 2739, "native": 853, "nn": 3075, "server": 5835, "tasks": 5638, "train": 3942,
     "views": 2886,

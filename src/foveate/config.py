@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import pydantic
-import tomlkit
 from pydantic.fields import FieldInfo
 
 from foveate.errors import ConfigError as ConfigError
@@ -135,6 +134,8 @@ class Config(pydantic.BaseModel):
 
     def toml(self) -> str:
         """The config as a TOML document."""
+        import tomlkit
+
         return tomlkit.dumps(self.tree())
 
     def differences(self) -> dict[str, object]:

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from filelock import FileLock, Timeout
-
 
 def replace_file(path: Path, content: str | bytes, mode: int | None = None) -> None:
     """Write a file, text as UTF-8, so that it appears whole or not at all.
@@ -72,6 +70,8 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
     Raises ``filelock.Timeout`` where another holds it and this one does not ``wait``. A network's
     folder may know no locks, and gives all.
     """
+    from filelock import FileLock, Timeout  # its import takes longer than all else here
+
     lock = FileLock(path, timeout=-1 if wait else 0)
     try:
         lock.acquire()

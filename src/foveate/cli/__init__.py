@@ -5,34 +5,60 @@ Verbs import what they need when they are called, so that ``foveate --help`` ans
 
 from __future__ import annotations
 
+import importlib
 import io
+import keyword
 import os
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foveate.cli import (
-    align,
-    answers,
-    bench,
-    check,
-    compare,
-    data,
-    doctor,
-    export,
-    looking,
-    serve,
-    train,
-    translate,
-)
 from foveate.cli.options import VerbGroup
 from foveate.errors import one_line_errors
 
+if TYPE_CHECKING:
+    from typer._click import Command, Context
+
+VERBS = {  # the module of each, in the order of the help text
+    "train": "train", "evaluate": "answers", "compare": "compare", "score": "answers",
+    "new": "data", "answer": "answers", "translate": "translate", "classify": "answers",
+    "generate": "answers", "forecast": "answers", "caption": "answers", "distill": "train",
+    "shortlist": "train", "studio": "serve", "pack": "export", "export": "export",
+    "import": "export", "show": "doctor", "average": "train", "kinds": "doctor",
+    "check": "check", "doctor": "doctor", "quickstart": "train", "version": "doctor",
+    "look": "looking", "demo": "looking", "data": "data", "bench": "bench", "align": "align",
+    "serve": "serve",
+}  # fmt: skip
+
+
+class AllVerbs(VerbGroup):
+    """All verbs, each of which is imported and made when it is asked for."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        for name in [cmd_name] if cmd_name in VERBS else VERBS:  # all, to name one that is near
+            if name not in self.commands:
+                self.add_command(_made(name), name)
+        return self.commands.get(cmd_name)
+
+
+def _made(name: str) -> Command:
+    module = importlib.import_module(f"foveate.cli.{VERBS[name]}")
+    verb = getattr(module, f"{name}_" if keyword.iskeyword(name) else name)
+    only = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    if isinstance(verb, typer.Typer):
+        only.add_typer(verb, name=name)
+    else:
+        only.command(name)(verb)
+    return typer.main.get_group(only).commands[name]
+
+
 app = typer.Typer(
     name="foveate",
-    cls=VerbGroup,
+    cls=AllVerbs,
     help="Train, look inside and use models of sequences.",
     no_args_is_help=True,
     add_completion=False,
@@ -40,43 +66,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-VERBS: tuple[Callable[..., None], ...] = (
-    train.train,
-    answers.evaluate,
-    compare.compare,
-    answers.score,
-    data.new,
-    answers.answer,
-    translate.translate,
-    answers.classify,
-    answers.generate,
-    answers.forecast,
-    answers.caption,
-    train.distill,
-    train.shortlist,
-    serve.studio,
-    export.pack,
-    export.export,
-    export.import_,
-    doctor.show,
-    train.average,
-    doctor.kinds,
-    check.check,
-    doctor.doctor,
-    train.quickstart,
-    doctor.version,
-)
-for verb in VERBS:
-    app.command(verb.__name__.rstrip("_"))(verb)
-for name, group in {
-    "look": looking.look,
-    "demo": looking.demo,
-    "data": data.data,
-    "bench": bench.bench,
-    "align": align.align,
-    "serve": serve.serve,
-}.items():
-    app.add_typer(group, name=name)
 
 
 @app.callback(invoke_without_command=True)
@@ -93,6 +82,8 @@ def program(
     if debug:
         os.environ["FOVEATE_DEBUG"] = "1"
     if show_version:
+        from foveate.cli import doctor
+
         doctor.version()
         raise typer.Exit
 

@@ -38,7 +38,7 @@ QUIET = 0.85  # of the best product check: below it the machine was not quiet
 PAUSE = 20.0  # seconds of waiting for a quieter moment
 PATIENCE = 1800.0  # seconds after which a process is given up
 FIGURES = {"train": "target_tokens_per_second", "decode": "sentences_per_second"}
-FIGURES["cells"] = "milliseconds"
+FIGURES |= {"batches": "sentences_per_second", "cells": "milliseconds"}
 Record = dict[str, Any]
 
 
@@ -84,7 +84,7 @@ class Comparison:
 
 
 def key(group: Group, row: Row, number: int) -> tuple[str, ...]:
-    return group.name, row.peer, row.mode, str(number)
+    return group.name, row.said, str(number)
 
 
 def main() -> None:
@@ -177,12 +177,13 @@ def run(work: Comparison, group: Group, row: Row, python: Path) -> Record:
     """The report of a peer's adapter."""
     line = command(
         row.peer, python, group.what,
-        shape=group.shape, mode=row.mode, seconds=work.seconds, threads=work.threads,
+        shape=group.shape, mode=row.mode, seconds=work.seconds,
+        threads=row.threads or work.threads,
     )  # fmt: skip
     try:
         done = subprocess.run(
             line, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=BUILD,
-            env=environment(row.peer, work.threads),
+            env=environment(row.peer, row.threads or work.threads),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"error": f"gave no answer in {PATIENCE / 60:.0f} minutes"}

@@ -17,13 +17,14 @@ class Row:
     peer: str
     mode: str
     said: str
+    threads: int | None = None  # None: those of the comparison
 
 
 @dataclass(frozen=True)
 class Group:
     """A table: what its rows do, on which shape; ``cases`` times the window is a row's time."""
 
-    what: str  # train, decode or cells
+    what: str  # train, decode, batches or cells
     shape: str
     rows: tuple[Row, ...]
     cases: float = 1.0
@@ -59,6 +60,14 @@ CTRANSLATE2 = (
     Row("ctranslate2", "int8", "CTranslate2, int8, 1 worker"),
     Row("ctranslate2", "int8x2", "CTranslate2, int8, 2 workers"),
 )
+ENGINE = (
+    Row("foveate", "int8", "foveate's engine, int8, 1 thread", 1),
+    Row("foveate", "int8", "foveate's engine, int8, 2 threads", 2),
+)
+PEER = (
+    Row("ctranslate2", "int8", "CTranslate2, int8, 1 thread", 1),
+    Row("ctranslate2", "int8", "CTranslate2, int8, 2 threads", 2),
+)
 
 GROUPS = (
     Group("train", "small", (*OURS, JOEYNMT, *TORCH, *HUGGINGFACE, OPENNMT, EOLE)),
@@ -77,6 +86,8 @@ GROUPS = (
         ),
         cases=5.0,
     ),
+    Group("batches", "small", (*ENGINE, *PEER), cases=14.0),
+    Group("batches", "tiny11", (*ENGINE, *PEER), cases=14.0),
     Group("train", "rnnsearch", (*OURS, JOEYNMT, OPENNMT, EOLE)),
     Group("train", "base", (*OURS, JOEYNMT, *TORCH[1:], *HUGGINGFACE[1:], OPENNMT, EOLE), slow=4.0),
     Group(

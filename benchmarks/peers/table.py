@@ -17,6 +17,8 @@ TITLES = {
     "train-base": "Training, *base*: real target tokens a second",
     "train-rnnsearch": "Training, RNNsearch 256: real target tokens a second",
     "decode-small": "Decoding, *small*, 20 tokens forced: sentences a second",
+    "batches-small": "The engine, *small*, 20 tokens forced: sentences a second by batch",
+    "batches-tiny11": "The engine, tiny11 with a shortlist: sentences a second by batch",
     "cells-256": "A layer forward and backward, 256 wide: milliseconds",
 }
 YARDSTICK = "joeynmt"
@@ -43,7 +45,9 @@ def table(title: str, result: Result) -> str:
         for row in ran
         if "fastest" in row
     ]
-    lines = {"train": trained, "decode": listed, "cells": listed}[result["what"]](ran)
+    lines = {"train": trained, "decode": listed, "batches": listed, "cells": listed}[
+        result["what"]
+    ](ran)
     machine = result["machine"]
     ceilings = ", ".join(f"{k} {v:.0f}" for k, v in result["ceilings_gflops"].items())
     counts = sorted({len(row["all"]) for row in ran}) or [0]

@@ -31,9 +31,11 @@ TOGETHER = 8  # batches that several workers are given at once
 SMOOTHING, DROPOUT, RATE = 0.1, 0.1, 1e-3
 BEST_RATE, WARM_UP, MOST_STEPS = 2e-3, 400, 4000  # where quality is the question
 LONGEST = 100  # tokens of an output
+TINY11_PIECES = 32_000
 SHAPES: dict[str, dict[str, int]] = {
     "small": {"size": 256, "heads": 4, "ffn": 1024, "layers": 3},
     "base": {"size": 512, "heads": 8, "ffn": 2048, "layers": 6},
+    "tiny11": {"size": 256, "heads": 8, "ffn": 1536, "layers": 6},  # and two layers that write
     "rnnsearch": {"size": 256, "heads": 1, "ffn": 0, "layers": 1},
     "tiny": {"size": 32, "heads": 2, "ffn": 64, "layers": 1},  # to see that an adapter works
     "tiny-rnnsearch": {"size": 32, "heads": 1, "ffn": 0, "layers": 1},
@@ -66,6 +68,11 @@ class Job:
     def batch_tokens(self) -> int:
         """Padded tokens of a batch: rows × the longer side."""
         return 256 if self.shape.startswith("tiny") else BATCH_TOKENS
+
+    @property
+    def layers_that_write(self) -> int:
+        """The layers of the decoder."""
+        return 2 if self.shape == "tiny11" else self.sizes["layers"]
 
     @property
     def recurrent(self) -> bool:
@@ -206,6 +213,37 @@ def speeds(
                 break
         result[name] = round(done / (time.perf_counter() - started), 2)
     return {"sentences_per_second": result, "peak_rss_mib": peak_mib()}
+
+
+BATCHES = [(beam, 2**power) for beam in (1, 5) for power in range(7)]
+
+
+def curve(job: Job, searches: Sequence[Search]) -> dict[str, Any]:
+    """Sentences/s of each beam and batch, by the fastest of the ``searches``, and which it was."""
+    sentences = sorted(job.lines("test", "src"), key=len)
+    speeds: dict[str, float] = {}
+    fastest: dict[str, int] = {}
+    for beam, rows in BATCHES:
+        batches = [sentences[n : n + rows] for n in range(0, len(sentences) - rows + 1, rows)]
+        random.Random(1).shuffle(batches)
+        rates = []
+        for search in searches:
+            search(batches[0], beam, rows)
+            done, started, number = 0, time.perf_counter(), 0
+            while (spent := time.perf_counter() - started) < job.seconds:
+                search(batches[number % len(batches)], beam, rows)
+                done, number = done + rows, number + 1
+            rates.append(round(done / spent, 2))
+        name = f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {rows}"
+        speeds[name] = max(rates)
+        fastest[name] = rates.index(speeds[name])
+    return {"sentences_per_second": speeds, "fastest": fastest, "peak_rss_mib": peak_mib()}
+
+
+def shortlist(job: Job) -> tuple[list[int], list[list[int]]]:
+    """The shortlist of tiny11, drawn once: 100 frequent pieces, and 100 partners of each."""
+    draw, count = random.Random(1), TINY11_PIECES
+    return list(range(100)), [draw.sample(range(4, count), 100) for _ in range(count)]
 
 
 def milliseconds(torch: Any, layer: Any, shape: tuple[int, int], seconds: float) -> float:

@@ -25,9 +25,11 @@ TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 def write_model(job: Job) -> str:
     """A Transformer with norms before, in CTranslate2's form; where it lies."""
     sizes, tokens = job.sizes, job.vocabulary()
+    if job.shape == "tiny11":
+        tokens += [f"<{n}>" for n in range(len(tokens), common.TINY11_PIECES)]
     size, ffn = sizes["size"], sizes["ffn"]
     spec = transformer_spec.TransformerSpec.from_config(
-        (sizes["layers"], sizes["layers"]), sizes["heads"], pre_norm=True,
+        (sizes["layers"], job.layers_that_write), sizes["heads"], pre_norm=True,
         activation=common_spec.Activation.RELU,
     )  # fmt: skip
     draw = np.random.default_rng(1)
@@ -62,11 +64,23 @@ def write_model(job: Job) -> str:
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
     spec.config.add_source_eos = True
+    if job.shape == "tiny11":
+        spec.register_vocabulary_mapping(mapping(job, tokens))
     spec.validate()
     spec.optimize()
     place = job.folder / "model"
     place.mkdir()
     spec.save(str(place))
+    return str(place)
+
+
+def mapping(job: Job, tokens: list[str]) -> str:
+    """Where the pieces stand that may translate each piece, as CTranslate2 reads them."""
+    often, likely = common.shortlist(job)
+    lines = ["\t" + " ".join(tokens[i] for i in often)]
+    lines += [f"{tokens[n]}\t" + " ".join(tokens[i] for i in some) for n, some in enumerate(likely)]
+    place = job.folder / "mapping.txt"
+    place.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return str(place)
 
 
@@ -96,7 +110,23 @@ def decode(job: Job) -> dict[str, Any]:
     return report
 
 
-def searcher(model: str, kind: str, workers: int, threads: int) -> common.Search:
+def batches(job: Job) -> dict[str, Any]:
+    """By as many workers of one thread as there are threads, or by one worker of them all."""
+    model, both = write_model(job), sorted({1, job.threads})
+
+    def shared(workers: int) -> common.Search:
+        """A search in which each worker takes its share of a batch."""
+        threads = job.threads // workers
+        search = searcher(model, job.mode, workers, threads, job.shape == "tiny11")
+        return lambda lines, beam, rows: search(lines, beam, -(-(rows or 64) // workers))
+
+    searches = [shared(workers) for workers in both]
+    return common.curve(job, searches) | {"versions": common.versions("ctranslate2")}
+
+
+def searcher(
+    model: str, kind: str, workers: int, threads: int, shortlist: bool = False
+) -> common.Search:
     """Searches with so many workers of so many threads."""
     translator = ctranslate2.Translator(
         model, device="cpu", compute_type=TYPES[kind], inter_threads=workers,
@@ -106,6 +136,7 @@ def searcher(model: str, kind: str, workers: int, threads: int) -> common.Search
     def search(sentences: list[common.Pieces], beam: int, rows: int | None) -> None:
         translator.translate_batch(
             sentences, beam_size=beam, max_batch_size=rows or 64,
+            use_vmap=shortlist,
             min_decoding_length=common.OUTPUT, max_decoding_length=common.OUTPUT,
         )  # fmt: skip
 
@@ -113,4 +144,4 @@ def searcher(model: str, kind: str, workers: int, threads: int) -> common.Search
 
 
 if __name__ == "__main__":
-    common.main({"decode": decode})
+    common.main({"decode": decode, "batches": batches})

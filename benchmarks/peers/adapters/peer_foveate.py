@@ -14,7 +14,7 @@ from typing import Any
 import common
 import torch
 from common import Job
-from foveate_search import searching
+from foveate_search import EngineSearch, searching
 
 from foveate.bench import training
 from foveate.bench.training import workload
@@ -95,6 +95,17 @@ def decode(job: Job) -> dict[str, Any]:
     }
 
 
+def batches(job: Job) -> dict[str, Any]:
+    """The engine alone, on ``job.threads`` threads."""
+    known = {piece: i for i, piece in enumerate(job.vocabulary())}
+    engine = EngineSearch(job, job.mode, job.threads)
+
+    def search(sentences: list[common.Pieces], beam: int, rows: int | None) -> None:
+        engine([[known.get(p, common.UNK) for p in line] for line in sentences], beam, rows)
+
+    return common.curve(job, [search]) | {"versions": common.versions("foveate", "numpy")}
+
+
 def cells(job: Job) -> dict[str, Any]:
     """Milliseconds forward and backward of a layer of each cell, and of a state space."""
     torch.set_num_threads(job.threads)
@@ -117,4 +128,6 @@ def whole(cell: Cell, x: torch.Tensor) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    common.main({"train": train, "decode": decode, "cells": cells, "quality": quality})
+    common.main(
+        {"train": train, "decode": decode, "batches": batches, "cells": cells, "quality": quality}
+    )

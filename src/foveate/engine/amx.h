@@ -42,7 +42,7 @@ static inline __attribute__((always_inline)) void tile_products(
 static int apply_amx(const Linear *w, int rows, const float *x, float *y, How how, float *room) {
     if (!w->bytes || rows < AMX_ROWS || w->in % DEPTH) return 0;
     int8_t *bytes = (int8_t *)room;
-    float *steps = room + (size_t)rows * w->in / 4 + (size_t)SIDE * 2 * w->in / 4, sums[INT8_PANEL];
+    float *steps = room + (size_t)rows * w->in / 4 + (size_t)SIDE * 2 * w->in / 4;
     int32_t whole[2 * SIDE][INT8_PANEL];
     for (int r = 0; r < rows; r++)
         steps[r] = quantize(x + (size_t)r * w->in, w->in, w->in, bytes + (size_t)r * w->in);
@@ -55,8 +55,8 @@ static int apply_amx(const Linear *w, int rows, const float *x, float *y, How ho
             if (rows - r > SIDE) tile_products(1, from, w->in, b, whole);
             else tile_products(0, from, w->in, b, whole);
             for (int i = 0; i < 2 * SIDE && r + i < rows; i++) {
-                scale_sums(w, whole[i], p * INT8_PANEL, count, steps[r + i], sums);
-                put(y + (size_t)(r + i) * w->out + p * INT8_PANEL, sums, count, how);
+                float *to = y + (size_t)(r + i) * w->out + p * INT8_PANEL;
+                put_whole(w, whole[i], p * INT8_PANEL, count, steps[r + i], to, how);
             }
         }
     }

@@ -101,7 +101,7 @@ class Settings:
     width: int = 1  # hypotheses of a source
     best: int = 1  # outputs that are given of each source
     length_penalty: float = 0.0
-    room: int = 64  # hypotheses that are computed together
+    room: int = 16  # hypotheses that are computed together: their caches stay near
     min_length: int = 0
     no_repeat: int = 0  # no n-gram of so many tokens occurs twice
     reach: int = 0  # 0: any number of tokens

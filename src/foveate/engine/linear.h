@@ -242,40 +242,46 @@ static inline Whole multiply_add(Whole sum, Whole x, Whole w) {
 #endif
 enum { VECTORS = INT8_PANEL * 4 / BYTES }; /* of a panel */
 
-/* Whole sums of n rows, side by side by fours (in / 4, n, 4), with `panels` panels from p on. */
+/* Whole sums of n rows, side by side by fours (in / 4, n, 4), with `panels` panels from p on; as many
+ * vectors of outputs at a time as the registers hold sums of. */
 static inline __attribute__((always_inline)) void tile_int8(
     const int n, const int panels, const Linear *w, const int8_t *x, int p, int32_t *whole) {
     const size_t far = (size_t)w->padded * INT8_PANEL;
-    const int8_t *b = w->bytes + p * far;
-    Whole sum[ROWS][2 * VECTORS];
-    for (int r = 0; r < n; r++)
-        for (int i = 0; i < VECTORS * panels; i++) sum[r][i] = ZEROS;
-    for (int k = 0; k < w->padded; k += 4, b += 4 * INT8_PANEL, x += 4 * n)
-#pragma GCC unroll 2
-        for (int q = 0; q < panels; q++)
+    const int all = VECTORS * panels, few = n <= 2 ? 4 : 2, side = few < all ? few : all;
 #pragma GCC unroll 8
-            for (int i = 0; i < VECTORS; i++) {
-                const Whole v = LOAD(b + q * far + i * BYTES);
+    for (int first = 0; first < all; first += side) {
+        const int8_t *b = w->bytes + (p + first / VECTORS) * far + first % VECTORS * BYTES, *at = x;
+        Whole sum[ROWS][4];
+        for (int r = 0; r < n; r++)
+            for (int i = 0; i < side; i++) sum[r][i] = ZEROS;
+        for (int k = 0; k < w->padded; k += 4, b += 4 * INT8_PANEL, at += 4 * n) {
+            Whole v[4];
+#pragma GCC unroll 4
+            for (int i = 0; i < side; i++) v[i] = LOAD(b + i / VECTORS * far + i % VECTORS * BYTES);
 #pragma GCC unroll 12
-                for (int r = 0; r < n; r++) {
-                    int32_t four;
-                    memcpy(&four, x + 4 * r, 4);
-                    const Whole spread = SPREAD(four);
-                    sum[r][q * VECTORS + i] = MULTIPLY_ADD(sum[r][q * VECTORS + i], spread, v);
-                }
+            for (int r = 0; r < n; r++) {
+                int32_t four;
+                memcpy(&four, at + 4 * r, 4);
+                const Whole spread = SPREAD(four);
+#pragma GCC unroll 4
+                for (int i = 0; i < side; i++) sum[r][i] = MULTIPLY_ADD(sum[r][i], spread, v[i]);
             }
-    for (int r = 0; r < n; r++)
-        for (int i = 0; i < VECTORS * panels; i++)
-            STORE(whole + (r * panels * VECTORS + i) * (BYTES / 4), sum[r][i]);
+        }
+        for (int r = 0; r < n; r++)
+            for (int i = 0; i < side; i++)
+                STORE(whole + (r * all + first + i) * (BYTES / 4), sum[r][i]);
+    }
 }
 
 /* What whole sums of a row and `count` outputs from `out` on are worth. */
-static inline void scale_sums(const Linear *w, const int32_t *whole, int out, int count, float step,
-                              float *y) {
-    for (int j = 0; j < count; j++) {
-        const float by = step * w->scale[out + j];
-        y[j] = (float)(whole[j] - w->offset[out + j]) * by + w->bias[out + j];
-    }
+static inline void put_whole(const Linear *w, const int32_t *restrict whole, int out, int count,
+                             float step, float *restrict y, How how) {
+    const float *restrict scale = w->scale + out, *restrict bias = w->bias + out;
+    const int32_t *restrict offset = w->offset + out;
+    if (how == SET)
+        for (int j = 0; j < count; j++) y[j] = (float)(whole[j] - offset[j]) * (step * scale[j]) + bias[j];
+    else
+        for (int j = 0; j < count; j++) y[j] += (float)(whole[j] - offset[j]) * (step * scale[j]) + bias[j];
 }
 
 /* max |x|: without their signs the bits of floats are in the order of the floats. */
@@ -339,16 +345,17 @@ static void apply(const Linear *w, int rows, const float *x, float *y, How how, 
     float *steps = room + rows * each;
     float sums[ROWS * 2 * (PANEL > INT8_PANEL ? PANEL : INT8_PANEL)];
     int32_t whole[ROWS * 2 * INT8_PANEL];
-    for (int r = 0; r < rows; r += ROWS) {
-        const int n = rows - r < ROWS ? rows - r : ROWS;
+    const int tiles = (rows + ROWS - 1) / ROWS, high = tiles ? (rows + tiles - 1) / tiles : 1;
+    for (int r = 0; r < rows; r += high) {
+        const int n = rows - r < high ? rows - r : high;
         interleave(w, x + (size_t)r * w->in, n, room + r * each, steps + r);
     }
     for (int p = 0, panels; p < count; p += panels) {
         const int few = rows <= 2 && p + 2 <= count; /* two panels keep the units of a core busy */
         panels = few ? 2 : 1;
         const int left = w->out - p * width, outs = left < panels * width ? left : panels * width;
-        for (int r = 0; r < rows; r += ROWS) {
-            const int n = rows - r < ROWS ? rows - r : ROWS;
+        for (int r = 0; r < rows; r += high) {
+            const int n = rows - r < high ? rows - r : high;
             const void *at = room + r * each;
             if (few && w->bytes && n == 1) tile_int8(1, 2, w, at, p, whole);
             else if (few && w->bytes) tile_int8(2, 2, w, at, p, whole);
@@ -364,10 +371,10 @@ static void apply(const Linear *w, int rows, const float *x, float *y, How how, 
 #undef TILE
             }
             for (int i = 0; i < n; i++) {
-                float *row = sums + i * panels * width;
-                if (w->bytes)
-                    scale_sums(w, whole + i * panels * width, p * width, outs, steps[r + i], row);
-                put(y + (size_t)(r + i) * w->out + p * width, row, outs, how);
+                float *to = y + (size_t)(r + i) * w->out + p * width;
+                const int from = i * panels * width;
+                if (w->bytes) put_whole(w, whole + from, p * width, outs, steps[r + i], to, how);
+                else put(to, sums + from, outs, how);
             }
         }
     }

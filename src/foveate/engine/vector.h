@@ -66,15 +66,30 @@ static inline float sum(const float *a, int size) {
     return total;
 }
 
+/* The larger numbers of both, b where one is none. */
+static inline Lanes larger(Lanes a, Lanes b) {
+    typedef int32_t Bits __attribute__((vector_size(WIDTH * 4)));
+    const Bits first = a > b;
+    return (Lanes)(((Bits)a & first) | ((Bits)b & ~first));
+}
+
+/* The largest number; −∞ of none. */
 static inline float maximum(const float *x, int size) {
-    float most = -INFINITY, each[LANES];
+    Lanes most[GROUPS];
+    float each[WIDTH];
     int i = 0;
-    for (int j = 0; j < LANES; j++) each[j] = most;
+    for (int p = 0; p < GROUPS; p++) most[p] = (Lanes){0} - INFINITY;
     for (; i + LANES <= size; i += LANES)
-        for (int j = 0; j < LANES; j++) each[j] = x[i + j] > each[j] ? x[i + j] : each[j];
-    for (; i < size; i++) most = x[i] > most ? x[i] : most;
-    for (int j = 0; j < LANES; j++) most = each[j] > most ? each[j] : most;
-    return most;
+        for (int p = 0; p < GROUPS; p++) most[p] = larger(*(const Lanes *)(x + i + p * WIDTH), most[p]);
+    for (int p = 1; p < GROUPS; p++) most[0] = larger(most[p], most[0]);
+#if defined(__AVX512F__)
+    each[0] = _mm512_reduce_max_ps((__m512)most[0]);
+#else
+    memcpy(each, most, sizeof each);
+    for (int j = 1; j < WIDTH; j++) each[0] = each[j] > each[0] ? each[j] : each[0];
+#endif
+    for (; i < size; i++) each[0] = x[i] > each[0] ? x[i] : each[0];
+    return each[0];
 }
 
 /* y += a x */

@@ -1,0 +1,164 @@
+"""Whether the engine gives what PyTorch gives: trained models of every family, 500 lines each.
+
+    python benchmarks/engine.py RUN [RUN …] [--lines 500]
+
+Of each run the test data are answered by PyTorch's own modules, by the engine in fp32 and by the
+engine in int8. Translations: outputs of greedy search and of a beam of 5, all hypotheses of the
+beam, log p of the references, weights of the attentions to the source, chrF in fp32 and int8.
+Language models: continuations of the lines by both searches, and samples. Classifiers: labels and p.
+A law beside: the same bits for a line alone, among all others, and on one thread or several.
+Writes docs/results/engine.json, or ``--out``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sacrebleu
+import torch
+
+import harness
+from foveate.engine.packed import PackedModel
+from foveate.native.kernels import without_kernels
+from foveate.pack import content
+from foveate.run import Run, load
+
+LONGEST = 40  # tokens of a continuation
+ALONE = 50  # lines that are answered one by one
+Figures = dict[str, Any]
+Answers = Sequence[Any]
+
+
+def main(runs: list[Path], lines: int = 500, threads: int = 2, out: Path | None = None) -> None:
+    torch.set_num_threads(threads)
+    result = harness.previous("engine", out).get("runs", {})
+    for path in runs:
+        run = load(path)
+        models = {name: packed(run, name, threads) for name in ("fp32", "int8")}
+        figures: Figures = {"model": run.config.model.tree()["kind"], "lines": lines}
+        kind = models["fp32"].header.task
+        compare = {"language": continued, "classification": labelled}.get(kind, translated)
+        result[path.name] = figures | {"task": kind} | compare(run, models, lines)
+        print(path.name, result[path.name])
+        harness.write("engine", {"runs": result}, out)
+
+
+def packed(run: Run, precision: str, threads: int) -> PackedModel:
+    """The packed model of a run, as a file would hold it."""
+    return PackedModel(Path(f"{run.path.name}.{precision}"), *content(run, precision), threads)
+
+
+def share(answers: Answers, others: Answers) -> float:
+    """Of all lines, those whose texts are equal."""
+    same = sum(str(a) == str(b) for a, b in zip(answers, others, strict=True))
+    return round(same / len(answers), 4)
+
+
+def beside(answer: Callable[[Any], Answers], run: Run, models: dict[str, PackedModel]) -> Figures:
+    """What share of the engine's answers are PyTorch's, in each precision."""
+    with without_kernels():
+        expected = answer(run)
+    return {name: share(answer(model), expected) for name, model in models.items()}
+
+
+def same_bits(
+    model: PackedModel, answer: Callable[[Any, Sequence[str]], Answers], lines: Sequence[str]
+) -> bool:
+    """Whether lines have the same answers and log p alone, all together, and on one thread."""
+    together, threads = answer(model, lines), model.threads
+    alone = [answer(model, [line])[0] for line in lines[:ALONE]]
+    model.threads = 1
+    single = answer(model, lines[::-1])[::-1]
+    model.threads = threads
+    return together[:ALONE] == alone and together == single
+
+
+def translated(run: Run, models: dict[str, PackedModel], count: int) -> Figures:
+    sources, references = (list(side[:count]) for side in run.pairs("test"))
+    figures: Figures = {}
+    outputs: dict[str, Answers] = {}
+
+    def searched(beam: int) -> Callable[[Any], Answers]:
+        def answer(model: Any) -> Answers:
+            found = model.translate(sources, beam_size=beam, num_hypotheses=beam)
+            outputs[getattr(model, "precision", "torch")] = found
+            return [each.hypotheses for each in found]
+
+        return answer
+
+    figures["greedy"] = beside(searched(1), run, models)
+    every = beside(searched(5), run, models)
+    first = {name: [str(each) for each in found] for name, found in outputs.items()}
+    figures["beam 5"] = {name: share(first[name], first["torch"]) for name in models}
+    figures["beam 5, all five"] = every
+    chrf = {n: sacrebleu.corpus_chrf(texts, [references]).score for n, texts in first.items()}
+    figures["chrF"] = {name: round(value, 2) for name, value in chrf.items()}
+    pairs = list(zip(sources, references, strict=True))
+    with without_kernels():
+        expected = [each.log_p for each in run.score(pairs)]
+        maps = run.links(pairs) if run.aligns else []
+    figures["largest difference of log p"] = {
+        name: float(
+            max(abs(a - b.log_p) for a, b in zip(expected, model.score(pairs), strict=True))
+        )
+        for name, model in models.items()
+    }
+    if run.aligns:
+        figures["word links"] = {
+            name: share(list(map(sorted, model.links(pairs))), list(map(sorted, maps)))
+            for name, model in models.items()
+        }
+
+    def bits(model: Any, lines: Sequence[str]) -> Answers:
+        found = model.translate(lines, beam_size=5, num_hypotheses=5)
+        return [(each.hypotheses, each.scores) for each in found]
+
+    return figures | {"the same bits": {n: same_bits(m, bits, sources) for n, m in models.items()}}
+
+
+def continued(run: Run, models: dict[str, PackedModel], count: int) -> Figures:
+    lines = [line for line in run.task.corpus("test").sources if line.strip()][:count]
+    lines = [line[: len(line) // 2] for line in lines]
+    figures: Figures = {}
+    for name, choices in {
+        "greedy": {"beam_size": 1},
+        "beam 5": {"beam_size": 5},
+        "samples": {"seed": 7},
+    }.items():
+        figures[name] = beside(
+            lambda model, own=choices: [c.text for c in model.generate(lines, LONGEST, **own)],
+            run,
+            models,
+        )
+
+    def bits(model: Any, texts: Sequence[str]) -> Answers:
+        return [(c.text, c.log_probability) for c in model.generate(texts, LONGEST, beam_size=5)]
+
+    return figures | {"the same bits": {n: same_bits(m, bits, lines) for n, m in models.items()}}
+
+
+def labelled(run: Run, models: dict[str, PackedModel], count: int) -> Figures:
+    lines = list(run.task.examples("test").inputs[:count])
+    with without_kernels():
+        expected = run.classify(lines)
+    figures: Figures = {"labels": {}, "largest difference of p": {}}
+    for name, model in models.items():
+        answers = model.classify(lines)
+        figures["labels"][name] = share(answers, expected)
+        figures["largest difference of p"][name] = max(
+            float(np.abs(a.probabilities[label] - p))
+            for a, b in zip(answers, expected, strict=True)
+            for label, p in b.probabilities.items()
+        )
+
+    def bits(model: Any, texts: Sequence[str]) -> Answers:
+        return [each.probabilities for each in model.classify(texts)]
+
+    return figures | {"the same bits": {n: same_bits(m, bits, lines) for n, m in models.items()}}
+
+
+if __name__ == "__main__":
+    harness.run(main)

@@ -25,16 +25,14 @@ from foveate.decode.constraints import (
     Constraints,
     MinLength,
     NoRepeat,
-    Phrase,
     RequiredPhrases,
-    Spelling,
-    WordPieces,
     byte_table,
 )
 from foveate.decode.constraints import (
     START as START_STATE,
 )
 from foveate.decode.outputs import Hypothesis
+from foveate.decode.phrases import Phrase, Spelling, WordPieces
 from foveate.decode.search import Search
 from foveate.documents.memory import holds
 from foveate.engine.base import SearchRequest

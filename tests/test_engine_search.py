@@ -16,8 +16,17 @@ import pytest
 import torch
 
 from foveate.data.tokenizer import Tokenizer
-from foveate.decode.beam import Beam, Greedy
-from foveate.decode.constraints import FREE, Banned, Constraints, Steps, byte_table
+from foveate.decode.beam import Beam, Greedy, LexicalBeam
+from foveate.decode.constraints import (
+    FREE,
+    Banned,
+    Constraints,
+    Forbids,
+    RequiredPhrases,
+    Steps,
+    byte_table,
+)
+from foveate.decode.phrases import Phrase, Spelling, WordPieces
 from foveate.decode.sample import Sample, uniform
 from foveate.decode.search import Hypothesis, Search
 from foveate.engine.compiled import (
@@ -126,6 +135,8 @@ def in_pytorch(
     """The outputs of each source, decoded alone; it keeps its number."""
     fields = config.tree() | {"max_ratio": 2.0, "max_extra": 8} | dict(changes or {})
     search, outputs = type(config).parse(fields).build(), []
+    if constraints.required:
+        search = LexicalBeam(search.config)
     for n, source in enumerate(SOURCES):
         allowed = torch.tensor(vocabularies[n]) if vocabularies and vocabularies[n] else None
         steps = own.steps(source, **options, **({} if allowed is None else {"tokens": allowed}))
@@ -255,6 +266,80 @@ def test_no_output_holds_a_banned_phrase(name: str, kind: str, prefixed: bool, p
     outputs = search.outputs(own.read(SOURCES), limits, prefixes)
     same(outputs, right)
     assert outputs != free
+
+
+# ------------------------------------------------------------------------------- what must come
+
+PIECES = WordPieces([i % 7 == 5 for i in range(SIZE)], [i % 5 > 1 for i in range(SIZE)])
+
+
+def phrases_of(seed: int, count: int) -> list[Phrase]:
+    """Phrases of any ids, in several spellings that begin alike or lie in each other."""
+    rng, phrases = np.random.default_rng(seed), list[Phrase]()
+    for _ in range(count):
+        ids = rng.integers(4, SIZE, 4).tolist()
+        every = [ids[:2], ids[:1] * 2 + ids[:1] + ids[1:2], ids[1:], ids[2:3], ids]
+        chosen = rng.choice(len(every), rng.integers(1, 4), replace=False)
+        phrases.append(tuple(Spelling(tuple(every[n]), bool(rng.integers(2))) for n in chosen))
+    return phrases
+
+
+@families
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("kind", ["plain", "prefixed", "ruled", "banned"])
+def test_outputs_hold_what_is_required(name: str, width: int, kind: str) -> None:
+    """Those of sources without phrases are as before, alone and beside others."""
+    own, lists = family(name), [phrases_of(n, n % 4) for n in range(len(SOURCES))]
+    prefixes = PREFIXES if kind == "prefixed" else ()
+    limits = [max(n, len(p) + 8) for n, p in zip(LIMITS, prefixes or [[]] * 6, strict=True)]
+    changes = {"length_penalty": 0.6, "beam_size": width}
+    settings = replace(own.settings, width=width, best=width, length_penalty=0.6, pieces=PIECES)
+    if kind == "ruled":
+        changes["rules"] = [{"kind": "no_repeat", "size": 1}, {"kind": "min_length", "length": 9}]
+        settings = replace(settings, no_repeat=1, min_length=9)
+    rules = [NotAfter()] if kind == "banned" else []
+    required = [RequiredPhrases(tuple(phrases), PIECES) for phrases in lists]
+    right = in_pytorch(own, Beam.Config(), Constraints(prefixes, rules, required), changes)
+    search = CompiledSearch(own.engine, settings, not_after if rules else None)
+    outputs = search.outputs(own.read(SOURCES), limits, prefixes, required=lists)
+    same(outputs, right)
+    free = search.outputs(own.read(SOURCES), limits, prefixes)
+    assert outputs[0::4] == free[0::4]  # without phrases
+    assert outputs != free
+    for n, source in enumerate(own.read(SOURCES)):
+        begun = prefixes[n : n + 1] if prefixes else ()
+        alone = search.outputs([source], limits[n : n + 1], begun, required=lists[n : n + 1])
+        assert alone == outputs[n : n + 1]
+
+
+def not_after(ids: Sequence[int]) -> list[int]:
+    """Some ids that may not follow."""
+    return [(3 * ids[-1] + n) % (SIZE - 4) + 4 for n in range(9)] if ids else []
+
+
+class NotAfter(Forbids):
+    def forbidden(self, written, end):
+        pairs = [(n, i) for n, ids in enumerate(written.tolist()) for i in not_after(ids)]
+        return torch.tensor(pairs, dtype=torch.long).view(-1, 2).unbind(dim=1)
+
+
+def test_a_phrase_that_cannot_be_held_is_refused_or_missed() -> None:
+    own = family("transformer")
+    settings = replace(own.settings, width=4, best=4, length_penalty=0.6, pieces=PIECES)
+
+    def outputs(ids: Sequence[int], settings: Settings = settings) -> list[EngineOutput]:
+        search = CompiledSearch(own.engine, settings)
+        return search.outputs([[4, END]], [6], required=[[(Spelling(tuple(ids)),)]])[0]
+
+    for refused in ((), (5, SIZE), (-1,)):
+        with pytest.raises(EngineFailure, match="source 1 must hold"):
+            outputs(refused)
+    for other in (replace(settings, pieces=None), replace(settings, sampling=Sampling())):
+        with pytest.raises(EngineFailure, match="a search that holds none"):
+            outputs((5,), other)
+    longer = outputs(range(4, 24))
+    assert longer and not any(output.ended for output in longer)
+    assert all(output.ids == [4, 5, 6, 7, 8, 9] for output in longer[:1])
 
 
 def tokenizer(kind: str) -> Tokenizer:

@@ -196,11 +196,12 @@ def test_the_verbs_take_a_file_and_that_of_a_run(
     assert by_file.out == by_run.out == by_torch.out
     assert "engine: packed" in by_file.err and "engine: packed" in by_run.err
     assert "packed" not in by_torch.err
-    refused = call("translate", folder / NAME, "--force", "b", text=b"a b\n")
+    silenced = ("--silence", "decoder.layers.0.cross_attention")
+    refused = call("translate", folder / NAME, *silenced, text=b"a b\n")
     assert refused.code == 2 and "needs PyTorch" in refused.err
     assert "name the run" in refused.err
-    forced = call("translate", folder, "--force", "b", "-v", text=b"a b\n")
-    assert not forced.code and "engine: PyTorch, since a glossary" in forced.err
+    by_torch = call("translate", folder, *silenced, "-v", text=b"a b\n")
+    assert not by_torch.code and "engine: PyTorch, since --silence needs PyTorch" in by_torch.err
     scored = call("score", folder / NAME, text=b"a b\tb a\n")
     by_torch = call("score", folder, "--engine", "torch", text=b"a b\tb a\n")
     assert float(scored.out) == pytest.approx(float(by_torch.out), abs=1e-4)
@@ -229,8 +230,8 @@ def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) ->
     assert not (tmp_path / "m.safetensors").exists()
     with pytest.raises(UserError, match="cannot generate"):
         packed(runs["rnn"], tmp_path).generate(["a"])
-    with pytest.raises(PackedError, match="cannot search with required terms"):
-        packed(runs["rnn"], tmp_path).translate(["a"], required=[[["b"]]])
+    with pytest.raises(UserError, match="a search greedy cannot force terms"):
+        packed(runs["rnn"], tmp_path).translate(["a"], 1, required=[[["b"]]])
 
 
 def test_a_packed_file_is_served_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:

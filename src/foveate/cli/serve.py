@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,16 +46,12 @@ Protect = Annotated[
 
 @dataclass(frozen=True)
 class ServerEngine:
-    """How a server loads runs. Raises ``ConfigError`` for an unknown precision or engine.
-
-    ``torch_only`` are options, by name, that need PyTorch where they are true.
-    """
+    """How a server loads runs. Raises ``ConfigError`` for an unknown precision or engine."""
 
     precision: str = "fp32"
     engine: str = "auto"
     sample: Path | None = None
     processes: int = 0
-    torch_only: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._spec(Path()).check()
@@ -66,7 +62,7 @@ class ServerEngine:
 
     @property
     def _needs(self) -> Mapping[str, object]:
-        return {"--processes": self.processes} | dict(self.torch_only)
+        return {"--processes": self.processes}
 
     def load(self, folder: Path) -> Translator:
         """The packed model of a file or a run, or the run in PyTorch."""
@@ -141,7 +137,7 @@ def serve_runs(
     """Serve runs until SIGTERM or Ctrl-C."""
     from foveate.server.launch import ServerOptions, serve
 
-    chosen = ServerEngine(precision, engine, sample, processes, {"--glossary": glossary})
+    chosen = ServerEngine(precision, engine, sample, processes)
     options = ServerOptions(
         host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
         names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,

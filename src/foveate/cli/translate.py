@@ -132,11 +132,6 @@ class Resources:
     banned: Sequence[str] = ()
     copy_unknown: bool = False
 
-    @property
-    def forces(self) -> bool:
-        """Whether outputs must hold something."""
-        return self.glossary is not None or bool(self.forced)
-
     def read(self, to: str | None) -> Assistance:
         """The resources in memory. Raises ``ConfigError`` naming a phrase or line that is wrong."""
         from foveate.documents.memory import Assistance, Glossary, TranslationMemory
@@ -259,7 +254,6 @@ class Request:
             "--processes": (self.processes or 1) > 1,
             "--silence": self.silence,
             "--attention": self.outputs.attention,
-            "a glossary or phrase that must be there": self.resources.forces,
         }
         model = self.run.packed(torch_only, self.threads, self.verbose)
         if model is not None and self._assisted():

@@ -14,9 +14,9 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
-from foveate.data.tokenizer import UNK, Tokenizer
+from foveate.data.tokenizer import Tokenizer
 from foveate.decode.characters import REJECTED, STATES, WHOLE, token_states
-from foveate.decode.phrases import BannedPhrases, after_a_word
+from foveate.decode.phrases import BannedPhrases, Phrase, WordPieces
 from foveate.native.kernels import log_sum_exp
 
 LONGEST = 3  # continuation bytes of a character, and so tokens that finish one
@@ -113,24 +113,6 @@ class CharacterMask:
         self.least = min(self.least, int(new.min()))
 
 
-class Spelling(NamedTuple):
-    """The ids of a phrase; ``bare`` if it brings no blank of its own."""
-
-    ids: tuple[int, ...]
-    bare: bool = False
-
-
-Phrase = tuple[Spelling, ...]  # any of these meets it
-
-
-@dataclass(frozen=True)
-class WordPieces:
-    """For each id, whether it continues a word, and whether it ends inside one."""
-
-    goes_on: Sequence[bool]
-    in_word: Sequence[bool]
-
-
 @dataclass(frozen=True)
 class PhraseState:
     """The phrases in a partial hypothesis: met, met unless the word continues, and begun."""
@@ -197,30 +179,6 @@ class RequiredPhrases:
     def done(self, state: PhraseState) -> bool:
         """Whether an output may end in this state."""
         return len(state.met | state.pending) == len(self.phrases)
-
-
-def phrase_of(variants: Sequence[str], tokenizer: Tokenizer) -> Phrase:
-    """The spellings of a term: each variant as it is and capitalised, after a blank or a mark.
-
-    Spellings with unknown tokens are left out, so that a term that no output can hold has none.
-    """
-    spellings: dict[Spelling, None] = {}
-    for variant in variants:
-        for text in dict.fromkeys((variant, variant[:1].upper() + variant[1:])):
-            for before, bare in (("a", False), ("l'", True)):
-                blank = "" if bare else " "
-                start = tokenizer.encode(before).ids
-                ids = tokenizer.encode(before + blank + text).ids
-                if ids[: len(start)] == start and len(ids) > len(start):
-                    spellings[Spelling(tuple(ids[len(start) :]), bare)] = None
-    return tuple(spelling for spelling in spellings if UNK not in spelling.ids)
-
-
-@lru_cache(maxsize=8)
-def word_pieces(tokenizer: Tokenizer) -> WordPieces:
-    """Where each piece of a vocabulary begins and ends relative to words."""
-    texts = after_a_word(tokenizer)
-    return WordPieces([t[:1].isalnum() for t in texts], [t[-1:].isalnum() for t in texts])
 
 
 class PhraseTracker:

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, Unpack
-
-from rapidfuzz import fuzz, process
+from typing import NamedTuple, TypeVar, Unpack
 
 from foveate.align.aer import Head
 from foveate.answers import TextAnswer, TranslateOptions, Translator
@@ -19,9 +17,6 @@ from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import split_words
 from foveate.documents.formats import decoded, parse_xml, variants_in
 from foveate.documents.translate import Aligner
-
-if TYPE_CHECKING:
-    from foveate.run import RunConfig
 
 T = TypeVar("T")
 
@@ -142,6 +137,8 @@ class TranslationMemory:
             return Match(self.pairs[key], 100.0)
         if self.least >= 100:
             return None
+        from rapidfuzz import fuzz, process
+
         best = process.extractOne(
             key, self._sources, scorer=fuzz.ratio, score_cutoff=self.least, processor=None
         )
@@ -200,14 +197,10 @@ class Assistance:
         """Whether outputs must hold something."""
         return self.glossary is not None or bool(self.forced)
 
-    def refuse(self, config: RunConfig, name: str) -> None:
-        """Raise ``ConfigError`` where the search of a run cannot force terms."""
-        from foveate.decode.beam import Beam
-
-        search = config.decode.build()
-        if self.forces and type(search) is not Beam:
-            kind = search.config.kind
-            raise ConfigError(f"{name}: a search {kind} cannot force terms; use decode.kind=beam")
+    def refuse(self, search: str, name: str) -> None:
+        """Raise ``ConfigError`` where a search of this kind, that of a run, cannot force terms."""
+        if self.forces and search != "beam":
+            raise ConfigError(f"{name}: a search {search} cannot force terms; use decode.kind=beam")
 
 
 @dataclass

@@ -9,11 +9,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.decode.phrases import Phrase, WordPieces
 from foveate.engine.loading import library
 from foveate.errors import UserError
 
@@ -37,6 +39,7 @@ REFUSALS = {  # by what the engine answers
     -2: "scores that are no numbers",
     -3: "more tokens than the model has positions",
     -4: "a model of another kind, or with other labels",
+    -5: "a term without tokens, or a search that holds none",
 }
 
 
@@ -63,6 +66,7 @@ class _Settings(ctypes.Structure):
         ("never", ctypes.c_void_p),
         ("nevers", ctypes.c_int32),
         ("after", ctypes.c_void_p),
+        ("pieces", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -93,7 +97,8 @@ class Settings:
     With ``sampling`` they are drawn, ``width`` of each source. ``reach`` is how many tokens a
     language model reads at once (`foveate.models.language_model.LanguageSteps`). ``characters``
     are the states of UTF-8 behind each token (8, V) where tokens may be parts of characters
-    (`foveate.decode.constraints.ByteTable.states`).
+    (`foveate.decode.constraints.ByteTable.states`). ``pieces`` are needed where
+    outputs must hold phrases.
     """
 
     start: int
@@ -108,6 +113,7 @@ class Settings:
     never: tuple[int, ...] = ()  # ids that no output holds
     sampling: Sampling | None = None
     characters: NDArray[np.uint8] | None = None
+    pieces: WordPieces | None = None
 
 
 @dataclass(frozen=True)
@@ -176,8 +182,12 @@ class CompiledSearch:
         self.model, self._library = model, library()  # the model lives as long as the search
         self._forbids = forbids
         self._never = np.array(settings.never, dtype=np.int32)
-        drawn, states = settings.sampling or Sampling(), settings.characters
-        self._states = None if states is None else np.ascontiguousarray(states, dtype=np.uint8)
+        drawn = settings.sampling or Sampling()
+        flags = None if settings.pieces is None else np.array(settings.pieces).T @ (1, 2)
+        self._tables = [
+            None if table is None else np.ascontiguousarray(table, dtype=np.uint8)
+            for table in (settings.characters, flags)
+        ]
         ruled = bool(settings.min_length or settings.no_repeat or forbids)
         fields = (
             *(settings.sampling is not None, settings.width, settings.start, settings.end),
@@ -185,7 +195,7 @@ class CompiledSearch:
             *(settings.no_repeat, drawn.top_k, settings.length_penalty, drawn.temperature),
             *(drawn.top_p, drawn.min_p, drawn.repetition_penalty, drawn.seed % 2**64),
             *(self._never.ctypes.data, len(self._never)),
-            None if self._states is None else self._states.ctypes.data,
+            *(None if table is None else table.ctypes.data for table in self._tables),
         )
         self._address = self._library.new_search(model.address, ctypes.byref(_Settings(*fields)))
         if not self._address:
@@ -202,12 +212,13 @@ class CompiledSearch:
         prefixes: Sequence[Ids] = (),
         vocabularies: Sequence[Ids] = (),
         numbers: Sequence[int] | None = None,
+        required: Sequence[Sequence[Phrase]] = (),
     ) -> list[list[EngineOutput]]:
         """The outputs of each source, best first.
 
         ``limits`` are the most tokens of each, ``prefixes`` those with which its outputs begin, or
         ``vocabularies`` the ids that they may hold. Samples go by the ``numbers`` of the sources;
-        0, 1, … where it is None.
+        0, 1, … where it is None. The outputs of each source hold its ``required`` phrases.
         """
         self._library.clear(self._address)  # what a search that failed has left
         outputs: list[list[EngineOutput]] = [[] for _ in sources]
@@ -222,6 +233,8 @@ class CompiledSearch:
             )
             _check(added, f"source {number + 1} has ")
             self._forbid(number, [[]])
+        for number, phrases in zip(places, required, strict=True) if required else ():
+            self._require(number, phrases)
         left = 1
         while left:
             left = self._library.advance(self._address, 1 if self._forbids else POSITIONS)
@@ -233,6 +246,14 @@ class CompiledSearch:
             if not outputs[place]:
                 raise EngineFailure(f"source {number + 1} has no output")
         return outputs
+
+    def _require(self, number: int, phrases: Sequence[Phrase]) -> None:
+        spellings = [(n, each) for n, phrase in enumerate(phrases) for each in phrase]
+        terms = [(n, each.bare, len(each.ids), *each.ids) for n, each in spellings]
+        spelt = np.array(list(chain(*terms)), dtype=np.int32)
+        if phrases:
+            answer = self._library.require(self._address, number, spelt.ctypes.data, len(spelt))
+            _check(answer, f"source {number + 1} must hold ")
 
     def _forbid(self, number: int, partial: Sequence[Ids]) -> None:
         if self._forbids is not None:

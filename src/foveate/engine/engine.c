@@ -7,6 +7,7 @@
 #include "model.h"
 #include "layers.h"
 #include "sequence.h"
+#include "terms.h"
 #include "search.h"
 
 /* The instruction set that this library was compiled for. */

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -44,7 +44,7 @@ from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.data.words import between_words, split_words
 from foveate.decode.characters import token_states
 from foveate.decode.outputs import Hypothesis, Outputs
-from foveate.decode.phrases import BannedPhrases
+from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
 from foveate.engine.base import Ability, Engine, EngineError, Result, SearchRequest
 from foveate.engine.compiled import (
     CompiledModel,
@@ -114,6 +114,12 @@ class PackedSearch(Config):
                 raise PackedError(f"the engine has no rule {rule.kind} of outputs; leave it out")
             fields[rule.kind] = getattr(rule, "size" if rule.kind == "no_repeat" else "length")
         return cls(**fields)
+
+    @property
+    def name(self) -> str:
+        """The kind of the search (`foveate.decode`)."""
+        is_beam = self.beam_size > 1 or self.length_penalty > 0
+        return "sample" if self.sampling else "beam" if is_beam else "greedy"
 
 
 class PackedCorpus(Config):
@@ -286,7 +292,9 @@ class PackedEngine(Engine):
     remedy: str = "leave out --engine"
 
     name = "packed"
-    can: frozenset[Ability] = frozenset(("banned phrases", "links", "prefixes", "rules", "scores"))
+    can: frozenset[Ability] = frozenset(
+        ("banned phrases", "links", "prefixes", "required terms", "rules", "scores")
+    )
 
     def cannot(self, what: str) -> PackedError:
         return PackedError(f"the engine cannot {what}; {self.remedy}")
@@ -301,6 +309,7 @@ class PackedEngine(Engine):
         outputs = self.decode(
             sources, search, request.num or search.beam_size, request.prefixes,
             self.forbidding(request.banned), own_end if request.end is None else request.end,
+            phrases_of(request.required, search.name, self.tokenizers[-1]),
         )  # fmt: skip
         yield Result(range(len(sources)), outputs)
 
@@ -331,10 +340,12 @@ class PackedEngine(Engine):
         prefixes: Sequence[Ids] = (),
         forbids: Forbids | None = None,
         end: int = EOS,
+        required: Sequence[Sequence[Phrase]] = (),
     ) -> Outputs:
         """The best outputs of each source, ``count`` at most; none for an empty source.
 
-        ``forbids`` gives the ids that may not follow a partial output.
+        ``forbids`` gives the ids that may not follow a partial output; those of a source hold all
+        its ``required`` phrases.
         """
         filled = [n for n, ids in enumerate(sources) if ids or self._continues]
         settings = self._settings(search, count, end)
@@ -346,7 +357,9 @@ class PackedEngine(Engine):
             )
             for n in filled
         }
-        shortens = search.shortlist and not (prefixes or forbids)
+        shortens = search.shortlist and not (prefixes or forbids or required)
+        if required:
+            settings = replace(settings, pieces=word_pieces(self.tokenizers[-1]))
         filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
         size = max(1, min(SHARE, -(-len(filled) // self.threads)))
         shares = [filled[n : n + size] for n in range(0, len(filled), size)]
@@ -359,6 +372,7 @@ class PackedEngine(Engine):
                 [prefixes[n] for n in share] if prefixes else (),
                 [self._likely(sources[n]) for n in share] if shortens else (),
                 share,
+                [required[n] for n in share] if required else (),
             )
             return [[Hypothesis(o.ids, o.log_p, o.score, o.ended) for o in some] for some in each]
 
@@ -511,20 +525,18 @@ class PackedModel:
         required: Sequence[Sequence[Term]] = (),
         banned: Sequence[str] = (),
     ) -> list[TextAnswer]:
-        """As `foveate.run.Run.translate`; ``batch_tokens`` changes nothing here.
-
-        Raises `PackedError` for required terms, which need PyTorch.
-        """
+        """As `foveate.run.Run.translate`; ``batch_tokens`` changes nothing here."""
         self._only("translate", "translation", "prefix_translation")
-        if any(required):
-            raise self.engine.cannot("search with required terms")
         lines, writes = several(lines, "translate"), self.tokenizers[1]
         prefixes = [] if prefix is None else writes.beginnings(prefix, len(lines))
         search = self.search_with(beam_size, length_penalty, num_hypotheses)
         ids, limit = self.encode(lines, to), self.header.max_length
         read = [each[:limit] for each in ids]
         forbids = self.engine.forbidding(banned)
-        outputs = self.engine.decode(read, search, num_hypotheses, prefixes, forbids)
+        phrases = phrases_of(required, search.name, writes)
+        outputs = self.engine.decode(
+            read, search, num_hypotheses, prefixes, forbids, required=phrases
+        )
         return [
             TextAnswer.of(line, each, limit, hypotheses, writes, self.engine)
             for line, each, hypotheses in zip(lines, ids, outputs, strict=True)
@@ -542,15 +554,10 @@ class PackedModel:
     ) -> PackedSearch:
         """The model's own search, or a beam of the given choices, wide enough for ``count``."""
         own, changes = self.header.search, dict[str, object]()
-        if (
-            beam_size is None
-            and length_penalty is not None
-            and (own.sampling or own.beam_size == 1)
-        ):
+        if beam_size is None and length_penalty is not None and own.name != "beam":
             raise ConfigError("this search has no length_penalty; give a beam_size beside it")
         if beam_size is not None:
-            is_beam = own.beam_size > 1 or own.length_penalty > 0
-            penalty = own.length_penalty if is_beam else 0.6
+            penalty = own.length_penalty if own.name == "beam" else 0.6
             changes = {"sampling": False, "beam_size": beam_size, "length_penalty": penalty}
             if beam_size == 1 and length_penalty is None:
                 changes["length_penalty"] = 0.0

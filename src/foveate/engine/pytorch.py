@@ -12,19 +12,18 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import Tokenizer
-from foveate.decode.beam import Beam, LexicalBeam
+from foveate.decode.beam import LexicalBeam
 from foveate.decode.constraints import (
     Banned,
     Constraints,
     RequiredPhrases,
     Steps,
     byte_table,
-    phrase_of,
-    word_pieces,
 )
+from foveate.decode.phrases import phrases_of, word_pieces
 from foveate.decode.search import EnsembleSteps, Positions, Search, log_mean_p
 from foveate.engine.base import ALL, Engine, Ids, Module, Picture, Result, SearchRequest, Source
-from foveate.errors import ConfigError, UserError
+from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -136,14 +135,11 @@ def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constra
 
     Raises ``ConfigError`` for required terms without a plain beam.
     """
-    search, required = request.search, list[RequiredPhrases]()
-    if any(request.required):
-        if type(search) is not Beam:
-            kind = search.config.kind
-            raise ConfigError(f"a search {kind} cannot force terms; use decode.kind=beam")
-        search, pieces = LexicalBeam(search.config), word_pieces(tokenizer)
-        phrases = ((phrase_of(term, tokenizer) for term in terms) for terms in request.required)
-        required = [RequiredPhrases(tuple(filter(None, each)), pieces) for each in phrases]
+    search = request.search
+    phrases = phrases_of(request.required, search.config.kind, tokenizer)
+    required = [RequiredPhrases(tuple(each), word_pieces(tokenizer)) for each in phrases]
+    if required:
+        search = LexicalBeam(search.config)
     rules = [Banned(request.banned, tokenizer)] if request.banned else []
     return search, Constraints(request.prefixes, rules, required, byte_table(tokenizer))
 

@@ -18,6 +18,7 @@ typedef struct { /* of all sources of a search */
     /* the automaton of UTF-8 over the tokens: (8, V) states behind each, 8 where it may not follow;
      * NULL where each token is valid by itself */
     const uint8_t *after;
+    const uint8_t *pieces; /* (V) GOES_ON | IN_WORD of each token; NULL where no terms are required */
 } Settings;
 
 typedef struct {
@@ -33,14 +34,14 @@ typedef struct {
     int failed;                   /* a Refusal */
 } Search;
 
-typedef enum { UNKNOWN = 0, NO_MEMORY = -1, NO_NUMBERS = -2, TOO_LONG = -3, UNFIT = -4 } Refusal;
+typedef enum { UNKNOWN = 0, NO_MEMORY = -1, NO_NUMBERS = -2, TOO_LONG = -3, UNFIT = -4, NO_TERM = -5 } Refusal;
 
 static void free_source(Source *s) {
     if (!s) return;
     free(s->memory), free(s->values), free(s->final), free(s->context), free(s->cache);
     free(s->ancestor), free(s->tokens), free(s->state), free(s->spare), free(s->prefix);
     free(s->prompt), free(s->place), free(s->total), free(s->utf8), free(s->done);
-    free(s->vocabulary), free(s->never), free_linear(&s->some), free(s->forbids), free(s->found);
+    free(s->vocabulary), free(s->never), free(s->terms), free_linear(&s->some), free(s->forbids), free(s->found);
     free(s);
 }
 
@@ -243,33 +244,116 @@ static void go_on(Source *s, int n, const int32_t *parent, const int32_t *token,
 
 /* ------------------------------------------------------------------------------------- searches */
 
+typedef struct { /* the most probable extensions, each by parent · V + token, and room to look for them */
+    float *best, *value, *maxima, *spare;
+    int32_t *from, *index;
+} Extensions;
+
+/* The 2k best extensions of all hypotheses; how many there are, or −1 for scores that are no numbers. */
+static int best_extensions(Search *q, Source *s, float *z, int size, int most, const Extensions *e) {
+    int count = 0;
+    for (int j = 0; j < s->live; j++) {
+        float *row = z + (size_t)j * size;
+        const float log_z = constrain(q, s, j, s->end, row, size, e->spare);
+        if (log_z != log_z) return q->failed = NO_NUMBERS, -1;
+        const int n = highest(row, size, most, e->value, e->index, e->maxima);
+        for (int i = 0; i < n && e->value[i] > -INFINITY; i++)
+            count = insert(s->total[j] + (e->value[i] - log_z), j * size + e->index[i], e->best, e->from,
+                           count, 2 * s->width);
+    }
+    return count;
+}
+
+typedef struct { float log_p; int32_t from, bank, turn; } InBank;
+
+static int by_bank(const void *a, const void *b) {
+    const InBank *x = a, *y = b;
+    if (x->bank != y->bank) return y->bank - x->bank;
+    return x->log_p > y->log_p ? -1 : x->log_p < y->log_p ? 1 : x->from - y->from;
+}
+
+static int by_turn(const void *a, const void *b) {
+    const InBank *x = a, *y = b;
+    return x->turn != y->turn ? x->turn - y->turn : y->bank - x->bank;
+}
+
+/* One more extension, unless it is known or may not be; `x` is the text before it, `after` has room. */
+static int add_to_bank(const Search *q, const Source *s, const Text *x, Text *after, float log_p,
+                       int32_t from, int token, InBank *to, int first, int count) {
+    for (int i = first; i < count; i++) if (to[i].from == from) return count;
+    if (!(log_p > -INFINITY)) return count;
+    memcpy(after->met, x->met, 2 * s->named * sizeof(int32_t)), after->length = x->length;
+    read_id_of_text(s, after, token, q->is.pieces);
+    to[count] = (InBank){log_p, from, progress(s, after, q->is.pieces), 0};
+    return count + 1;
+}
+
+/* The same with terms: the likely extensions and those that continue a term, in turn the best one of
+ * each bank, from the fullest one down (Hokamp & Liu, 2017; Post & Vilar, 2018). */
+static int extensions_in_banks(Search *q, Source *s, float *z, int size, const Extensions *e,
+                               InBank *each, int32_t *numbers) {
+    const int named = s->named, likely = (s->written ? s->width : 1) + 1;
+    Text x = {0, numbers + 4 * named, numbers, numbers + named}, after = x;
+    after.met += 2 * named, after.pending += 2 * named;
+    int all = 0;
+    for (int j = 0; j < s->live; j++) {
+        float *row = z + (size_t)j * size;
+        const float log_z = constrain(q, s, j, s->end, row, size, e->spare);
+        if (log_z != log_z) return q->failed = NO_NUMBERS, -1;
+        x.length = 0;
+        for (int i = 0; i < named; i++) x.met[i] = NOT_MET, x.pending[i] = 0;
+        for (int t = 0; t < s->written; t++)
+            read_id_of_text(s, &x, s->tokens[(size_t)t * s->width + j], q->is.pieces);
+        if (!holds_all(s, &x)) row[s->end] = -INFINITY;
+        const int first = all, n = highest(row, size, likely < size ? likely : size, e->value, e->index,
+                                           e->maxima);
+#define ADD(v) all = add_to_bank(q, s, &x, &after, s->total[j] + (row[v] - log_z), j * size + (v), v, \
+                                 each, first, all)
+        for (int i = 0; i < n; i++) ADD(e->index[i]);
+        EACH_SPELLING(p, s)
+            for (int i = 0; i < p[LENGTH]; i++)
+                if (ends_with(&x, p, i, q->is.pieces) && (i || !holds(&x, p[TERM]))) ADD(p[IDS + i]);
+#undef ADD
+    }
+    qsort(each, all, sizeof *each, by_bank);
+    for (int i = 1; i < all; i++)
+        each[i].turn = each[i].bank == each[i - 1].bank ? each[i - 1].turn + 1 : 0;
+    qsort(each, all, sizeof *each, by_turn);
+    const int count = all < 2 * s->width ? all : 2 * s->width;
+    for (int i = 0; i < count; i++) e->best[i] = each[i].log_p, e->from[i] = each[i].from;
+    return count;
+}
+
+static int with_terms(Search *q, Source *s, float *z, int size, int most, const Extensions *e) {
+    InBank *each = malloc((size_t)s->live * (most + s->spelt) * sizeof *each);
+    int32_t *numbers = malloc((4 * (size_t)s->named + s->written + 1) * sizeof *numbers);
+    const int count = each && numbers ? extensions_in_banks(q, s, z, size, e, each, numbers)
+                                      : (q->failed = NO_MEMORY, -1);
+    free(each), free(numbers);
+    return count;
+}
+
 /* A position of a beam: the 2k best extensions of all hypotheses; of these, the first k that end
  * within the k best are outputs, and the first k others go on. True while the source goes on. */
 static int extend_beam(Search *q, Source *s, float *z, int size, float *room) {
     const int k = s->width, most = k + 1 < size ? k + 1 : size, end = s->end;
-    float *best = room, *value = best + 2 * k, *maxima = value + most;
-    int32_t *from = (int32_t *)(maxima + size / BLOCK_OF_SCORES + 1); /* parent · V + token */
-    int32_t *index = from + 2 * k;
-    float *spare = (float *)(index + most);
-    int count = 0;
-    for (int j = 0; j < s->live; j++) {
-        float *row = z + (size_t)j * size;
-        const float log_z = constrain(q, s, j, end, row, size, spare);
-        const int n = highest(row, size, most, value, index, maxima);
-        if (log_z != log_z) return q->failed = NO_NUMBERS, 0;
-        for (int i = 0; i < n && value[i] > -INFINITY; i++)
-            count = insert(s->total[j] + (value[i] - log_z), j * size + index[i], best, from, count, 2 * k);
-    }
+    Extensions e = {.best = room, .value = room + 2 * k};
+    e.maxima = e.value + most;
+    e.from = (int32_t *)(e.maxima + size / BLOCK_OF_SCORES + 1), e.index = e.from + 2 * k;
+    e.spare = (float *)(e.index + most);
+    const int count = s->named ? with_terms(q, s, z, size, most, &e)
+                               : best_extensions(q, s, z, size, most, &e);
+    if (count < 0) return 0;
     int32_t *parent = s->place, *token = parent + k, kept = 0;
     float totals[k];
     const int last = s->written + 1 >= s->limit;
     int collected = 0;
     for (int c = 0; c < count; c++) {
-        const int32_t j = from[c] / size, v = from[c] % size;
+        const int32_t j = e.from[c] / size, v = e.from[c] % size;
         if (v == end) {
-            if (c < k && !collect(q, s, j, best[c], 1)) return q->failed = NO_MEMORY, 0;
+            if (c < k && !collect(q, s, j, e.best[c], 1)) return q->failed = NO_MEMORY, 0;
             collected |= c < k;
-        } else if (kept < k) parent[kept] = j, token[kept] = v, totals[kept++] = best[c];
+        } else if (kept < k) parent[kept] = j, token[kept] = v, totals[kept++] = e.best[c];
     }
     if (kept) go_on(s, kept, parent, token, q);
     memcpy(s->total, totals, kept * sizeof(float));
@@ -776,10 +860,28 @@ int64_t hypotheses(const Search *q, int32_t *to, int64_t room) {
     return count;
 }
 
-/* Let ids not follow hypotheses of a source (pairs) at its next position; else a refusal. */
-int forbid(Search *q, int number, const int32_t *pairs, int count) {
+static Source *source_of(const Search *q, int number) {
     Source *s = q->last && q->last->number == number ? q->last : q->active;
     while (s && s->number != number) s = s->next;
+    return s;
+}
+
+/* Let the outputs of a source of a beam hold terms (terms.h); else a refusal. */
+int require(Search *q, int number, const int32_t *terms, int count) {
+    Source *s = source_of(q, number);
+    int named;
+    if (!s || s->written || s->allowed || !q->is.pieces || q->is.sampling) return NO_TERM;
+    if (!are_terms(terms, count, &named)) return NO_TERM;
+    free(s->terms), s->named = 0;
+    if (!(s->terms = copy_of(terms, count))) return NO_MEMORY;
+    s->spelt = count;
+    EACH_SPELLING(p, s) if (!in_bounds(p + IDS, p[LENGTH], q->model->vocabulary)) return UNKNOWN;
+    return s->named = named, 1;
+}
+
+/* Let ids not follow hypotheses of a source (pairs) at its next position; else a refusal. */
+int forbid(Search *q, int number, const int32_t *pairs, int count) {
+    Source *s = source_of(q, number);
     if (!s) return UNKNOWN;
     for (int i = 0; i < count; i++) {
         if (!in_bounds(pairs + 2 * i + 1, 1, q->model->vocabulary)) return UNKNOWN;

@@ -22,6 +22,7 @@ struct Source { /* a source that is being decoded, and what its hypotheses have 
     Linear some;                   /* the output map onto these */
     int32_t *forbids;              /* pairs of a hypothesis and a place that may not follow */
     size_t forbidden, forbid_room; /* numbers in it */
+    int32_t named, spelt, *terms;  /* terms that its outputs hold; numbers that spell them */
     int32_t outputs, *found;       /* outputs, each: tokens, ended, log p, score, ids … */
     size_t filled, room;
     Source *next;

@@ -57,6 +57,12 @@ class StoredRun(Generic[Loaded]):
 
         return read_run(self.folder)
 
+    @property
+    def search(self) -> str:
+        """The kind of its search."""
+        file = self.folder if self.folder.is_file() else packed_file(self.folder)[0]
+        return self.config.decode.kind if file is None else header_of(file).search.name
+
     def chosen_at(self) -> int:
         """When a training chose the weights, in ns; 0 where no file says so."""
         chosen = self.folder if self.folder.is_file() else self.folder / CHOSEN
@@ -284,10 +290,8 @@ class TranslationOptions:
             terms = None if key not in glossaries else Glossary.read(glossaries[key])
             memory = None if key not in memories else self._memory(memories[key], direction)
             assistance = Assistance(terms, (), self.banned, memory, self.copies_unknown)
-            if assistance.forces and run.folder.is_file():
-                raise ConfigError(f"{run.folder} cannot force terms without PyTorch: serve its run")
             if assistance.forces:
-                assistance.refuse(run.config, run.name)
+                assistance.refuse(run.search, run.name)
             if assistance:
                 run.assistance[direction] = DirectionAssistance(assistance)
                 words = _words(assistance, glossaries.get(key), memories.get(key))

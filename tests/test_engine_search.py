@@ -339,7 +339,7 @@ def test_a_phrase_that_cannot_be_held_is_refused_or_missed() -> None:
             outputs((5,), other)
     longer = outputs(range(4, 24))
     assert longer and not any(output.ended for output in longer)
-    assert all(output.ids == [4, 5, 6, 7, 8, 9] for output in longer[:1])
+    assert [4, 5, 6, 7, 8, 9] in [output.ids for output in longer]
 
 
 def tokenizer(kind: str) -> Tokenizer:

@@ -91,6 +91,41 @@ def test_word_links_and_banned_phrases_are_those_of_the_run(
     assert not any(word in str(answer).split() for answer in ours for word in words)
 
 
+@pytest.mark.parametrize("name", ["transformer", "rnn"])
+def test_required_terms_are_those_of_the_run(
+    runs: dict[str, Run], tmp_path: Path, name: str
+) -> None:
+    """A term that no token spells is left out; a source may have none."""
+    run, model = runs[name], packed(runs[name], tmp_path)
+    lines = ["the dog runs", "a cat sleeps", "", "a girl eats"]
+    terms = [[["mange", "dort"], ["le chien"]], [], [["chat"]], [["zzz"], ["homme"]]]
+    how = {"beam_size": 4, "num_hypotheses": 2}
+    for more in ({}, {"banned": ["court"]}, {"prefix": ["un", "une", "", "le"]}):
+        ours, theirs = (r.translate(lines, required=terms, **how, **more) for r in (model, run))
+        assert [a.hypotheses for a in ours] == [a.hypotheses for a in theirs]
+        for own, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(own.scores, other.scores, rtol=0, atol=1e-4)
+        assert "le chien" in str(ours[0]).lower() and "homme" in str(ours[3]).lower()
+
+
+def test_a_glossary_works_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:
+    glossary = tmp_path / "terms.tsv"
+    glossary.write_text("dog\tchat|cheval\n", "utf-8")
+    file = pack(runs["transformer"], tmp_path / "m.safetensors")
+    command = [sys.executable, "-m", "foveate", "translate", str(file), "--beam-size", "4"]
+    done = subprocess.run(
+        [*command, "--glossary", str(glossary), "--force", "dort", "-v"],
+        input="the dog runs\na cat\n",
+        text=True,
+        capture_output=True,
+        env=no_torch(tmp_path),
+    )
+    assert not done.returncode, done.stderr
+    first, second = done.stdout.splitlines()
+    assert "chat" in first and "dort" in first and "dort" in second
+    assert "3 of 3 terms present" in done.stderr and "engine: packed" in done.stderr
+
+
 def test_a_shortlist_is_in_the_file(runs: dict[str, Run], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(runs["transformer"].path, folder)

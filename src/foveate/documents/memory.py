@@ -197,7 +197,7 @@ class Assistance:
         """Whether outputs must hold something."""
         return self.glossary is not None or bool(self.forced)
 
-    def refuse(self, search: str, name: str) -> None:
+    def refuse(self, search: str | None, name: str) -> None:
         """Raise ``ConfigError`` where a search of this kind, that of a run, cannot force terms."""
         if self.forces and search != "beam":
             raise ConfigError(f"{name}: a search {search} cannot force terms; use decode.kind=beam")

@@ -224,8 +224,8 @@ class CompiledSearch:
         outputs: list[list[EngineOutput]] = [[] for _ in sources]
         places = {number: n for n, number in enumerate(numbers or range(len(sources)))}
         none = [()] * len(sources)
-        each = zip(places, sources, prefixes or none, vocabularies or none, limits, strict=True)
-        for number, *ids, limit in each:
+        own = prefixes or none, vocabularies or none, limits, required or none
+        for number, *ids, limit, phrases in zip(places, sources, *own, strict=True):
             read, prefix, allowed = (np.array(part, dtype=np.int32) for part in ids)
             arrays = read.ctypes.data, len(read), prefix.ctypes.data, len(prefix), limit
             added = self._library.add_source(
@@ -233,7 +233,6 @@ class CompiledSearch:
             )
             _check(added, f"source {number + 1} has ")
             self._forbid(number, [[]])
-        for number, phrases in zip(places, required, strict=True) if required else ():
             self._require(number, phrases)
         left = 1
         while left:
@@ -252,7 +251,7 @@ class CompiledSearch:
         terms = [(n, each.bare, len(each.ids), *each.ids) for n, each in spellings]
         spelt = np.array(list(chain(*terms)), dtype=np.int32)
         if phrases:
-            answer = self._library.require(self._address, number, spelt.ctypes.data, len(spelt))
+            answer = self._library.require(self._address, spelt.ctypes.data, len(spelt))
             _check(answer, f"source {number + 1} must hold ")
 
     def _forbid(self, number: int, partial: Sequence[Ids]) -> None:

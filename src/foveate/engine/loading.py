@@ -40,7 +40,7 @@ SIGNATURES = {  # result and arguments
     "clear": (None, _at),
     "hypotheses": (ctypes.c_int64, _at, _at, ctypes.c_int64),
     "forbid": (_int, _at, _int, _at, _int),
-    "require": (_int, _at, _int, _at, _int),
+    "require": (_int, _at, _at, _int),
     "observe": (None, _at, _at, _int),
     "instruction_set": (ctypes.c_char_p,),
 }

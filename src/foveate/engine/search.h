@@ -860,17 +860,11 @@ int64_t hypotheses(const Search *q, int32_t *to, int64_t room) {
     return count;
 }
 
-static Source *source_of(const Search *q, int number) {
-    Source *s = q->last && q->last->number == number ? q->last : q->active;
-    while (s && s->number != number) s = s->next;
-    return s;
-}
-
-/* Let the outputs of a source of a beam hold terms (terms.h); else a refusal. */
-int require(Search *q, int number, const int32_t *terms, int count) {
-    Source *s = source_of(q, number);
+/* Let the outputs of the source that was added last hold terms (terms.h); else a refusal. */
+int require(Search *q, const int32_t *terms, int count) {
+    Source *s = q->last;
     int named;
-    if (!s || s->written || s->allowed || !q->is.pieces || q->is.sampling) return NO_TERM;
+    if (!s || s->allowed || !q->is.pieces || q->is.sampling) return NO_TERM;
     if (!are_terms(terms, count, &named)) return NO_TERM;
     free(s->terms), s->named = 0;
     if (!(s->terms = copy_of(terms, count))) return NO_MEMORY;
@@ -881,7 +875,8 @@ int require(Search *q, int number, const int32_t *terms, int count) {
 
 /* Let ids not follow hypotheses of a source (pairs) at its next position; else a refusal. */
 int forbid(Search *q, int number, const int32_t *pairs, int count) {
-    Source *s = source_of(q, number);
+    Source *s = q->last && q->last->number == number ? q->last : q->active;
+    while (s && s->number != number) s = s->next;
     if (!s) return UNKNOWN;
     for (int i = 0; i < count; i++) {
         if (!in_bounds(pairs + 2 * i + 1, 1, q->model->vocabulary)) return UNKNOWN;

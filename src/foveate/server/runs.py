@@ -58,7 +58,7 @@ class StoredRun(Generic[Loaded]):
         return read_run(self.folder)
 
     @property
-    def search(self) -> str:
+    def search(self) -> str | None:
         """The kind of its search."""
         file = self.folder if self.folder.is_file() else packed_file(self.folder)[0]
         return self.config.decode.kind if file is None else header_of(file).search.name

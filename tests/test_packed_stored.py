@@ -1,0 +1,60 @@
+"""Packed files that earlier versions wrote answer as they did then, on every instruction set."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stored_models
+from foveate.engine.loading import FORCED, instruction_sets
+from test_packed import no_torch
+
+FOLDERS = sorted((Path(__file__).parent / "data" / "packed").iterdir())  # the newest one last
+LARGEST, ALL = 300_000, 1_500_000  # bytes of a file, and of a folder
+
+
+def same(own: Any, stored: Any) -> bool:
+    """The same texts and ids, and numbers that are nearly equal."""
+    if isinstance(own, dict) and isinstance(stored, dict):
+        return own.keys() == stored.keys() and all(same(own[key], stored[key]) for key in own)
+    if isinstance(own, list) and isinstance(stored, list):
+        return len(own) == len(stored) and all(map(same, own, stored))
+    if isinstance(own, float) and isinstance(stored, float):
+        return abs(own - stored) <= 1e-4
+    return bool(own == stored)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("instructions", instruction_sets())
+def test_stored_files_answer_as_they_did(folder: Path, instructions: str, tmp_path: Path) -> None:
+    """In a process that cannot import PyTorch."""
+    command = [sys.executable, "-m", "stored_models", str(folder)]
+    environment = no_torch(tmp_path) | {FORCED: instructions}
+    done = subprocess.run(command, text=True, capture_output=True, env=environment)
+    assert not done.returncode, done.stderr
+    own, stored = json.loads(done.stdout), json.loads((folder / stored_models.ANSWERS).read_bytes())
+    assert own.keys() == stored.keys()
+    assert not [name for name in own if not same(own[name], stored[name])]
+
+
+def test_the_newest_folder_has_a_small_file_of_each_family() -> None:
+    folder = FOLDERS[-1]
+    sizes = {file.stem: file.stat().st_size for file in folder.glob("*.safetensors")}
+    assert sizes.keys() == stored_models.configs().keys()
+    assert max(sizes.values()) <= LARGEST and sum(sizes.values()) <= ALL
+    with pytest.raises(FileExistsError):
+        stored_models.write(folder)
+
+
+def test_another_answer_is_noticed() -> None:
+    stored = {"greedy": [[["le chien"], [-0.5]]], "links": [[[0, 1]]]}
+    assert same({"greedy": [[["le chien"], [-0.50005]]], "links": [[[0, 1]]]}, stored)
+    for other in ({"greedy": [[["un chien"], [-0.5]]], "links": [[[0, 1]]]},
+                  {"greedy": [[["le chien"], [-0.501]]], "links": [[[0, 1]]]},
+                  {"greedy": [[["le chien"], [-0.5]]], "links": []}):  # fmt: skip
+        assert not same(other, stored)

@@ -5,7 +5,7 @@
 Of each run the test data are answered by PyTorch's own modules, by the engine in fp32 and by the
 engine in int8. Translations: outputs of greedy search and of a beam of 5, all hypotheses of the
 beam, log p of the references, weights of the attentions to the source, chrF in fp32 and int8.
-Language models: continuations of the lines by both searches, and samples. Classifiers: labels and p.
+Language models: continuations of the lines by both searches, and samples. Classifiers: labels, p.
 A law beside: the same bits for a line alone, among all others, and on one thread or several.
 Writes docs/results/engine.json, or ``--out``.
 """

@@ -14,7 +14,7 @@ import stored_models
 from foveate.engine.loading import FORCED, instruction_sets
 from test_packed import no_torch
 
-FOLDERS = sorted((Path(__file__).parent / "data" / "packed").iterdir())  # the newest one last
+FOLDERS = sorted((Path(__file__).parent / "packed").iterdir())  # the newest one last
 LARGEST, ALL = 300_000, 1_500_000  # bytes of a file, and of a folder
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 FLAGS = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 _AVX2 = ("-march=x86-64", "-mavx2", "-mfma")
-_AVX512 = (*_AVX2, "-mprefer-vector-width=512", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")
+_OF_512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")
+_AVX512 = (*_AVX2, "-mprefer-vector-width=512", *_OF_512)
 SETS = {
     "base": (),
     "sse4": ("-march=x86-64", "-msse4.1"),

@@ -1,4 +1,4 @@
-"""docs/development/architecture.md: five pieces of work, function by function.
+"""docs/development/architecture.md: six pieces of work, function by function.
 
     python tools/walks.py            write the page anew (make architecture)
     python tools/walks.py --trace    print the functions of each walk in the order of first call
@@ -24,6 +24,7 @@ import threading
 import time
 import tomllib
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "foveate"
 PAGE = ROOT / "docs" / "development" / "architecture.md"
 TABLE = ROOT / "tools" / "walks.toml"
-WALKS = ("training", "sentence", "map", "score", "request")
+WALKS = ("training", "sentence", "map", "score", "request", "studio")
+TEXTS = "the dog a", "the dog b"  # of two requests to a server, of which the second is traced
 CONFIG = """
 seed = 1
 [task]
@@ -171,26 +173,31 @@ def traced(names: tuple[str, ...] = WALKS) -> dict[str, list[str]]:
         process = start(folder, "--children", json.dumps(jobs))
         process.communicate(b"the dog a\n", timeout=300)
         if "request" in names:
-            request(folder / "request.json", run)
+            command, path = ["serve", run, "--as", "en:fr"], "/translate"
+            bodies: list[object] = [{"q": q, "source": "en", "target": "fr"} for q in TEXTS]
+            served(folder / "request.json", command, path, bodies)
+        if "studio" in names:
+            command, path = ["studio", run, "--no-browser"], "/api/v1/views/attention"
+            bodies = [{"runs": ["run"], "question": {"text": text}} for text in TEXTS]
+            served(folder / "studio.json", command, path, bodies)
         return {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in names}
 
 
-def request(out: Path, run: str) -> None:
-    """Trace the second of two requests to a server of the run."""
+def served(out: Path, command: list[str], path: str, bodies: Sequence[object]) -> None:
+    """Trace the second of two requests to a server."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    arguments = ["serve", run, "--as", "en:fr", "--port", str(port)]
-    server = start(out.parent, "--child", str(out), *arguments)
+    server = start(out.parent, "--child", str(out), *command, "--port", str(port))
     try:
         for _ in range(240):
             with contextlib.suppress(OSError):
-                translate(port, "the dog a")
+                post(port, path, bodies[0])
                 break
             time.sleep(0.5)
         server.send_signal(signal.SIGUSR1)
         time.sleep(0.5)
-        translate(port, "the dog b")
+        post(port, path, bodies[1])
         server.send_signal(signal.SIGUSR2)
         for _ in range(50):
             if out.exists():
@@ -201,11 +208,11 @@ def request(out: Path, run: str) -> None:
         server.communicate(timeout=60)  # closes its input too
 
 
-def translate(port: int, text: str) -> None:
-    """Ask the server on a port for a translation."""
-    body = json.dumps({"q": text, "source": "en", "target": "fr"}).encode()
-    place, header = f"http://127.0.0.1:{port}/translate", {"content-type": "application/json"}
-    urllib.request.urlopen(urllib.request.Request(place, body, header), timeout=60).close()
+def post(port: int, path: str, body: object) -> None:
+    """Send JSON to the server on a port, and wait for the answer."""
+    place, header = f"http://127.0.0.1:{port}{path}", {"content-type": "application/json"}
+    request = urllib.request.Request(place, json.dumps(body).encode(), header)
+    urllib.request.urlopen(request, timeout=60).close()
 
 
 # ------------------------------------------------------------------------------ the page
@@ -229,7 +236,9 @@ def page() -> str:
     for walk in table["walks"].values():
         phrases = [f"`{step}` {table['phrases'][step]}" for step in walk["steps"]]
         parts += [f"## {walk['title']}", f"{walk['command']}: at most {walk['files']} files run."]
-        parts.append("\n".join(f"{i}. {phrase}" for i, phrase in enumerate(phrases, 1)))
+        numbered = "\n".join(f"{i}. {phrase}" for i, phrase in enumerate(phrases, 1))
+        around = walk.get("before", ""), numbered, walk.get("after", "")
+        parts += [text.strip() for text in around if text]
     return "\n\n".join(parts) + "\n"
 
 

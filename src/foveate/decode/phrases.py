@@ -85,12 +85,10 @@ def phrase_of(variants: Sequence[str], tokenizer: Tokenizer) -> Phrase:
 def phrases_of(
     terms: Sequence[Sequence[Sequence[str]]], search: str | None, tokenizer: Tokenizer
 ) -> list[list[Phrase]]:
-    """The phrases of the terms of each source; none where no source has terms.
+    """The phrases of the terms of each source.
 
     Raises ``ConfigError`` for terms that a search of this kind cannot force.
     """
-    if not any(terms):
-        return []
     if search != "beam":
         raise ConfigError(f"a search {search} cannot force terms; use decode.kind=beam")
     phrases = ((phrase_of(term, tokenizer) for term in each) for each in terms)

@@ -306,16 +306,25 @@ class PackedEngine(Engine):
     def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
         self.check(request)
         search, own_end = PackedSearch.of(request.search.config), PAD if self._continues else EOS
+        phrases = self.phrases(request.required, search)
         outputs = self.decode(
             sources, search, request.num or search.beam_size, request.prefixes,
             self.forbidding(request.banned), own_end if request.end is None else request.end,
-            phrases_of(request.required, search.name, self.tokenizers[-1]),
+            phrases,
         )  # fmt: skip
         yield Result(range(len(sources)), outputs)
 
     def forbidding(self, banned: Sequence[str]) -> Forbids | None:
         """What forbids the last tokens of banned phrases; None where there are no phrases."""
         return BannedPhrases(banned, self.tokenizers[-1]).completing if banned else None
+
+    def phrases(
+        self, required: Sequence[Sequence[Term]], search: PackedSearch
+    ) -> Sequence[Sequence[Phrase]]:
+        """The phrases that the outputs of each source must hold; none where there are no terms."""
+        if not any(required):
+            return ()
+        return phrases_of(required, search.name, self.tokenizers[-1])
 
     @property
     def _continues(self) -> bool:
@@ -533,7 +542,7 @@ class PackedModel:
         ids, limit = self.encode(lines, to), self.header.max_length
         read = [each[:limit] for each in ids]
         forbids = self.engine.forbidding(banned)
-        phrases = phrases_of(required, search.name, writes)
+        phrases = self.engine.phrases(required, search)
         outputs = self.engine.decode(
             read, search, num_hypotheses, prefixes, forbids, required=phrases
         )

@@ -135,10 +135,10 @@ def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constra
 
     Raises ``ConfigError`` for required terms without a plain beam.
     """
-    search = request.search
-    phrases = phrases_of(request.required, search.config.kind, tokenizer)
-    required = [RequiredPhrases(tuple(each), word_pieces(tokenizer)) for each in phrases]
-    if required:
+    search, required = request.search, list[RequiredPhrases]()
+    if any(request.required):
+        phrases = phrases_of(request.required, search.config.kind, tokenizer)
+        required = [RequiredPhrases(tuple(each), word_pieces(tokenizer)) for each in phrases]
         search = LexicalBeam(search.config)
     rules = [Banned(request.banned, tokenizer)] if request.banned else []
     return search, Constraints(request.prefixes, rules, required, byte_table(tokenizer))

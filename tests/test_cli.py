@@ -75,6 +75,20 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_end_of_a_process_looks_for_no_garbage() -> None:
+    code = (
+        "import atexit, gc, sys\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "sys.argv = ['foveate', 'version']\n"
+        "from foveate.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT
+    )
+    assert done.stdout.endswith("True\n"), done
+
+
 def test_importing_foveate_imports_nothing_heavy() -> None:
     code = (
         "import sys, foveate; assert 'torch' not in sys.modules and 'pydantic' not in sys.modules"

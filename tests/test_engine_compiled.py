@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from functools import partial
 
 import numpy as np
@@ -201,6 +202,19 @@ def test_an_output_has_the_same_bits_whatever_is_decoded_beside_it(decoder, int8
         search = CompiledSearch(engine, Settings(START, END, width, width, 0.6))
         alone = [search.outputs([s], [n])[0] for s, n in zip(sources, limits, strict=True)]
         assert all(outputs == alone for outputs in together)
+
+
+def test_a_model_keeps_only_the_tensors_that_it_refers_to() -> None:
+    tree = {"kind": "encoder_decoder", "encoder": transformer(), "decoder": transformer()}
+    program = Program(built(tree, Tokens(SIZE), Tokens(SIZE)))
+    arrays = {name: tensor.numpy().copy() for name, tensor in program.tensors.items()}
+    left = {name: weakref.ref(array) for name, array in arrays.items()}
+    search = CompiledSearch(CompiledModel(program.numbers, arrays), Settings(START, END))
+    expected = search.log_probabilities([4, 5, END], [6, END]).tolist()
+    arrays.clear()
+    kept = {name for name, array in left.items() if array() is not None}
+    assert {name.rpartition(".")[2] for name in kept} == {"table", "gain", "shift"}
+    assert search.log_probabilities([4, 5, END], [6, END]).tolist() == expected
 
 
 def test_what_the_engine_lacks_and_what_does_not_fit_is_said() -> None:

@@ -5,6 +5,8 @@ Verbs import what they need when they are called, so that ``foveate --help`` ans
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import io
 import keyword
@@ -94,5 +96,6 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     sys.argv[1:] = sorted(sys.argv[1:], key=lambda argument: argument != "--trust")  # anywhere
+    atexit.register(gc.freeze)  # else the last collections search all that was imported: 0.03 s
     with one_line_errors():
         app(prog_name="foveate")

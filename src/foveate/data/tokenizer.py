@@ -19,7 +19,7 @@ import tokenizers as rust
 from pydantic import Field
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, Configurable, Tree
 from foveate.data.words import split_blanks, split_words
 from foveate.errors import UserError
 from foveate.files import read_bytes, replace_file
@@ -244,10 +244,10 @@ class Tokenizer(Configurable, ABC):
         return Tokenizer.of(bounded(Path(path)), str(path))
 
     @staticmethod
-    def of(content: str | bytes, path: str) -> Tokenizer:
-        """The tokenizer of a `text`; raise `UserError` that names the file where it is none."""
+    def of(content: str | bytes | Tree, path: str) -> Tokenizer:
+        """The tokenizer of a `text`, read or not; raise `UserError` naming a file that is none."""
         try:
-            tree = json.loads(content)
+            tree = content if isinstance(content, dict) else json.loads(content)
             tokenizer: Tokenizer = Tokenizer.Config.parse(tree["config"]).build()
             tokenizer._restore(tree["vocabulary"])
             tokenizer.add_tags(tree.get("tags", []))
@@ -499,11 +499,7 @@ class BPE(Subword):
 
     def _use(self, wrapped: rust.Tokenizer) -> None:
         super()._use(wrapped)
-        learnt = json.loads(wrapped.to_str())["model"]
-        ids = learnt["vocab"]
-        self._letters = {letter: ids[letter] for letter in byte_letters()}
-        ranked = enumerate(learnt["merges"])
-        self._merges = {(ids[a], ids[b]): (rank, ids[a + b]) for rank, (a, b) in ranked}
+        self._merges: Merges = {}  # read where splits are drawn
         self._chunks: dict[str, list[list[int]]] = {}
 
     @property
@@ -517,6 +513,11 @@ class BPE(Subword):
 
     def _drawn(self, text: str, chance: Iterator[float]) -> list[int]:
         """Ids of a text; the chunks of some texts are remembered, for epochs come again."""
+        if not self._merges:
+            learnt = json.loads(self._rust.to_str())["model"]
+            ids, ranked = learnt["vocab"], enumerate(learnt["merges"])
+            self._letters = {letter: ids[letter] for letter in byte_letters()}
+            self._merges = {(ids[a], ids[b]): (rank, ids[a + b]) for rank, (a, b) in ranked}
         if text not in self._chunks:
             if len(self._chunks) >= REMEMBERED:
                 self._chunks.clear()

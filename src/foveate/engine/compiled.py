@@ -50,7 +50,7 @@ def _check(answer: int, begin: str) -> None:
 
 class _Tensor(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int32) for name in ("int8", "rows", "columns")),
+        *((name, ctypes.c_int32) for name in ("int8", "rows", "columns", "kept")),
         *((name, ctypes.c_void_p) for name in ("data", "scale")),
     )
 
@@ -145,22 +145,24 @@ class CompiledModel:
         tensors: Mapping[str, Floats | tuple[NDArray[np.int8], Floats]],
         maps: frozenset[str] = frozenset(),
     ) -> None:
-        self._library, arrays, structs = library(), list[NDArray[np.generic]](), []
+        self._library, arrays, structs = library(), list[tuple[NDArray[np.generic], ...]](), []
         for name, tensor in tensors.items():
             if isinstance(tensor, tuple) or name in maps:
                 whole, scale = tensor if isinstance(tensor, tuple) else quantized(tensor)
-                arrays += [whole, scale]
-                structs.append(_Tensor(1, *whole.shape, whole.ctypes.data, scale.ctypes.data))
+                arrays.append((whole, scale))
+                structs.append(_Tensor(1, *whole.shape, 0, whole.ctypes.data, scale.ctypes.data))
             else:
                 array = np.ascontiguousarray(tensor, dtype=np.float32)
                 rows = max(1, len(array)) if array.ndim > 1 else 1
-                arrays.append(array)
-                structs.append(_Tensor(0, rows, array.size // rows, array.ctypes.data, None))
+                arrays.append((array,))
+                structs.append(_Tensor(0, rows, array.size // rows, 0, array.ctypes.data, None))
         program = np.array(numbers, dtype=np.float64)
-        self._tensors, self._arrays = (_Tensor * len(structs))(*structs), arrays  # alive with it
+        read = (_Tensor * len(structs))(*structs)
         self.address = self._library.read_model(
-            program.ctypes.data, len(program), ctypes.addressof(self._tensors), len(structs)
+            program.ctypes.data, len(program), ctypes.addressof(read), len(structs)
         )
+        named = zip(read, arrays, strict=True)
+        self._arrays = [array for struct, array in named if struct.kept]  # the others are copied
         if not self.address:
             raise EngineFailure("the engine cannot read this model: its program does not fit")
 

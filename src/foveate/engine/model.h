@@ -5,7 +5,7 @@
  * read it). A number that is out of bounds, and a tensor of another size, stop the reading. */
 
 typedef struct { /* a tensor of a file: floats, or bytes with a scale for each row */
-    int32_t int8, rows, columns;
+    int32_t int8, rows, columns, kept; /* `kept`: the model that was read refers to it */
     const void *data;
     const float *scale;
 } Tensor;
@@ -126,8 +126,9 @@ typedef struct {
 
 typedef struct {
     const double *at, *end;
-    const Tensor *tensor;
+    Tensor *tensor;
     int tensors, attentions;
+    int packs; /* what is read now is copied into a map */
     int bad; /* something was out of bounds, or there was no memory */
 } Reader;
 
@@ -147,6 +148,7 @@ static float read_float(Reader *r) {
 
 static const Tensor *read_tensor(Reader *r) {
     const int index = read_int(r, -1, r->tensors - 1);
+    if (index >= 0 && !r->packs) r->tensor[index].kept = 1;
     return index < 0 ? NULL : r->tensor + index;
 }
 
@@ -175,11 +177,13 @@ static Linear read_linear(Reader *r, int parts, const int *rows, int columns) {
     const Matrix *at[PARTS];
     const float *bias[PARTS];
     Linear w = {0};
+    r->packs = 1;
     for (int p = 0; p < parts; p++) {
         matrix[p] = read_matrix(r, rows[p], columns), at[p] = matrix + p;
         bias[p] = read_floats(r, rows[p]);
         if (!r->bad && !matrix[p].bytes != !matrix[0].bytes) r->bad = 1;
     }
+    r->packs = 0;
     if (!r->bad && parts && !pack_linear(&w, parts, at, bias)) r->bad = 1;
     return w;
 }
@@ -490,7 +494,8 @@ static void bound_positions(Model *m) {
 }
 
 /* The model of a program over tensors, which stay where they are; NULL where it is none. */
-Model *read_model(const double *program, int length, const Tensor *tensors, int count) {
+/* `kept` is set of the tensors that must live as long as the model. */
+Model *read_model(const double *program, int length, Tensor *tensors, int count) {
     Reader r = {program, program + length, tensors, count};
     for (int i = 0; i < count; i++) {
         const Tensor *t = tensors + i;

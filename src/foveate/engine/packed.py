@@ -512,7 +512,7 @@ class PackedModel:
         tree = self.header.tokenizers.get(name)
         if tree is None:
             raise PackedError(f"{self.path} has no tokenizer of the {name}; pack it again")
-        return Tokenizer.of(json.dumps(tree), str(self.path))
+        return Tokenizer.of(tree, str(self.path))
 
     def _only(self, verb: str, *tasks: TaskKind) -> None:
         if self.header.task not in tasks:

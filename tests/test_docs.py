@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -117,11 +118,16 @@ def test_looking_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_view_of_ones_own_draws(tmp_path: Path) -> None:
+    import foveate.views.maps as maps
     from foveate.views import _SPECS
 
     names: dict[str, Any] = {}
     try:
-        exec(compile(blocks("add-a-view.md", "python")[0], "add-a-view.md", "exec"), names)
+        [code] = blocks("add-a-view.md", "python")
+        imports, at, function = code.partition("@view")
+        exec(compile(imports, "add-a-view.md", "exec"), names)
+        assert names.keys() - {"__builtins__"} <= vars(maps).keys(), "maps.py has them"
+        exec(compile(at + function, "add-a-view.md", "exec"), names)
         run = copier(tmp_path)
         drawing = names["sharpness"](run, text="a b c")
         assert drawing.series[0].name == "largest weight"
@@ -150,16 +156,40 @@ OWN_DATA = (DOCS / "guide/your-own-data.md").read_text(encoding="utf-8").split("
 
 @pytest.mark.parametrize("section", OWN_DATA, ids=lambda text: text.partition("\n")[0])
 def test_the_example_of_each_task_runs(section: str, tmp_path: Path, monkeypatch) -> None:
-    """Lines with ``foveate`` run in this process, what stands between them in a shell."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     (block,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
+    run_commands(block)
+
+
+def test_the_commands_of_a_task_of_ones_own_run(tmp_path: Path, monkeypatch) -> None:
+    from foveate.config import _FAMILIES
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOVEATE_TRUST", "0")  # what --trust sets is put back
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "my_task.py").write_text(blocks("add-a-task.md", "python")[0])
+    (tmp_path / "reviews.toml").write_text(blocks("add-a-task.md", "toml")[0])
+
+    def forget() -> None:  # each command is a process of its own
+        sys.modules.pop("my_task", None)
+        _FAMILIES["task"].pop("regression", None)
+
+    try:
+        run_commands(blocks("add-a-task.md", "bash")[0], forget)
+    finally:
+        forget()
+
+
+def run_commands(block: str, before: Callable[[], None] = lambda: None) -> None:
+    """Lines with ``foveate`` in this process, what stands between them in a shell."""
     for part in re.split(r"^(.*\bfoveate .*\n)", block, flags=re.MULTILINE):
         shell, ours, arguments = part.partition("foveate ")
         script = shell.removesuffix("| ")
         command = ["bash", "-ec", script]
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         if ours:
+            before()
             result = CliRunner().invoke(app, shlex.split(arguments), input=output)
             assert result.exit_code == 0, (part, result.exception, result.output)
 

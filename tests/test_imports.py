@@ -159,7 +159,7 @@ def test_the_direction_test_can_fail() -> None:
 
 def test_contributing_prints_the_direction() -> None:
     text = (SOURCE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    for layer in LAYERS[:6]:
+    for layer in LAYERS[:-1]:
         assert all(name in text for name in layer), layer
 
 

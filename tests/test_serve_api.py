@@ -269,6 +269,8 @@ def test_every_route_is_in_the_document(run: Run) -> None:
     tree = served(run.path).openapi()
     listed = [(m.upper(), path) for path, methods in tree["paths"].items() for m in methods]
     assert sorted(listed) == sorted(ROUTES)
+    page = (Path(__file__).parent.parent / "docs" / "guide" / "serving.md").read_text("utf-8")
+    assert [path for _, path in ROUTES if f"`{path.partition('{')[0]}" not in page] == []
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route[1])

@@ -1,7 +1,7 @@
 """A server under fire: throughput, loads, bad clients, weights that change, its end.
 
     python benchmarks/durability under_fire RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50]
-                                                  [--only PART] [--processes 2]
+                                  [--only PART] [--processes 2] [--requests 100000]
 
 RUN translates en → fr; SENTENCES is a file of English lines. ``foveate serve RUN`` runs as a
 process of its own on the loopback address, wrk (a package of Debian) sends the load. Writes
@@ -199,6 +199,31 @@ def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Fi
     return rates
 
 
+# ------------------------------------------------------------------------------ engines
+
+
+def engines(run: Path, sentences: Path, seconds: float, requests: int) -> Figures:
+    """Each engine behind the same server: times and rates by clients, memory as requests pass."""
+    result: Figures = {}
+    for engine in ("packed", "ctranslate2", "torch"):
+        with served(run, "--engine", engine) as server:
+            begins = resident(server.process.pid)
+            wrk(server, sentences, 2, 16)
+            figures: Figures = {"memory_mib_at_start": round(begins / 2**20, 1)}
+            for clients in (1, 16, 64):
+                answers = wrk(server, sentences, seconds, clients)
+                kept = {name: answers[name] for name in ("p50_ms", "p99_ms", "answered", "other")}
+                kept["per_second"] = round(answers["answered"] / answers["seconds"], 1)
+                figures[f"{clients} clients"] = kept
+            while (done := server.metric("foveate_requests_total")) < requests:
+                wrk(server, sentences, min(60, 1 + (requests - done) / kept["per_second"]), 64)
+            figures["requests"] = int(done)
+            figures["memory_mib_at_end"] = round(resident(server.process.pid) / 2**20, 1)
+            figures["exit_code"] = server.end()
+        result[engine] = figures
+    return result
+
+
 # ------------------------------------------------------------------------------ load
 
 
@@ -388,6 +413,7 @@ def main(
     examples: Annotated[int, Option(help="for each route; 0: none")] = 50,
     only: Annotated[list[str] | None, Option(help="a part; the others stay in the file")] = None,
     processes: Annotated[int, Option(help="of foveate serve")] = 0,
+    requests: Annotated[int, Option(help="that each engine answers")] = 100_000,
 ) -> None:
     SERVED.extend(["--processes", str(processes)])
     if shutil.which("wrk") is None:
@@ -396,6 +422,7 @@ def main(
     parts: dict[str, Callable[[], Figures]] = {
         "same": lambda: same(run, sentences),
         "throughput": lambda: throughput(run, sentences, min(20, seconds), processes),
+        "engines": lambda: engines(run, sentences, min(20, seconds), requests),
         "load": lambda: load_levels(run, sentences, seconds),
         "bad_clients": lambda: bad_clients(run, sentences),
         "reloads": lambda: reloads(run, sentences),

@@ -1,9 +1,10 @@
 """Whether the engine gives what PyTorch gives: trained models of every family, 500 lines each.
 
-    python benchmarks/engine.py RUN [RUN …] [--lines 500]
+    python benchmarks/engine.py [--lines 500] [--only NAME] [--folder build/engine]
 
-Of each run the test data are answered by PyTorch's own modules, by the engine in fp32 and by the
-engine in int8. Translations: outputs of greedy search and of a beam of 5, all hypotheses of the
+The models are trained where they are not there, some hundred steps on sentences of the embedded
+grammar and on SST-2. Of each the test data are answered by PyTorch's own modules, by the engine in
+fp32 and in int8. Translations: outputs of greedy search and of a beam of 5, all hypotheses of the
 beam, log p of the references, weights of the attentions to the source, chrF in fp32 and int8.
 Language models: continuations of the lines by both searches, and samples. Classifiers: labels, p.
 A law beside: the same bits for a line alone, among all others, and on one thread or several.
@@ -12,38 +13,100 @@ Writes docs/results/engine.json, or ``--out``.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import sacrebleu
 import torch
 
 import harness
+from foveate.data import synthetic
 from foveate.engine.packed import PackedModel
 from foveate.native.kernels import without_kernels
 from foveate.pack import content
 from foveate.run import Run, load
 
+TRAINED = """
+seed = 1
+model = "transformer-tiny"
+
+[task]
+kind = "translation"
+source = "DATA/{split}.en"
+target = "DATA/{split}.fr"
+tokenizer = { kind = "bpe", vocab_size = 2000 }
+
+[train]
+batch_tokens = 1024
+max_steps = 600
+optimizer = { kind = "adamw", lr = 3e-3 }
+schedule = { kind = "cosine", warmup_steps = 60 }
+validation = { every = 600, samples = 0 }
+"""
+PAIRS = {"train": 20_000, "valid": 200, "test": 1000}
+LANGUAGE = (
+    "task={ kind = 'language', text = 'DATA/{split}.en', "
+    "tokenizer = { kind = 'bpe', vocab_size = 2000 } }"
+)
+DECODER = "model={ kind = 'language_model', decoder = { kind = 'KIND', hidden_size = 128 } }"
+FAMILIES = {  # how each differs from TRAINED; or its config
+    "transformer": ["model.encoder.num_layers=2", "model.decoder.num_layers=2"],
+    "transformer, norm after": ["model.encoder.norm_order=post", "model.decoder.norm_order=post"],
+    "transformer, SSRU": ["model=transformer-ssru"],
+    "GRU, Bahdanau": ["model=bahdanau-2015"],
+    "LSTM, Luong": ["model=luong-2015"],
+    "LSTM, no attention": ["model=sutskever-2014"],
+    "GRU, no attention": ["model=cho-2014"],
+    "prefix": ["task.kind=prefix_translation", DECODER.replace("KIND", "transformer")],
+    "language, Llama": [LANGUAGE, "model=llama-tiny"],
+    "language, LSTM": [LANGUAGE, "model=lstm-zaremba"],
+    "language, Mamba": [LANGUAGE, DECODER.replace("KIND", "mamba")],
+    "classifier, CBOW": ["sst2-cbow.toml"],
+    "classifier, LSTM": ["sst2-lstm.toml"],
+    "classifier, transformer": ["sst2-transformer.toml"],
+}
 LONGEST = 40  # tokens of a continuation
 ALONE = 50  # lines that are answered one by one
 Figures = dict[str, Any]
 Answers = Sequence[Any]
 
 
-def main(runs: list[Path], lines: int = 500, threads: int = 2, out: Path | None = None) -> None:
+def main(
+    lines: int = 500,
+    only: Annotated[list[str] | None, harness.among(FAMILIES, "these alone")] = None,
+    folder: Path = harness.ROOT / "build" / "engine",
+    threads: int = 2,
+    out: Path | None = None,
+) -> None:
     torch.set_num_threads(threads)
-    result = harness.previous("engine", out).get("runs", {})
-    for path in runs:
-        run = load(path)
-        models = {name: packed(run, name, threads) for name in ("fp32", "int8")}
-        figures: Figures = {"model": run.config.model.tree()["kind"], "lines": lines}
+    result = harness.previous("engine", out).get("models", {})
+    for name in only or FAMILIES:
+        run = load(made(name, folder))
+        models = {each: packed(run, each, threads) for each in ("fp32", "int8")}
         kind = models["fp32"].header.task
         compare = {"language": continued, "classification": labelled}.get(kind, translated)
-        result[path.name] = figures | {"task": kind} | compare(run, models, lines)
-        print(path.name, result[path.name])
-        harness.write("engine", {"runs": result}, out)
+        result[name] = {"task": kind, "lines": lines} | compare(run, models, lines)
+        print(name, json.dumps(result[name]), flush=True)
+        harness.write("engine", {"models": result}, out)
+
+
+def made(name: str, folder: Path) -> Path:
+    """The run of a family, trained where it is not there."""
+    data, (first, *_) = folder / "data", FAMILIES[name]
+    if not data.is_dir():
+        synthetic.write(data, PAIRS)
+    run = folder / re.sub(r"\W+", "-", name.lower())
+    if first.endswith(".toml"):
+        config = harness.ROOT / "configs" / "classification" / first
+        return harness.trained(run, config, ("train.max_steps=150",))
+    config = folder / "config.toml"
+    config.write_text(TRAINED.replace("DATA", str(data)), encoding="utf-8")
+    choices = [choice.replace("DATA", str(data)) for choice in FAMILIES[name]]
+    return harness.trained(run, config, choices)
 
 
 def packed(run: Run, precision: str, threads: int) -> PackedModel:
@@ -68,11 +131,11 @@ def same_bits(
     model: PackedModel, answer: Callable[[Any, Sequence[str]], Answers], lines: Sequence[str]
 ) -> bool:
     """Whether lines have the same answers and log p alone, all together, and on one thread."""
-    together, threads = answer(model, lines), model.threads
+    together, threads = answer(model, lines), model.engine.threads
     alone = [answer(model, [line])[0] for line in lines[:ALONE]]
-    model.threads = 1
+    model.engine.threads = 1
     single = answer(model, lines[::-1])[::-1]
-    model.threads = threads
+    model.engine.threads = threads
     return together[:ALONE] == alone and together == single
 
 
@@ -98,11 +161,14 @@ def translated(run: Run, models: dict[str, PackedModel], count: int) -> Figures:
     figures["chrF"] = {name: round(value, 2) for name, value in chrf.items()}
     pairs = list(zip(sources, references, strict=True))
     with without_kernels():
-        expected = [each.log_p for each in run.score(pairs)]
+        expected = [each.log_probability for each in run.score(pairs)]
         maps = run.links(pairs) if run.aligns else []
     figures["largest difference of log p"] = {
         name: float(
-            max(abs(a - b.log_p) for a, b in zip(expected, model.score(pairs), strict=True))
+            max(
+                abs(a - b.log_probability)
+                for a, b in zip(expected, model.score(pairs), strict=True)
+            )
         )
         for name, model in models.items()
     }

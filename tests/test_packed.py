@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from foveate.cli.serve import ServerEngine
 from foveate.engine.packed import KEY, NAME, PackedError, PackedModel, packed_file
 from foveate.engine.program import CannotPack
 from foveate.errors import UserError
+from foveate.native.kernels import without_kernels
 from foveate.pack import pack
 from foveate.run import Run
 from foveate.tasks.shortlist import learn
@@ -32,6 +34,13 @@ from foveate.training import train
 from small_runs import LANGUAGE, TRAIN, Call, made, write_data
 
 LINES = ["a b c", "", "c a a b", "b", "a unknown b"]
+
+
+@pytest.fixture(autouse=True)
+def plain() -> Iterator[None]:
+    """Runs are answered by PyTorch's modules, with which packed files are compared."""
+    with without_kernels():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,6 @@ from foveate.engine.packed import (
     Header,
     PackedModel,
     PackedSearch,
-    TaskKind,
 )
 from foveate.engine.program import CannotPack, Program
 from foveate.errors import ConfigError, UserError, message_of
@@ -31,22 +30,12 @@ from foveate.files import replace_file
 from foveate.run import Run, load
 from foveate.tasks.base import Aligns
 from foveate.tasks.classification import TextClassification
-from foveate.tasks.guided import GuidedTranslation
-from foveate.tasks.language import Language
-from foveate.tasks.prefix_translation import PrefixTranslation
 from foveate.tasks.shortlist import FILE, Shortlist
 from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
 from foveate.train.stored import WEIGHTS
 
 PRECISIONS = ("fp32", "fp16", "int8")
-TASKS: dict[type, TaskKind] = {
-    Translation: "translation",
-    GuidedTranslation: "translation",
-    PrefixTranslation: "prefix_translation",
-    Language: "language",
-    TextClassification: "classification",
-}
 Tensors = dict[str, Array]
 
 
@@ -88,7 +77,7 @@ def renew(folder: Path) -> None:
 def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensors]:
     """Header and tensors of the packed file of a run. Raises `CannotPack`."""
     task, config = run.task, run.config
-    if type(task) not in TASKS:
+    if task.packed_kind is None:
         raise CannotPack(
             f"the engine does not know the task {config.task.kind}; it runs in PyTorch"
         )
@@ -96,7 +85,7 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
     tensors = rounded(program, precision)
     tree: Tree = {
         "version": VERSION,
-        "task": TASKS[type(task)],
+        "task": task.packed_kind,
         "program": program.numbers,
         "maps": sorted(program.maps),
         "attentions": program.attentions,
@@ -118,15 +107,10 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
     if isinstance(task, Aligns):
         tree["head"] = vars(Head.load(run.path, task.head))
     if isinstance(task, Translation) and (run.path / FILE).is_file():
-        shortlist = Shortlist.load(run.path)
-        arrays = (shortlist.often, shortlist.likely)
-        tensors |= {
-            name: array.numpy().astype(np.int32)
-            for name, array in zip(SHORTLIST, arrays, strict=True)
-        }
+        tensors |= dict(zip(SHORTLIST, Shortlist.load(run.path).arrays, strict=True))
     if isinstance(task, TextClassification):
         tree["labels"] = task.label_names
-    if isinstance(task, Language) and (reach := task.reach(run.model)) is not None:
+    if (reach := task.reach(run.model)) is not None:
         tree["reach"] = reach
     return Header.parse(json.loads(json.dumps(tree))), tensors
 

@@ -158,6 +158,7 @@ class CompiledModel:
                 structs.append(_Tensor(0, rows, array.size // rows, 0, array.ctypes.data, None))
         program = np.array(numbers, dtype=np.float64)
         read = (_Tensor * len(structs))(*structs)
+        self.bytes = sum(part.nbytes for array in arrays for part in array)
         self.address = self._library.read_model(
             program.ctypes.data, len(program), ctypes.addressof(read), len(structs)
         )

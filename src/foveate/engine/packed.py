@@ -69,6 +69,7 @@ KEY = "foveate"  # of the header among the metadata
 LARGEST = 2**26  # numbers of a tensor, and bytes of the header
 SHORTLIST = ("shortlist.often", "shortlist.likely")  # tensors of ids
 SHARE = 64  # sources that a thread searches together
+NEAR = 2**24  # bytes of weights that stay in a cache, whatever the number of rows
 Array = NDArray[np.generic]
 Weight = Floats | tuple[NDArray[np.int8], Floats]
 
@@ -366,7 +367,8 @@ class PackedEngine(Engine):
             )
             for n in filled
         }
-        shortens = search.shortlist and not (prefixes or forbids or required)
+        free = not (prefixes or forbids or required)
+        shortens = self.task == "translation" and search.shortlist and free
         if required:
             settings = replace(settings, pieces=word_pieces(self.tokenizers[-1]))
         filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
@@ -409,6 +411,7 @@ class PackedEngine(Engine):
         return Settings(
             EOS if self._continues else BOS, end, search.beam_size, count, search.length_penalty,
             min_length=search.min_length, no_repeat=search.no_repeat, never=never,
+            room=16 if self.compiled.bytes < NEAR else 64,
             sampling=sampling if search.sampling else None,
             reach=self.reach or 0,
             characters=_states(writes, writes.vocab_size) if search.whole_characters else None,

@@ -5,7 +5,7 @@ Each method writes what the function ``read_…`` of the same name in ``model.h`
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from torch import Tensor, nn
 
@@ -40,7 +40,7 @@ from foveate.models.transformer import (
 from foveate.nn import feed_forward, positions, scores
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
-from foveate.nn.linear import BatchNorm, LayerNorm, NoNorm, RMSNorm
+from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, RMSNorm
 from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
 from foveate.nn.ssm import SelectiveStateSpace
 
@@ -64,9 +64,12 @@ ATTENTION, SSRU, FEED_FORWARD, STATE_SPACE = range(4)
 Part = TypeVar("Part", bound=nn.Module)
 
 
-def parts(modules: nn.Module, kind: type[Part]) -> list[Part]:
-    """The modules of a list, which are all of one kind."""
-    return [module for module in modules.children() if isinstance(module, kind)]
+def parts(modules: nn.Module, kind: type[Part], *others: type[Part]) -> list[Part]:
+    """The modules of a list, which are all of one class. Raises `CannotPack` for a subclass."""
+    for module in modules.children():
+        if type(module) not in (kind, *others):
+            raise cannot(module)
+    return cast("list[Part]", list(modules.children()))
 
 
 class CannotPack(UserError):
@@ -108,8 +111,9 @@ class Program:
 
     def _linear(self, *maps: nn.Module, name: str) -> None:
         for linear in maps:
-            if not isinstance(linear, nn.Linear):
+            if type(linear) not in (nn.Linear, Linear):
                 raise cannot(linear)
+            assert isinstance(linear, nn.Linear)
             self._tensor(linear.weight, f"{name}.weight", is_map=True)
             self._tensor(linear.bias, f"{name}.bias")
 
@@ -381,7 +385,7 @@ class Program:
             raise cannot(decoder)
         self._write(0)
         self._stem(decoder, name)
-        for n, layer in enumerate(parts(decoder.layers, DecoderLayer)):
+        for n, layer in enumerate(parts(decoder.layers, DecoderLayer, SSRULayer)):
             first, *rest = parts(layer.blocks, ResidualBlock)
             if isinstance(layer, SSRULayer):
                 self._block(SSRU, first, f"{name}.{n}.ssru")
@@ -420,7 +424,7 @@ class Program:
             self._write(bridge.context_size)
         self._token_embedding(decoder.stem, config.embedding_size, name)
         self._write(0, 0, len(decoder.cells), 1)
-        for n, cell in enumerate(parts(decoder.cells, Cell)):
+        for n, cell in enumerate(parts(decoder.cells, ElmanCell, GRUCell, ChoGRUCell, LSTMCell)):
             self._cell(cell, f"{name}.{n}.cell")
         attention = config.attention
         when = None if attention is None else attention.query

@@ -1,4 +1,8 @@
-"""The engine that computes in PyTorch and the kernels of `foveate.native`: one model or several."""
+"""The engine of a model that PyTorch holds, or of several.
+
+Searches on a processor are those of the engine in C (`foveate.engine.packed`) over the weights of
+the model, wherever it computes what the modules do; else the modules compute.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -22,11 +27,26 @@ from foveate.decode.constraints import (
 )
 from foveate.decode.phrases import phrases_of, word_pieces
 from foveate.decode.search import EnsembleSteps, Positions, Search, log_mean_p
-from foveate.engine.base import ALL, Engine, Ids, Module, Picture, Result, SearchRequest, Source
+from foveate.engine.base import (
+    ALL,
+    Engine,
+    EngineError,
+    Ids,
+    Module,
+    Picture,
+    Result,
+    SearchRequest,
+    Source,
+)
+from foveate.engine.compiled import CompiledModel
+from foveate.engine.packed import PackedEngine
+from foveate.engine.program import Program
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
+from foveate.native.kernels import WeightCache, library
+from foveate.nn.attention import BaseAttention
 
 Vocabularies = Mapping[str, Sequence[str]]  # the tokens of each part of a model by their ids
 
@@ -144,6 +164,54 @@ def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constra
     return search, Constraints(request.prefixes, rules, required, byte_table(tokenizer))
 
 
+def descendants(module: nn.Module) -> list[nn.Module]:
+    """A module and all modules in it; ten times as fast as ``modules()``."""
+    modules = [module]
+    for each in modules:
+        modules += [part for part in each._modules.values() if part is not None]
+    return modules
+
+
+def observed(module: nn.Module) -> bool:
+    """Whether a tap or a hook reads what a module computes, or changes it."""
+    tapped = isinstance(module, BaseAttention) and module.observed
+    return tapped or bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def in_single_precision(modules: Sequence[nn.Module]) -> bool:
+    """Whether all weights are fp32 in main memory."""
+    each = (weights for part in modules for weights in (part._parameters, part._buffers))
+    tensors = (tensor for weights in each for tensor in weights.values() if tensor is not None)
+    return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+
+
+_COMPILED = WeightCache[tuple[CompiledModel | None]]()
+
+
+def compiled(model: nn.Module) -> CompiledModel | None:
+    """A model for the engine in C, with its present weights; made again once these have changed.
+
+    None where it is in training, has taps or hooks, weights that are not finite numbers of fp32 in
+    main memory or a part that the engine lacks, and without native kernels, which notice changes.
+    """
+    modules = descendants(model)
+    if library() is None or any(module.training or observed(module) for module in modules):
+        return None
+    return _COMPILED.get(model, modules, lambda: (_compiled(model, modules),))[0]
+
+
+def _compiled(model: nn.Module, modules: Sequence[nn.Module]) -> CompiledModel | None:
+    if not in_single_precision(modules):
+        return None
+    try:
+        program = Program(model)
+        tensors = {name: tensor.numpy() for name, tensor in program.tensors.items()}
+        finite = all(np.isfinite(array).all() for array in tensors.values())
+        return CompiledModel(program.numbers, tensors) if finite else None
+    except UserError:  # that the engine lacks a part, or there is no library for this processor
+        return None
+
+
 class TorchEngine(Engine):
     """A task and its model, or several models together."""
 
@@ -159,6 +227,9 @@ class TorchEngine(Engine):
     @torch.inference_mode()
     def search(self, sources: Sequence[Source], request: SearchRequest) -> Iterator[Result]:
         task: Decodes = self.task
+        if (packed := self._packed(request)) is not None:
+            yield from packed.search(sources, request)
+            return
         search, constraints = built(request, task.output_tokenizer)
         end = task.end if request.end is None else request.end
         for batch in task.decoding_batches(self.model, sources, request):
@@ -168,6 +239,25 @@ class TorchEngine(Engine):
             )  # fmt: skip
             ranked = [search.decide(each, task.text_of)[: request.num] for each in outputs]
             yield Result(batch.places, ranked)
+
+    def _packed(self, request: SearchRequest) -> PackedEngine | None:
+        """The engine in C with the weights of the model; None where PyTorch answers a request."""
+        task, kind = self.task, self.task.packed_kind
+        model = None if kind is None else compiled(self.model)
+        alone = request.search.width == 1 and any(
+            request.required
+        )  # a beam of one is no beam there
+        if kind is None or model is None or alone:
+            return None
+        tokenizers, threads = list(task.tokenizers_by_name().values()), torch.get_num_threads()
+        engine = PackedEngine(model, kind, tokenizers, threads, task.reach(self.model))
+        try:
+            engine.check(request)
+        except EngineError:
+            return None
+        if kind == "translation" and request.shortens:
+            engine.shortlist = task.shortlist().arrays
+        return engine
 
     @torch.inference_mode()
     def positions(self, source: Source, request: SearchRequest) -> Positions:

@@ -32,6 +32,7 @@ from foveate.decode.beam import Greedy, another
 from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, Module, SearchRequest, Source
+from foveate.engine.packed import TaskKind
 from foveate.engine.pytorch import DecodingBatch, TorchEngine
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, ForcedPass, Units
@@ -193,6 +194,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     data: TextData
     figures: ClassVar[tuple[str, ...]] = ("loss",)  # of a validation; ``train.save.best`` names one
     own_outputs: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
+    packs_as: ClassVar[TaskKind | None] = None  # of this class alone: others may decode otherwise
     reads: ClassVar[Reads] = "text"
     gives: ClassVar[Gives] = "text"
 
@@ -280,6 +282,15 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
         """Loss on a split and what users care for (BLEU by free-running decoding, …)."""
 
     # ---- answers
+
+    @property
+    def packed_kind(self) -> TaskKind | None:
+        """What a packed file calls the task; None where the engine in C does not know it."""
+        return vars(type(self)).get("packs_as")
+
+    def reach(self, model: Module) -> int | None:
+        """How many tokens of a text the model may read at once; None for any number."""
+        return None
 
     def engine(self, model: Module) -> TorchEngine:
         """What searches and scores with a model in PyTorch."""

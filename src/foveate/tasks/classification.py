@@ -196,6 +196,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         word_dropout: float = Field(0.0, ge=0, lt=1)
         """Probability that a token becomes <unk> in training."""
 
+    packs_as = "classification"
     figures = FIGURES
     gives = "label"
     config: Config

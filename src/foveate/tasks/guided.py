@@ -81,6 +81,7 @@ class GuidedTranslation(Translation):
             """The files of links, in the order of the corpora."""
             return (self.links,) if isinstance(self.links, str) else self.links or ()
 
+    packs_as = "translation"
     config: Config
 
     @property

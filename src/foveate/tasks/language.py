@@ -137,6 +137,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
     start, end = EOS, NEVER
     figures = ("loss", "perplexity", "bits_per_character")
     silent = frozenset((PAD, BOS))  # an end of line is text
+    packs_as = "language"
     own_outputs = True
     config: Config
 

@@ -70,6 +70,7 @@ class PrefixTranslation(TextToText[PrefixBatch]):
                 raise UserError("one sequence has one vocabulary: leave joint = true")
             return joint
 
+    packs_as = "prefix_translation"
     own_outputs = True
     config: Config
 

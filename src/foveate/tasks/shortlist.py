@@ -53,6 +53,11 @@ class Shortlist:
         chosen = torch.cat((self.often, self.likely[source.cpu()].flatten())).unique()
         return chosen.to(source.device)
 
+    @property
+    def arrays(self) -> list[NDArray[np.int32]]:
+        """Both, for the engine in C."""
+        return [ids.numpy().astype(np.int32) for ids in (self.often, self.likely)]
+
     def save(self, folder: Path) -> None:
         """Write it into a run, for `load`."""
         content = io.BytesIO()

@@ -44,6 +44,7 @@ class Translation(TextToText[TextBatch], Aligns):
         """Where the pairs lie and how they become tokens."""
 
     config: Config
+    packs_as = "translation"
     own_outputs = True
     _shortlist: Shortlist | None = None
 

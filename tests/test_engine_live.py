@@ -1,0 +1,241 @@
+"""A model that PyTorch holds is searched by the engine in C, with its present weights."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import foveate
+from foveate.decode.search import token_log_probabilities
+from foveate.engine.compiled import CompiledSearch, Settings
+from foveate.engine.pytorch import compiled
+from foveate.inspect.edits import edit, silenced
+from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
+from foveate.models.presets import TransformerSmall
+from foveate.models.transformer import EncoderLayer, TransformerEncoder
+from foveate.native.kernels import library, without_kernels
+from foveate.nn.context import Mask
+from foveate.nn.positions import Position
+from foveate.run import Run
+from laws.conftest import build
+from small_runs import made as trained
+from tolerances import MODEL, close, differ
+
+pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: modules compute")
+
+VOCABULARY, START, END = 67, 2, 3
+SOURCE, TARGET = [9, 20, 4, 61], [30, 7, 7, 44, END]
+SIZES = {"hidden_size": 24, "num_heads": 3, "num_layers": 2, "ffn_size": 36, "dropout": 0.0}
+
+
+def made() -> EncoderDecoder:
+    """A small translator with weights that are not those of a start."""
+    parts = [each.Config.parse({"kind": "transformer"} | SIZES) for each in (Encoder, Decoder)]
+    model = build(TransformerSmall(encoder=parts[0], decoder=parts[1]), vocabulary=VOCABULARY)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.2 * torch.randn(weight.shape)
+    return model.eval()
+
+
+def by_engine(model: EncoderDecoder) -> Tensor:
+    """Log p of the target's tokens by the engine in C."""
+    engine = compiled(model)
+    assert engine is not None
+    search = CompiledSearch(engine, Settings(START, END))
+    return torch.from_numpy(search.log_probabilities(SOURCE, TARGET))
+
+
+def by_modules(model: EncoderDecoder) -> Tensor:
+    source, read, target = (torch.tensor([i]) for i in (SOURCE, [START, *TARGET[:-1]], TARGET))
+    return token_log_probabilities(model(source, read), target)[0]
+
+
+@torch.no_grad()
+def test_the_engine_computes_what_the_modules_do() -> None:
+    model = made()
+    close(by_engine(model), by_modules(model), terms=MODEL)
+    assert compiled(model) is compiled(model)
+
+
+def hooked(model: EncoderDecoder) -> None:
+    model.decoder.layers[0].register_forward_hook(lambda *_: None)
+
+
+def hooked_before(model: EncoderDecoder) -> None:
+    model.encoder.layers[0].register_forward_pre_hook(lambda *_: None)
+
+
+def tapped(model: EncoderDecoder) -> None:
+    model.decoder.layers[0].cross_attention.tap = lambda weights: None
+
+
+def partly_in_training(model: EncoderDecoder) -> None:
+    model.encoder.layers[0].train()
+
+
+def double(model: EncoderDecoder) -> None:
+    model.double()
+
+
+def no_number(model: EncoderDecoder) -> None:
+    with torch.no_grad():
+        model.output.weight[5, 3] = torch.nan
+
+
+def own_layer(model: EncoderDecoder) -> None:
+    """Somebody's own kind of layer, with the parts of the usual one."""
+
+    class Own(EncoderLayer):
+        def forward(self, x: Tensor, mask: Mask, position: Position) -> Tensor:
+            return x + super().forward(x, mask, position)
+
+    assert isinstance(model.encoder, TransformerEncoder)
+    model.encoder.layers[1] = Own(model.encoder.config).eval()
+
+
+def own_map(model: EncoderDecoder) -> None:
+    class Own(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    model.output = Own(SIZES["hidden_size"], VOCABULARY, bias=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [hooked, hooked_before, tapped, partly_in_training, double, no_number, own_layer, own_map],
+)
+def test_what_the_engine_does_not_compute_is_left_to_the_modules(change) -> None:
+    model = made()
+    assert compiled(model) is not None
+    change(model)
+    assert compiled(model) is None
+
+
+def test_without_kernels_modules_compute() -> None:
+    with without_kernels():
+        assert compiled(made()) is None
+
+
+def scaled(weight: nn.Parameter) -> None:
+    weight.mul_(1.1)
+
+
+def scaled_data(weight: nn.Parameter) -> None:
+    weight.data.mul_(1.1)
+
+
+def replaced_data(weight: nn.Parameter) -> None:
+    weight.data = weight * 1.1
+
+
+def announced(weight: nn.Parameter) -> None:
+    weight.data[1:].mul_(1.1)
+    foveate.changed()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("change", [scaled, scaled_data, replaced_data, announced])
+def test_changed_weights_are_read_anew(change: Callable[[nn.Parameter], None]) -> None:
+    model = made()
+    before, other = by_engine(model), copy.deepcopy(model)
+    for weight in model.parameters():
+        change(weight)
+    after = by_engine(model)
+    assert differ(before, after, terms=MODEL)
+    close(after, by_modules(model), terms=MODEL)
+    close(before, by_engine(other))
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
+def test_weights_are_read_anew_after_a_step_of_training(fused: bool) -> None:
+    """A fused step does not count what it changes in the tensors' versions."""
+    model = made()
+    by_engine(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
+    for weight in model.parameters():
+        weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    with torch.no_grad():
+        close(by_engine(model), by_modules(model), terms=MODEL)
+
+
+def test_what_was_compiled_goes_with_its_model() -> None:
+    model = made()
+    parts = [weakref.ref(compiled(model)), weakref.ref(model.encoder), weakref.ref(model.output)]
+    del model
+    gc.collect()
+    assert [part() for part in parts] == [None, None, None]
+
+
+# ------------------------------------------------------------------------------ runs
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return trained(tmp_path_factory.mktemp("live"), ["transformer", "rnn", "language"])
+
+
+@pytest.mark.parametrize("name", ["transformer", "rnn"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_outputs_are_those_of_the_modules(runs: dict[str, Run], name: str, threads: int) -> None:
+    run = runs[name]
+    lines = [*run.pairs("train")[0], "", "a unknown b"]
+    word = str(run.translate(lines[:1])[0]).split(" ")[0]
+    torch.set_num_threads(threads)
+    try:
+        for how in ({"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 3}, {"prefix": word},
+                    {"beam_size": 3, "banned": [word]},
+                    {"beam_size": 3, "required": [[[word]]] * len(lines)}):  # fmt: skip
+            ours = run.translate(lines, **how)
+            with without_kernels():
+                theirs = run.translate(lines, **how)
+            assert [a.hypotheses for a in ours] == [a.hypotheses for a in theirs]
+            for own, other in zip(ours, theirs, strict=True):
+                assert own.scores == pytest.approx(other.scores, abs=1e-4)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_continuations_are_those_of_the_modules(runs: dict[str, Run]) -> None:
+    for how in ({"beam_size": 1}, {"beam_size": 3, "whole_lines": True},
+                {"seed": 3, "top_k": 5, "num": 2, "num_samples": 3}):  # fmt: skip
+        ours = runs["language"].generate(["", "a b"], max_length=12, **how)
+        with without_kernels():
+            theirs = runs["language"].generate(["", "a b"], max_length=12, **how)
+        assert [c.text for c in ours] == [c.text for c in theirs]
+
+
+def test_which_requests_the_modules_answer(
+    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine has neither a diverse beam nor silenced heads, nor another's task."""
+
+    class Other(type(runs["transformer"].task)):  # type: ignore[misc]
+        pass
+
+    run, asked = runs["transformer"], list[int]()
+    batches = type(run.task).decoding_batches
+
+    def counted(*arguments):
+        asked.append(1)
+        return batches(*arguments)
+
+    monkeypatch.setattr(type(run.task), "decoding_batches", counted)
+    run.translate(["a b"])
+    assert not asked
+    run.decoding("diverse_beam", beam_size=2, groups=2).translate(["a b"])
+    assert len(asked) == 1
+    with edit(run.model, silenced(["decoder.layers.0.cross_attention:0"])):
+        run.translate(["a b"])
+    assert len(asked) == 2
+    monkeypatch.setattr(run.task, "__class__", Other)
+    run.translate(["a b"])
+    assert len(asked) == 3

@@ -13,7 +13,8 @@ from torch import nn
 
 from foveate.config import ConfigError
 from foveate.draw.blocks import ModelBlock, ModelDrawing, picture
-from foveate.inspect.records import AttentionRecord, ForcedPass
+from foveate.inspect.capture import ForcedPass
+from foveate.inspect.records import AttentionRecord
 from foveate.kinds import load_kinds
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foveate.data.tokenizer import BPE, Byte, Character, Symbol
 from foveate.data.words import Grouping, group_pieces, to_words
 from foveate.draw.parts import visible
-from foveate.tasks.text import TokenizedText, attention_record
+from foveate.inspect.records import TokenizedText, attention_record
 from tolerances import ROW, close, near
 
 

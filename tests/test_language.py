@@ -25,7 +25,7 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Symbol, Tokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
-from foveate.draw.maps import attention
+from foveate.draw.maps import attention, block_in
 from foveate.engine.base import SearchRequest
 from foveate.errors import UserError
 from foveate.models.classic import WindowDecoder
@@ -38,7 +38,6 @@ from foveate.tasks.language import Language
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train.config import TrainConfig
 from foveate.training import train
-from foveate.views.maps import block_in
 from tolerances import MODEL, close, near
 
 # ---- Language modelling end to end at a small size: blocks, measures, evaluation

@@ -16,10 +16,10 @@ FUNCTION, NESTING, ANY, CASTS = 60, 4, 177, 97
 # Lines of each package (``make sizes``); "." are the modules that stand in none. Whoever raises a
 # budget names in CHANGELOG.md what pays for it.
 BUDGET = {
-    ".": 2497, "align": 960, "bench": 2123, "cli": 4325, "data": 4655, "decode": 1733,
-    "documents": 2464, "draw": 4365, "engine": 2087, "export": 3217, "inspect": 1917, "laws": 1245,
-    "models": 2739, "native": 853, "nn": 3075, "server": 5839, "tasks": 5659, "train": 3942,
-    "views": 2886,
+    ".": 2482, "align": 960, "bench": 2123, "cli": 4345, "data": 4655, "decode": 1731,
+    "documents": 2464, "draw": 4393, "engine": 2172, "export": 3217, "inspect": 2110, "laws": 1245,
+    "models": 2739, "native": 853, "nn": 3075, "server": 5840, "tasks": 5454, "train": 3943,
+    "views": 2942,
 }  # fmt: skip
 
 # "file::function" → why its limits are raised. A new line here needs one in CHANGELOG.md.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from foveate import draw, inspect
     from foveate.config import Config
-    from foveate.inspect.records import capture
+    from foveate.inspect.capture import capture
     from foveate.native.kernels import changed
     from foveate.run import load
     from foveate.training import train

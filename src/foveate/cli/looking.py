@@ -10,6 +10,7 @@ import inspect
 import shutil
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +34,7 @@ Out = Annotated[
     typer.Option(help="png, svg, pdf, webp, html, json, npz or txt; may be repeated"),
 ]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="folders of runs")]
-OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
+OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run, or a packed file")]
 # Rows and columns of attention: --tokens, --words, or by the tokenizer and the script.
 UNITS = {True: "tokens", False: "words", None: None}
 
@@ -154,7 +155,14 @@ def _draw_view(
     checkpoint: str,
     out: Sequence[Path] | None,
 ) -> None:
-    """Load the runs, draw a view of them, and write the drawing."""
+    """Load the runs, draw a view of them, and write the drawing; or that of a packed file."""
+    if file := next((path for path in paths if path.is_file()), None):
+        from foveate.engine.packed import load
+        from foveate.views.options import Question
+        from foveate.views.records import draw
+
+        chosen = {key: value for key, value in fields.items() if value is not None}
+        return _write(draw(name, load(file), Question.parse(chosen)), out)
     runs, question = _loaded(paths, fields, checkpoint)
     _write(VIEWS[name].draw(runs, question), out)
 
@@ -179,17 +187,30 @@ def verb(entry: ViewEntry) -> Command:
         if "units" in fields:
             fields["units"] = UNITS[fields["units"]]
         runs, out, checkpoint = fields.pop("runs"), fields.pop("out"), fields.pop("checkpoint")
-        paths = (runs or []) if entry.spec.several else [runs]
+        paths = [runs] if isinstance(runs, Path) else runs or []
         _draw_view(entry.name, paths, fields, checkpoint, out)
 
-    required, by_place = inspect.Parameter.empty, entry.spec.by_place
-    runs: object = Runs if entry.spec.several else OnlyRun
-    parameters = [_parameter("runs", runs, None if entry.runs[0] == 0 else required)]
-    for name in sorted(entry.reads, key=lambda name: name != by_place):
+    required, reads, by_place, several, fewest = inspect.Parameter.empty, *_form(entry)
+    runs: object = Runs if several else OnlyRun
+    parameters = [_parameter("runs", runs, None if fewest == 0 else required)]
+    for name in sorted(reads, key=lambda name: name != by_place):
         annotation, default = _option(name, by_place=name == by_place)
         parameters.append(_parameter(name, annotation, default))
     parameters += [_parameter("out", Out, None), _parameter("checkpoint", Checkpoint, "best")]
     return _command(entry, call, parameters)
+
+
+def _form(entry: ViewEntry) -> tuple[Sequence[str], str, bool, int]:
+    """The fields that a view reads and which comes by place; whether it takes several runs, and
+    at least how many. Without PyTorch those of a packed file, where the view is one of files.
+    """
+    if find_spec("torch") is None:
+        from foveate.views.records import VIEWS as OF_FILES
+        from foveate.views.records import fields_of
+
+        if entry.name in OF_FILES:
+            return fields_of(entry.name), "", False, 1
+    return entry.reads, entry.spec.by_place, entry.spec.several, entry.runs[0]
 
 
 def _command(

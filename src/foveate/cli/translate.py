@@ -253,7 +253,6 @@ class Request:
         torch_only = {
             "--processes": (self.processes or 1) > 1,
             "--silence": self.silence,
-            "--attention": self.outputs.attention,
         }
         model = self.run.packed(torch_only, self.threads, self.verbose)
         if model is not None and self._assisted():

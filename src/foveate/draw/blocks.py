@@ -32,9 +32,9 @@ from foveate.config import Config, Configurable
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Label, Text, visible
 from foveate.draw.terminal import cut
+from foveate.inspect.capture import ForcedPass
 from foveate.inspect.cells import backwards, capture_cells
-from foveate.inspect.foreign import LAYERS
-from foveate.inspect.records import ForcedPass, block_of
+from foveate.inspect.records import LAYERS, block_of
 from foveate.inspect.stages import SCORES
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.linear import Dropout

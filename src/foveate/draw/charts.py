@@ -5,12 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 from pydantic import Field
 from rich.cells import cell_len
@@ -31,6 +28,10 @@ from foveate.draw.parts import (
     visible,
 )
 from foveate.draw.sheets import SheetDrawing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_UPRIGHT = 12  # labels; more are turned
 LABEL_LETTERS = 76  # of the labels below an axis, together
@@ -261,6 +262,8 @@ class StatesDrawing(LinesDrawing):
 
 def _label_points(ax: Axes, points: NDArray[np.float64], labels: Sequence[str]) -> None:
     """A label at each point (T, 2), at the corner where it covers least of labels and points."""
+    from matplotlib.transforms import Bbox
+
     inch, size = ax.get_figure(root=True).dpi / 72, figures.FONT_SIZE - 1  # type: ignore[union-attr]
     ax.autoscale_view()
     places = ax.transData.transform(points) / inch  # in points

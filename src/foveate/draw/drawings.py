@@ -8,11 +8,9 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from pydantic import Field
 
 import foveate.draw.figures as figures
@@ -22,6 +20,10 @@ from foveate.draw.parts import Arrays, DrawingPart, Lines, Text
 from foveate.draw.terminal import wrap
 from foveate.errors import UserError
 from foveate.files import replace_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NOTEBOOK_LIMIT = 2_000_000  # bytes of HTML in an output cell; above, the notebook gets the PNG
 

@@ -6,18 +6,19 @@ import io
 import warnings
 from collections.abc import Sequence
 from math import ceil
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 import foveate.draw.colors as colors
 from foveate.draw.layout import fit
 from foveate.draw.terminal import cut
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 FONT_SIZE = 9.0  # points
 MONOSPACED = ["DejaVu Sans Mono", "monospace"]
@@ -34,6 +35,8 @@ LINE = 0.16  # inches that a word takes from the next below
 
 def picture_bytes(figure: Figure, form: str) -> bytes:
     """A figure as a file of the form png, svg or pdf."""
+    from matplotlib import rc_context
+
     file = io.BytesIO()
     stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
     # Text stays text, and the names inside an SVG are the same at every drawing.
@@ -48,6 +51,8 @@ def picture_bytes(figure: Figure, form: str) -> bytes:
 
 def _bounds(figure: Figure) -> Bbox | None:
     """Inches from edge to edge where something is written beyond the figure's, else None."""
+    from matplotlib.transforms import Bbox
+
     figure.draw_without_rendering()
     drawn, own = figure.get_tightbbox(), Bbox.from_extents(0, 0, *figure.get_size_inches())
     whole = Bbox.union([own, drawn])
@@ -62,6 +67,8 @@ def subplots(
 
     ``heights`` are the relative heights of the rows.
     """
+    from matplotlib.figure import Figure
+
     made = Figure(figsize=size, layout="constrained")
     down = ceil(count / across)
     grid = made.subplots(down, across, squeeze=False, sharex=share_x, height_ratios=heights)
@@ -142,6 +149,8 @@ LETTERS_A_LINE = 96
 
 def page(width: float, height: float) -> tuple[Figure, Axes]:
     """A figure whose places are inches from the left and the top."""
+    from matplotlib.figure import Figure
+
     made = Figure(figsize=(width, height))
     ax = made.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, width), ylim=(height, 0))

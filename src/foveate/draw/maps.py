@@ -6,11 +6,9 @@ import shutil
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -26,6 +24,10 @@ from foveate.files import replace_file
 from foveate.inspect.measure import kinds_of
 from foveate.inspect.records import AttentionRecord, block_of, spaced
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 Weights = NDArray[np.float32]  # (H, T, S), (T, S) or (S,)
 Form = Literal["matrix", "links", "heads"]
 ScaleName = Literal["row", "absolute"]
@@ -39,6 +41,12 @@ MOST_CELLS = 1_000_000  # of one record, 2.7 bytes each
 LONGEST_SIDE = 256  # words along a side before neighbours are drawn together
 MOST_SENTENCES = 200
 MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a second
+
+
+def block_in(record: AttentionRecord, block: str | None) -> str:
+    """The block that is named, else cross_attention where there is one, else the model's first."""
+    crosses = record.names("cross_attention")
+    return block or ("cross_attention" if crosses else next(iter(record.blocks()), ""))
 
 
 class Block(DrawingPart):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 from rich.cells import cell_len
@@ -17,6 +15,10 @@ import foveate.draw.figures as figures
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, Floats, Label, Numbers, Text
 from foveate.draw.terminal import LONGEST_TOKEN, SHADES, cut, wrap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LENS_CELL = 0.62, 0.3  # inches of a cell of a logit lens
 MOST_SHEET_ROWS = 40

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TextIO
 
 import numpy as np
@@ -96,6 +97,7 @@ def ability(
     if color is None:
         watched = getattr(stream, "isatty", lambda: False)()
         color = watched and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        color = color and find_spec("matplotlib") is not None  # which has the table of colours
     if color:
         rich = environ.get("COLORTERM") in ("truecolor", "24bit")
         return "256" if "256color" in environ.get("TERM", "") and not rich else "truecolor"

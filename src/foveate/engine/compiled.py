@@ -327,3 +327,32 @@ class CompiledSearch:
         finally:
             self._library.observe(self._address, None, 0)
         return stages
+
+    def maps(
+        self,
+        names: Mapping[int, str],
+        compute: Callable[[], object],
+        read: int,
+        written: int,
+    ) -> dict[str, Floats]:
+        """The map (H, T, S) of attentions, by their numbers and names, as ``compute`` calls this.
+
+        An encoder reads ``read`` positions; a decoder ``written``, of which each sees those before
+        it too.
+        """
+        weights = self.stages([(n, "weights") for n in names], compute)
+        pairs = zip(names.values(), weights, strict=True)
+        return {name: _map_of(name, each, read, written) for name, each in pairs}
+
+
+def _map_of(name: str, weights: Floats, read: int, written: int) -> Floats:
+    """The weights of an attention, query by query and in it head by head, as (H, T, S)."""
+    if name.startswith("decoder") and not name.endswith("cross_attention"):
+        heads = 2 * len(weights) // (written * (written + 1))
+        causal = np.zeros((heads, written, written), dtype=np.float32)
+        ends = heads * np.cumsum(np.arange(1, written))
+        for t, row in enumerate(np.split(weights, ends)):
+            causal[:, t, : t + 1] = row.reshape(heads, t + 1)
+        return causal
+    queries = read if name.startswith("encoder") else written if name.startswith("decoder") else 1
+    return weights.reshape(queries, -1, read).swapaxes(0, 1)

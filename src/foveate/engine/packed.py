@@ -45,7 +45,7 @@ from foveate.data.words import between_words, split_words
 from foveate.decode.characters import token_states
 from foveate.decode.outputs import Hypothesis, Outputs
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
-from foveate.engine.base import Ability, Engine, EngineError, Result, SearchRequest
+from foveate.engine.base import Ability, Engine, EngineError, Picture, Result, SearchRequest
 from foveate.engine.compiled import (
     CompiledModel,
     CompiledSearch,
@@ -58,6 +58,7 @@ from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Search
+    from foveate.inspect.records import AttentionRecord, Maps, Units
 
 Ids = list[int]
 Item = TypeVar("Item")
@@ -290,6 +291,7 @@ class PackedEngine(Engine):
     shortlist: Sequence[NDArray[np.int32]] = ()
     attentions: Sequence[str] = ()
     head: Head = field(default_factory=Head)
+    labels: Sequence[str] = ()
     remedy: str = "leave out --engine"
 
     name = "packed"
@@ -448,12 +450,55 @@ class PackedEngine(Engine):
         read, (text, written) = reads.encode(source), writes.written(target)
         search = CompiledSearch(self.compiled, Settings(BOS, EOS))
         forced = partial(search.log_probabilities, [*read.ids, EOS], [*written.ids, EOS])
-        stages = search.stages([(n, "weights") for n in self.crosses], forced)
-        shape = len(written.ids) + 1, -1, len(read.ids) + 1  # positions, heads, keys
-        named = zip(self.crosses.values(), stages, strict=True)
-        maps = {name: stage.reshape(shape).swapaxes(0, 1) for name, stage in named}
+        maps = search.maps(self.crosses, forced, len(read.ids) + 1, len(written.ids) + 1)
         sides = (read.offsets, split_words(source)), (written.offsets, split_words(text))
         return between_words(maps, *sides, later=rows == "read")
+
+    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+        """As `foveate.run.Run.explain`, of a text; of a translator with its target."""
+        from foveate.inspect.records import (
+            TokenizedText,
+            attention_record,
+            joined_record,
+            lines_record,
+        )
+
+        text, reads, writes = str(source), self.tokenizers[0], self.tokenizers[-1]
+        if self.task == "classification":
+            return self._explain_label(text, target, units)
+        if self._continues:
+            ids, notes = writes.encode_lines(text + str(target or "")), list[str]()
+            if self.reach is not None and len(ids) >= self.reach:
+                most = self.reach - 1
+                notes.append(f"the first {most} of {len(ids)} tokens: the model reads no more")
+                ids = ids[:most]
+            return lines_record(self._maps([], [*ids, EOS]), units, writes, ids, notes)
+        output = writes.written(target or "")[1].ids
+        ids = reads.encode_ids(reads.addressed([text], None))[0]
+        maps = self._maps([*ids, EOS], [*output, EOS])
+        sides = TokenizedText.read(reads, text), TokenizedText.written(writes, output)
+        record = attention_record if self.task == "translation" else joined_record
+        return record(maps, units, *sides)
+
+    def _maps(self, source: Ids, target: Ids) -> Maps:
+        """The maps of all attentions as a target is produced."""
+        search = CompiledSearch(self.compiled, Settings(EOS if self._continues else BOS, EOS))
+        forced = partial(search.log_probabilities, source, target)
+        written = len(target) + (0 if self.task == "translation" else len(source))
+        return search.maps(dict(enumerate(self.attentions)), forced, len(source), written)
+
+    def _explain_label(self, text: str, label: str | Ids | None, units: Units) -> AttentionRecord:
+        from foveate.inspect.records import TokenizedText, encoder_record
+
+        if label is not None and label not in self.labels:
+            raise UserError(f"no label {label!r}; there are: {', '.join(self.labels)}")
+        encoded = self.tokenizers[0].encode(text)
+        ids, search = [BOS, *encoded.ids, EOS], CompiledSearch(self.compiled, Settings(BOS, EOS))
+        scored = partial(search.label_scores, ids, len(self.labels))
+        maps = search.maps(dict(enumerate(self.attentions)), scored, len(ids), 0)
+        produced = str(label or self.labels[int(scored().argmax())])
+        read = TokenizedText.of(self.tokenizers[0], text, encoded)
+        return encoder_record(maps, units, read, produced)
 
 
 # ------------------------------------------------------------------------------ answers
@@ -492,6 +537,7 @@ class PackedModel:
             [tensors[name].astype(np.int32) for name in SHORTLIST if name in tensors],
             header.attentions,
             Head(**header.head or {}),
+            header.labels,
             f"take the run that {path.name} was made of, with PyTorch: --engine torch",
         )
 
@@ -613,6 +659,14 @@ class PackedModel:
         """As `foveate.run.Run.links`; none where it has no attention to the source."""
         return self.engine.links(pairs, head)
 
+    def explain(
+        self, source: str, target: str | Ids | None = None, units: Units = "auto"
+    ) -> AttentionRecord:
+        """As `foveate.run.Run.explain`, of a text."""
+        if target is None and self.header.task in ("translation", "prefix_translation"):
+            target = self.translate([source])[0].outputs[0].ids
+        return self.engine.explain(source, target, units)
+
     # ---- what a server and documents ask of any model
 
     def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
@@ -642,7 +696,8 @@ class PackedModel:
             scores = search.label_scores([BOS, *encoded[n][:limit], EOS], len(names))
             scores = scores - scores.max()
             p = probabilities_of(scores - np.log(np.exp(scores).sum()), names)
-            return LabelAnswer(lines[n], next(iter(p)), p, max(0, len(encoded[n]) - limit))
+            cut = max(0, len(encoded[n]) - limit)
+            return LabelAnswer(lines[n], next(iter(p)), p, cut, self.engine)
 
         return self.engine.each(labelled, range(len(lines)))
 

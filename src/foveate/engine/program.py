@@ -5,6 +5,7 @@ Each method writes what the function ``read_…`` of the same name in ``model.h`
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar, cast
 
 from torch import Tensor, nn
@@ -187,7 +188,7 @@ class Program:
     def _attention(self, attention: BaseAttention, name: str) -> None:
         if type(attention) is not Attention:
             raise cannot(attention)
-        self.attentions.append(name)
+        self.attentions.append(re.sub(r"\.(\d+)\.", r".layers.\1.", name))  # as the module's
         score, normalizer = attention.score, attention.normalizer
         reads = attention.reads_keys
         self._write(attention.num_heads, attention.key_heads)

@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from foveate.inspect.capture import capture
     from foveate.inspect.edits import (
         capture_outputs,
         diagonal,
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
         silence,
         uniform,
     )
-    from foveate.inspect.records import AttentionRecord, capture
+    from foveate.inspect.records import AttentionRecord
 
 __all__ = [
     "AttentionRecord",

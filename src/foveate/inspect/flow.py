@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.inspect.records import AttentionRecord, ForcedPass, Maps, hook_points, tapped
+from foveate.inspect.capture import ForcedPass, hook_points, tapped
+from foveate.inspect.records import AttentionRecord, Maps
 
 # -------------------------------------------------------------------------------------------- flow
 # How attention flows through all layers, and how much it contributed to the output.

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from foveate.config import ConfigError
+from foveate.inspect.records import LAYERS
 from foveate.nn.attention import Tap
 
-LAYERS = "layers", "blocks", "layer", "block", "h"  # what a list of layers is called
 SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 CROSS = {"crossattention", "cross_attn", "encoder_attn", "encdecattention", "multihead_attn"}
 EAGER = "_attn_implementation_internal"  # of a config of transformers: the implementation

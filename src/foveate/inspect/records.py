@@ -1,26 +1,25 @@
-"""Recording what a model computes: attention weights, hidden states, of one forward pass."""
+"""Records of attention: the weights of one input through a whole model, and labels of both axes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from foveate.config import ConfigError
+from foveate.data.tokenizer import EOS, SILENT, Encoded, Span, Tokenizer
+from foveate.data.words import group_pieces, is_unsegmented, split_words, to_words
 from foveate.errors import UserError
-from foveate.inspect.foreign import LAYERS, ForeignAttention, explicit_attention, foreign
-from foveate.nn.attention import BaseAttention, Tap
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Maps = Mapping[str, NDArray[np.float32]]  # by name (H, T, S), between the pieces that are read
+LAYERS = "layers", "blocks", "layer", "block", "h"  # what a list of layers is called
 Labels = Sequence[str]
-Span = tuple[int, int]  # first character and the one after the last
 # The rows and columns of attention: "auto" chooses by the tokenizer and the script.
 Units = Literal["auto", "tokens", "words"]
 
@@ -180,240 +179,176 @@ class AttentionRecord:
         return chosen
 
 
-# ------------------------------------------------------------------------------------- hook points
-# The attention weights of a model of foveate or another library, by name, each with a ``tap``.
-#
-# A tap is called with weights (B, H, T, S) and may return others, which mix the values instead.
+# -------------------------------------------------------------------------------------------- axes
+# The tokens of texts along the axes of maps, or the words that they are merged into.
 
-Where = str | Iterable[str] | Callable[[str], bool]
-LISTED = 12  # names that an error lists
-
-
-HookPoint = BaseAttention | ForeignAttention
-
-
-def hook_points(model: nn.Module) -> dict[str, HookPoint]:
-    """All attention modules of a model by name, in the order of the model.
-
-    Those of foveate have the dotted names of their modules. Those of plain PyTorch and of Hugging
-    Face have the names that they would have in foveate (``decoder.layers.0.cross_attention``) where
-    that is clear, else the names of their modules.
-    """
-    attentions: dict[str, HookPoint] = {
-        name: part for name, part in model.named_modules() if isinstance(part, BaseAttention)
-    }
-    return attentions or dict(foreign(model))
-
-
-def everywhere(name: str) -> bool:
-    """Every attention of a model."""
-    return True
-
-
-def chosen(model: nn.Module, where: Where) -> dict[str, HookPoint]:
-    """The hook points whose names fit. Raises ``ConfigError`` naming those that exist.
-
-    A text fits a name that holds it, part by part (``cross_attention``, ``layers.1``, ``encoder``),
-    a block (``decoder.cross_attention``), or as a pattern (``decoder.layers.*.cross*``).
-    """
-    available = hook_points(model)
-    if callable(where):
-        return {name: point for name, point in available.items() if where(name)}
-    patterns = [where] if isinstance(where, str) else list(where)
-    for pattern in patterns:
-        if not any(fits(name, pattern) for name in available):
-            names = [*list(available)[:LISTED], *["…"] * (len(available) > LISTED)]
-            known = f"there are: {', '.join(names)}" if names else "this model has no attention"
-            raise ConfigError(f"no attention is called {pattern!r}; {known}")
-    return {n: point for n, point in available.items() if any(fits(n, p) for p in patterns)}
-
-
-def fits(name: str, pattern: str) -> bool:
-    """Whether a name fits a pattern; see `chosen`."""
-    dotted = (f".{name}.", f".{block_of(name)}.")
-    return fnmatchcase(name, pattern) or any(f".{pattern}." in each for each in dotted)
-
-
-@contextmanager
-def tapped(
-    taps: Mapping[str, Tap], places: Mapping[str, HookPoint], first: bool = False
-) -> Iterator[None]:
-    """Set taps for the context, after those that are set already (or before them: ``first``)."""
-    before = {name: places[name].tap for name in taps}
-    hosts = {s.model for name in taps if isinstance(s := places[name], ForeignAttention)}
-    with ExitStack() as stack:
-        for host in hosts:
-            stack.enter_context(explicit_attention(host))
-        try:
-            for name, tap in taps.items():
-                there = before[name]
-                places[name].tap = _chained(tap, there) if first else _chained(there, tap)
-            yield
-        finally:
-            for name in taps:
-                places[name].tap = before[name]
-
-
-def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
-    """One tap after the other: the second is called with what the first returns."""
-    if first is None or second is None:
-        return first or second
-    earlier, later = first, second
-
-    def both(weights: Tensor) -> Tensor | None:
-        replaced = earlier(weights)
-        again = later(weights if replaced is None else replaced)
-        return replaced if again is None else again
-
-    return both
-
-
-# ----------------------------------------------------------------------------------------- capture
-# Capturing weights: taps are set, the model runs, taps are removed.
-
-LIMIT = 2 * 2**30  # bytes of maps
-BYTES = 4  # of a weight, kept in single precision
-
-
-@contextmanager
-def capture(
-    model: nn.Module, where: Where = everywhere, limit: int = LIMIT
-) -> Iterator[dict[str, Tensor]]:
-    """Collect the weights (B, H, T, S) of attentions, those that are mixed in the end, by name.
-
-    ``where`` names blocks, layers or maps (``"cross_attention"``, ``"decoder.layers.1"``, a
-    pattern, several of them), or is a function that chooses names; see `chosen`. Calls of a module
-    that is called several times (a recurrent decoder attends once per step) are joined along the
-    queries T; keys that did not exist yet get 0. The outputs of the model do not change. Models of
-    plain PyTorch (``nn.MultiheadAttention``) and of Hugging Face compute explicit attention
-    meanwhile.
-
-        with capture(model, "cross_attention") as maps:
-            model(source, target)
-        maps["decoder.layers.2.cross_attention"]
-
-    Raises ``ConfigError`` where nothing has such a name, or as soon as it is foreseen that the maps
-    of all layers together would take more than ``limit`` bytes.
-    """
-    attentions = chosen(model, where)
-    maps: dict[str, Tensor] = {}
-
-    def tap(name: str) -> Callable[[Tensor], None]:
-        def see(weights: Tensor) -> None:
-            remaining = len(attentions.keys() - maps.keys() - {name})
-            held = sum(map(Tensor.numel, maps.values())) + weights.numel()
-            _refuse_above(limit, held + remaining * weights.numel(), weights, len(attentions))
-            seen = weights.detach().float()
-            maps[name] = _joined(name, maps[name], seen) if name in maps else seen
-
-        return see
-
-    with tapped({name: tap(name) for name in attentions}, attentions):
-        yield maps
-
-
-def _refuse_above(limit: int, numbers: int, weights: Tensor, layers: int) -> None:
-    """``numbers`` of weights are foreseen: L·B·H·T·S, each layer taken to be as large as this."""
-    if numbers * BYTES <= limit:
-        return
-    rows, heads, queries, keys = weights.shape
-    raise ConfigError(
-        f"{layers} maps of {rows} × {heads} heads × {queries} queries × {keys} keys would take "
-        f"{numbers * BYTES / 2**30:.3g} GiB, more than the limit of {limit / 2**30:.3g}: ask for "
-        'fewer, as in capture(model, "decoder.layers.0"), for a shorter input, or raise limit'
-    )
-
-
-def _joined(name: str, before: Tensor, now: Tensor) -> Tensor:
-    """Calls one after the other: (B, H, T₁, S₁) and (B, H, T₂, S₂) as (B, H, T₁ + T₂, S)."""
-    if before.shape[:2] != now.shape[:2]:
-        raise ConfigError(
-            f"{name} was called for {len(before)} rows and then for {len(now)}: calls of several "
-            "batches, or of a search that drops rows, are no one map; look at a forced pass over "
-            "the outcome (run.explain)"
-        )
-    keys = max(before.shape[3], now.shape[3])
-    wide = [F.pad(weights, (0, keys - weights.shape[3])) for weights in (before, now)]
-    return torch.cat(wide, dim=2)
-
-
-class Call(NamedTuple):
-    """One call of a module: its arguments by position, and its output."""
-
-    args: tuple[Any, ...]
-    output: Any
-
-
-@contextmanager
-def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
-    """Collect the calls of modules, in their order."""
-    calls: list[Call] = []
-
-    def record(module: nn.Module, args: tuple[object, ...], output: object) -> None:
-        calls.append(Call(args, output))
-
-    with ExitStack() as stack:
-        for module in modules:
-            stack.enter_context(module.register_forward_hook(record))
-        yield calls
-
-
-# ------------------------------------------------------------------------------------------ forced
-# A forced pass: a model reads an example with its whole target. Every task makes one of an example
-# (`foveate.tasks.base.Task.forced`).
-
-Maps = Mapping[str, NDArray[np.float32]]  # by name (H, T, S), between the pieces that are read
+Axis = tuple[list[list[int]], list[str]]  # the tokens of each row or column, and its label
+END, START, END_OF_LINE = "</s>", "<s>", "⏎"
+# An angle-bracket placeholder or special token, such as <N> and <unk>, is one word.
+_PLACEHOLDER = re.compile(r"<[^<>\s]+>")
 
 
 @dataclass(frozen=True)
-class ForcedPass:
-    """A model and an example with its target, which can be run repeatedly.
+class TokenizedText:
+    """A text, the characters of each of its tokens (None: a special one) and a label for each.
 
-    ``run`` computes the example and returns (N,) scores: log p of each token of the target, of the
-    label, or the values of a forecast (``score_name``), with a graph if gradients are on.
-    ``label`` makes a record of maps between tokens, with ``units`` on its axes. ``read`` are the
-    tokens that "encoder" and "decoder" read, ``produced`` those that the scores belong to. ``row``
-    is the row of the batch that holds the example; ``answer_at`` the position of the encoder's
-    output from which a label is predicted, None for all. ``first`` is the position of the first
-    score among the tokens read. ``token`` names the classes of the output.
+    ``units`` is what its axis shows by default: its tokens, or its words, of which those in a
+    script without blanks are shown as their tokens.
     """
 
-    model: nn.Module
-    run: Callable[[], Tensor]
-    label: Callable[[Maps, Units], AttentionRecord]
-    produced: Sequence[str]
-    read: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    row: int = 0
-    first: int = 0
-    answer_at: int | None = None
-    token: Callable[[int], str] | None = None
-    score_name: str = "log p"
-    units: Units = "auto"
+    text: str
+    spans: Sequence[Span | None]
+    labels: Sequence[str]
+    units: Units = "words"
 
-    @torch.inference_mode()
-    def scores(self) -> NDArray[np.float64]:
-        """The scores (N,) of the example."""
-        numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
-        return numbers
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, text: str, encoded: Encoded) -> TokenizedText:
+        """A text and its tokens; a first token that is the blank before it joins its first word."""
+        ids, spans = encoded.ids, encoded.offsets
+        placed = [
+            None if i in SILENT else (start, end) if end else (0, 1)
+            for i, (start, end) in zip(ids, spans, strict=True)
+        ]
+        return cls(text, placed, tokenizer.labels(ids, text, spans), tokenizer.units)
 
-    def difference(
-        self, before: NDArray[np.float64], after: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """How much each score has decreased; for a forecast the absolute difference."""
-        return before - after if self.score_name == "log p" else np.abs(before - after)
+    @classmethod
+    def read(cls, tokenizer: Tokenizer, text: str) -> TokenizedText:
+        """A text that a model reads."""
+        return cls.of(tokenizer, text, tokenizer.encode(text))
 
-    @torch.inference_mode()
-    def maps(self, where: Where = everywhere) -> Maps:
-        """The weights of every attention, (H, T, S), between pieces."""
-        with capture(self.model, where) as captured:
-            self.run()
-        return {name: weights[self.row].cpu().numpy() for name, weights in captured.items()}
+    @classmethod
+    def written(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TokenizedText:
+        """A text that a model produces, by its ids."""
+        return cls.of(tokenizer, tokenizer.decode(ids), Encoded(list(ids), tokenizer.spans(ids)))
 
-    def record(self) -> AttentionRecord:
-        """The weights of every attention, with labels on both axes."""
-        return self.label(self.maps(), self.units)
+    def axis(self, units: Units, before: Sequence[str] = (), after: Sequence[str] = ()) -> Axis:
+        """The tokens of each row (or column), with special tokens around the text, and its label.
 
-    def labelled(self, maps: Maps, note: str) -> AttentionRecord:
-        """Maps that were computed from others, with labels on their axes and a note of how."""
-        made = self.label(maps, self.units)
-        return replace(made, notes=[*made.notes, note])
+        With ``units = "auto"`` the words of scripts without blanks are shown as their tokens.
+        """
+        tokens = [*before, *self.labels, *after]
+        if units == "tokens" or (units == "auto" and self.units == "tokens"):
+            return [[n] for n in range(len(tokens))], tokens
+        places = words_of(self.text)
+        offsets = [*(None for _ in before), *self.spans, *(None for _ in after)]
+        grouping = group_pieces(offsets, places)
+        names = grouping.labels([self.text[a:b] for a, b in places], tokens)
+        if units == "words":
+            return grouping.pieces, names
+        rows: list[tuple[list[int], str]] = []
+        for pieces, name, word in zip(grouping.pieces, names, grouping.words, strict=True):
+            apart = word is not None and is_unsegmented(name)
+            rows += [([n], tokens[n]) for n in pieces] if apart else [(pieces, name)]
+        return [pieces for pieces, _ in rows], [name for _, name in rows]
+
+
+def words_of(text: str) -> list[Span]:
+    """The words of a text as axes show them: `split_words`, but a placeholder is one word."""
+    whole = [match.span() for match in _PLACEHOLDER.finditer(text)]
+    words = [w for w in split_words(text) if not any(a <= w[0] and w[1] <= b for a, b in whole)]
+    return sorted([*words, *whole])
+
+
+def attention_record(
+    maps: Maps,
+    units: Units,
+    source: TokenizedText | Sequence[str],
+    target: TokenizedText,
+    name: str = "",
+) -> AttentionRecord:
+    """Maps (H, T, S) between tokens in the given units, with their labels.
+
+    The encoder's rows and columns are the source and its end, or the places of a picture; the
+    decoder's rows are what is produced and the end, and the columns of its self-attention the start
+    and what was read. ``name`` is that of a source that is no text.
+    """
+    if isinstance(source, TokenizedText):
+        name, read = source.text, source.axis(units, after=[END])
+    else:
+        read = [[i] for i in range(len(source))], list(source)
+    written, before = target.axis(units, after=[END]), target.axis(units, before=[START])
+    axes = {}
+    for block in maps:
+        encodes, own = block.startswith("encoder"), block.endswith("self_attention")
+        axes[block] = (read, read) if encodes else (written, before if own else read)
+    return _merged(maps, axes, f"{name} → {target.text}")
+
+
+def encoder_record(
+    maps: Maps, units: Units, source: TokenizedText, produced: str
+) -> AttentionRecord:
+    """Maps (H, T, S) of what reads ``<s> text </s>``, in the given units, with their labels.
+
+    The rows of an encoder's maps are the text's; another map (a pooling) has the one row of what
+    it produced.
+    """
+    read, answer = source.axis(units, [START], [END]), ([[0]], [produced])
+    axes = {name: (read if name.startswith("encoder") else answer, read) for name in maps}
+    return _merged(maps, axes, f"{source.text} → {produced}")
+
+
+def joined_record(
+    maps: Maps, units: Units, source: TokenizedText, target: TokenizedText
+) -> AttentionRecord:
+    """Maps (H, T, T) of what reads ``<s> source </s> target`` in one sequence.
+
+    Rows are what comes next, to the target's end; columns what was read before it.
+    """
+    first, second = source.axis(units, after=[END]), target.axis(units)
+    begun = len(source.spans) + 1  # the tokens of the source and its end
+    pieces = [*first[0], *([begun + piece for piece in group] for group in second[0])]
+    labels = [*first[1], *second[1]]
+    rows: Axis = [*pieces, [begun + len(target.spans)]], [*labels, END]
+    columns: Axis = [[0], *([1 + piece for piece in group] for group in pieces)], [START, *labels]
+    title = f"{source.text} → {target.text}"
+    return _merged(maps, dict.fromkeys(maps, (rows, columns)), title)
+
+
+def _merged(maps: Maps, axes: Mapping[str, tuple[Axis, Axis]], title: str) -> AttentionRecord:
+    """The record of maps between tokens whose rows and columns are merged as ``axes`` say."""
+    return AttentionRecord(
+        {
+            name: np.stack([to_words(w, axes[name][0][0], axes[name][1][0]) for w in heads])
+            for name, heads in maps.items()
+        },
+        {name: rows[1] for name, (rows, _) in axes.items()},
+        {name: columns[1] for name, (_, columns) in axes.items()},
+        title,
+    )
+
+
+def lines_record(
+    maps: Maps, units: Units, tokenizer: Tokenizer, ids: Sequence[int], notes: Sequence[str] = ()
+) -> AttentionRecord:
+    """Maps (H, T, T) of what reads an end of line and then text, in the given units.
+
+    Rows are what comes next, to the end of the last line; columns what was read before it.
+    """
+    rows = lines_axis(tokenizer, [*ids, EOS], units)
+    columns = lines_axis(tokenizer, [EOS, *ids], units)
+    title = " ".join(tokenizer.decode_lines(ids).split())
+    return replace(_merged(maps, dict.fromkeys(maps, (rows, columns)), title), notes=[*notes])
+
+
+def lines_axis(tokenizer: Tokenizer, ids: Sequence[int], units: Units) -> Axis:
+    """The tokens of each row or column, ends of lines by themselves, and the labels."""
+    groups: list[list[int]] = []
+    labels: list[str] = []
+    for start, line in lines_of(ids):
+        written = TokenizedText.written(tokenizer, line)
+        pieces, names = ([[0]], [END_OF_LINE]) if line == [EOS] else written.axis(units)
+        groups += [[start + piece for piece in group] for group in pieces]
+        labels += names
+    return groups, labels
+
+
+def lines_of(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """The runs of ids between ends of lines, and the ends, each with its place."""
+    start = 0
+    for place, i in enumerate([*ids, EOS]):
+        if i == EOS:
+            if place > start:
+                yield start, list(ids[start:place])
+            if place < len(ids):
+                yield place, [EOS]
+            start = place + 1

@@ -21,7 +21,8 @@ from foveate.data.tokenizer import PAD, UNK, Tokenizer, WordTokenizer
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.pytorch import DecodingBatch
-from foveate.inspect.records import ForcedPass
+from foveate.inspect.capture import ForcedPass
+from foveate.inspect.records import END, START, TokenizedText, attention_record
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
@@ -51,15 +52,7 @@ from foveate.tasks.objectives import (
     tokens_of,
     watched,
 )
-from foveate.tasks.text import (
-    END,
-    START,
-    OneTokenizer,
-    TokenizedText,
-    attention_record,
-    decoder_sides,
-    namer,
-)
+from foveate.tasks.text import OneTokenizer, decoder_sides, namer
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 

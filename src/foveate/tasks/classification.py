@@ -25,7 +25,8 @@ from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.engine.base import Engine, SearchRequest
 from foveate.files import replace_file
-from foveate.inspect.records import ForcedPass
+from foveate.inspect.capture import ForcedPass
+from foveate.inspect.records import END, START, TokenizedText, encoder_record
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens
@@ -43,19 +44,7 @@ from foveate.tasks.base import (
 )
 from foveate.tasks.baselines import MOST, logistic_regression
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import (
-    END,
-    EXTRA,
-    START,
-    Ids,
-    SingleText,
-    TokenizedText,
-    encoder_record,
-    filled,
-    paired,
-    sizes_of,
-    wrapped,
-)
+from foveate.tasks.text import EXTRA, Ids, SingleText, filled, paired, sizes_of, wrapped
 
 LABELS = "labels.json"  # in the folder of a run
 Names = tuple[str, ...]

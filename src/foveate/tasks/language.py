@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -31,7 +32,6 @@ from foveate.data.corpus import (
 )
 from foveate.data.text import TextData, taken
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
-from foveate.data.words import to_words
 from foveate.decode.beam import another
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.search import (
@@ -43,7 +43,8 @@ from foveate.decode.search import (
 )
 from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.pytorch import DecodingBatch
-from foveate.inspect.records import AttentionRecord, ForcedPass, Maps, Units
+from foveate.inspect.capture import ForcedPass
+from foveate.inspect.records import END_OF_LINE, lines_axis, lines_of, lines_record
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.context import State
@@ -60,26 +61,13 @@ from foveate.tasks.base import (
     of_nll,
 )
 from foveate.tasks.objectives import CrossEntropy, token_loss
-from foveate.tasks.text import Axis, OneTokenizer, TokenizedText, namer, vocabulary_line
+from foveate.tasks.text import OneTokenizer, namer, vocabulary_line
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
 SHORT = {"max_ratio": 0.0, "max_extra": SHOWN, "temperature": 0.8}  # how samples are drawn
 LENGTH = 100  # tokens that are added at most where no search says how many
 TEXTS_A_BATCH = 64  # texts continued together
-END_OF_LINE = "⏎"
-
-
-def _lines(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """The runs of ids between ends of lines, and the ends, each with its place."""
-    start = 0
-    for place, i in enumerate([*ids, EOS]):
-        if i == EOS:
-            if place > start:
-                yield start, list(ids[start:place])
-            if place < len(ids):
-                yield place, [EOS]
-            start = place + 1
 
 
 def _alike(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
@@ -324,7 +312,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         texts: list[str] = []
-        for _, line in _lines(ids):
+        for _, line in lines_of(ids):
             texts += ["\n"] if line == [EOS] else super().token_texts(line)
         return texts
 
@@ -434,33 +422,14 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         def run() -> Tensor:
             return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
 
-        def named(maps: Maps, units: Units) -> AttentionRecord:
-            rows, columns = self._axis([*ids, EOS], units), self._axis([EOS, *ids], units)
-            words = {
-                name: np.stack([to_words(w, rows[0], columns[0]) for w in weights])
-                for name, weights in maps.items()
-            }
-            title = " ".join(self.text_of(ids).split())
-            return AttentionRecord(words, {"": rows[1]}, {"": columns[1]}, title, notes)
-
+        label = partial(lines_record, tokenizer=self.tokenizer, ids=ids, notes=notes)
         token = self.name_of
-        pieces = self._axis([EOS, *ids, EOS], "tokens")[1]
-        return ForcedPass(model, run, named, pieces[1:], {"decoder": pieces[:-1]}, token=token)
+        pieces = lines_axis(self.tokenizer, [EOS, *ids, EOS], "tokens")[1]
+        return ForcedPass(model, run, label, pieces[1:], {"decoder": pieces[:-1]}, token=token)
 
     def name_of(self, i: int) -> str:
         """The text of an id; an end of line has a sign."""
         return END_OF_LINE if i == EOS else namer(self.tokenizer)(i)
-
-    def _axis(self, ids: Sequence[int], units: Units) -> Axis:
-        """The tokens of each row or column, ends of lines by themselves, and the labels."""
-        groups: list[list[int]] = []
-        labels: list[str] = []
-        for start, line in _lines(ids):
-            written = TokenizedText.written(self.tokenizer, line)
-            pieces, names = ([[0]], [END_OF_LINE]) if line == [EOS] else written.axis(units)
-            groups += [[start + piece for piece in group] for group in pieces]
-            labels += names
-        return groups, labels
 
 
 def figures_of(stream: Stream, log_p: NDArray[np.float64]) -> dict[str, float]:

@@ -26,7 +26,8 @@ from foveate.data.tokenizer import SPECIALS, UNK, Encoded
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.draw.texts import Word
 from foveate.engine.base import Engine, SearchRequest
-from foveate.inspect.records import ForcedPass
+from foveate.inspect.capture import ForcedPass
+from foveate.inspect.records import END, START, TokenizedText, encoder_record
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.spec import Tokens
@@ -40,19 +41,7 @@ from foveate.tasks.base import (
     spread,
 )
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import (
-    END,
-    EXTRA,
-    START,
-    Ids,
-    SingleText,
-    TokenizedText,
-    encoder_record,
-    namer,
-    read_texts,
-    sizes_of,
-    wrapped,
-)
+from foveate.tasks.text import EXTRA, Ids, SingleText, namer, read_texts, sizes_of, wrapped
 
 MASKS = ("<mask>", "[MASK]")  # pieces that stand for a hidden token, where a vocabulary has one
 

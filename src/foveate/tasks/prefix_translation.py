@@ -22,12 +22,13 @@ from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import DecodingBatch, steps_of
 from foveate.errors import UserError
-from foveate.inspect.records import ForcedPass
+from foveate.inspect.capture import ForcedPass
+from foveate.inspect.records import END, START, TokenizedText, joined_record
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.spec import Tokens
 from foveate.tasks.base import DecoderBatch, TensorBatch
-from foveate.tasks.text import END, START, Ids, TokenizedText, joined_record, namer
+from foveate.tasks.text import Ids, namer
 from foveate.tasks.text_to_text import TextToText
 
 

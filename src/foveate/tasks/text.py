@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from abc import abstractmethod
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -33,10 +32,8 @@ from foveate.data.text import (
     read_pairs,
     taken,
 )
-from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
-from foveate.data.words import group_pieces, is_unsegmented, split_words, to_words
+from foveate.data.tokenizer import BOS, BPE, EOS, Tokenizer
 from foveate.errors import UserError
-from foveate.inspect.records import AttentionRecord, Maps, Units
 from foveate.tasks.base import AnswerType, Batch, Task, TensorBatch
 
 Ids = list[int]
@@ -85,144 +82,6 @@ def sizes_of(texts: Sequence[Ids]) -> NDArray[np.int64]:
     if isinstance(texts, TokenIds):
         return texts.lengths()
     return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-
-
-# ------------------------------------------------------------------------------------------ labels
-# Labels for the axes of attention maps: tokens, or the words that they are merged into.
-
-Axis = tuple[list[list[int]], list[str]]  # the tokens of each row or column, and its label
-END, START = "</s>", "<s>"
-# An angle-bracket placeholder or special token, such as <N> and <unk>, is one word.
-_PLACEHOLDER = re.compile(r"<[^<>\s]+>")
-
-
-@dataclass(frozen=True)
-class TokenizedText:
-    """A text, the characters of each of its tokens (None: a special one) and a label for each.
-
-    ``units`` is what its axis shows by default: its tokens, or its words, of which those in a
-    script without blanks are shown as their tokens.
-    """
-
-    text: str
-    spans: Sequence[Span | None]
-    labels: Sequence[str]
-    units: Units = "words"
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, text: str, encoded: Encoded) -> TokenizedText:
-        """A text and its tokens; a first token that is the blank before it joins its first word."""
-        ids, spans = encoded.ids, encoded.offsets
-        placed = [
-            None if i in SILENT else (start, end) if end else (0, 1)
-            for i, (start, end) in zip(ids, spans, strict=True)
-        ]
-        return cls(text, placed, tokenizer.labels(ids, text, spans), tokenizer.units)
-
-    @classmethod
-    def read(cls, tokenizer: Tokenizer, text: str) -> TokenizedText:
-        """A text that a model reads."""
-        return cls.of(tokenizer, text, tokenizer.encode(text))
-
-    @classmethod
-    def written(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TokenizedText:
-        """A text that a model produces, by its ids."""
-        return cls.of(tokenizer, tokenizer.decode(ids), Encoded(list(ids), tokenizer.spans(ids)))
-
-    def axis(self, units: Units, before: Sequence[str] = (), after: Sequence[str] = ()) -> Axis:
-        """The tokens of each row (or column), with special tokens around the text, and its label.
-
-        With ``units = "auto"`` the words of scripts without blanks are shown as their tokens.
-        """
-        tokens = [*before, *self.labels, *after]
-        if units == "tokens" or (units == "auto" and self.units == "tokens"):
-            return [[n] for n in range(len(tokens))], tokens
-        places = words_of(self.text)
-        offsets = [*(None for _ in before), *self.spans, *(None for _ in after)]
-        grouping = group_pieces(offsets, places)
-        names = grouping.labels([self.text[a:b] for a, b in places], tokens)
-        if units == "words":
-            return grouping.pieces, names
-        rows: list[tuple[list[int], str]] = []
-        for pieces, name, word in zip(grouping.pieces, names, grouping.words, strict=True):
-            apart = word is not None and is_unsegmented(name)
-            rows += [([n], tokens[n]) for n in pieces] if apart else [(pieces, name)]
-        return [pieces for pieces, _ in rows], [name for _, name in rows]
-
-
-def words_of(text: str) -> list[Span]:
-    """The words of a text as axes show them: `split_words`, but a placeholder is one word."""
-    whole = [match.span() for match in _PLACEHOLDER.finditer(text)]
-    words = [w for w in split_words(text) if not any(a <= w[0] and w[1] <= b for a, b in whole)]
-    return sorted([*words, *whole])
-
-
-def attention_record(
-    maps: Maps,
-    units: Units,
-    source: TokenizedText | Sequence[str],
-    target: TokenizedText,
-    name: str = "",
-) -> AttentionRecord:
-    """Maps (H, T, S) between tokens in the given units, with their labels.
-
-    The encoder's rows and columns are the source and its end, or the places of a picture; the
-    decoder's rows are what is produced and the end, and the columns of its self-attention the start
-    and what was read. ``name`` is that of a source that is no text.
-    """
-    if isinstance(source, TokenizedText):
-        name, read = source.text, source.axis(units, after=[END])
-    else:
-        read = [[i] for i in range(len(source))], list(source)
-    written, before = target.axis(units, after=[END]), target.axis(units, before=[START])
-    axes = {}
-    for block in maps:
-        encodes, own = block.startswith("encoder"), block.endswith("self_attention")
-        axes[block] = (read, read) if encodes else (written, before if own else read)
-    return _merged(maps, axes, f"{name} → {target.text}")
-
-
-def encoder_record(
-    maps: Maps, units: Units, source: TokenizedText, produced: str
-) -> AttentionRecord:
-    """Maps (H, T, S) of what reads ``<s> text </s>``, in the given units, with their labels.
-
-    The rows of an encoder's maps are the text's; another map (a pooling) has the one row of what
-    it produced.
-    """
-    read, answer = source.axis(units, [START], [END]), ([[0]], [produced])
-    axes = {name: (read if name.startswith("encoder") else answer, read) for name in maps}
-    return _merged(maps, axes, f"{source.text} → {produced}")
-
-
-def joined_record(
-    maps: Maps, units: Units, source: TokenizedText, target: TokenizedText
-) -> AttentionRecord:
-    """Maps (H, T, T) of what reads ``<s> source </s> target`` in one sequence.
-
-    Rows are what comes next, to the target's end; columns what was read before it.
-    """
-    first, second = source.axis(units, after=[END]), target.axis(units)
-    begun = len(source.spans) + 1  # the tokens of the source and its end
-    pieces = [*first[0], *([begun + piece for piece in group] for group in second[0])]
-    labels = [*first[1], *second[1]]
-    rows: Axis = [*pieces, [begun + len(target.spans)]], [*labels, END]
-    columns: Axis = [[0], *([1 + piece for piece in group] for group in pieces)], [START, *labels]
-    title = f"{source.text} → {target.text}"
-    return _merged(maps, dict.fromkeys(maps, (rows, columns)), title)
-
-
-def _merged(maps: Maps, axes: Mapping[str, tuple[Axis, Axis]], title: str) -> AttentionRecord:
-    """The record of maps between tokens whose rows and columns are merged as ``axes`` say."""
-    return AttentionRecord(
-        {
-            name: np.stack([to_words(w, axes[name][0][0], axes[name][1][0]) for w in heads])
-            for name, heads in maps.items()
-        },
-        {name: rows[1] for name, (rows, _) in axes.items()},
-        {name: columns[1] for name, (_, columns) in axes.items()},
-        title,
-    )
 
 
 def namer(tokenizer: Tokenizer) -> Callable[[int], str]:

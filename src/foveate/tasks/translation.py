@@ -15,23 +15,15 @@ from foveate.data.words import between_words, split_words
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import DecodingBatch, steps_of
-from foveate.inspect.records import ForcedPass, capture
+from foveate.inspect.capture import ForcedPass, capture
+from foveate.inspect.records import END, START, TokenizedText, attention_record
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.native import NativeSteps, decoder_steps, native_memory
 from foveate.native.kernels import library
 from foveate.spec import Tokens
 from foveate.tasks.base import Aligns, Cut, DecoderBatch, WordMaps
 from foveate.tasks.shortlist import Shortlist
-from foveate.tasks.text import (
-    END,
-    START,
-    Ids,
-    TextBatch,
-    TokenizedText,
-    attention_record,
-    collate,
-    namer,
-)
+from foveate.tasks.text import Ids, TextBatch, collate, namer
 from foveate.tasks.text_to_text import TextToText
 
 AT_ONCE = 32  # pairs in one forced pass of `Translation.word_maps`

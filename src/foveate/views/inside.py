@@ -21,12 +21,13 @@ from foveate.draw.charts import LinesDrawing, StatesDrawing
 from foveate.draw.sheets import LensDrawing, SheetGrid
 from foveate.draw.stages import StepsDrawing
 from foveate.errors import UserError, is_for_the_user
+from foveate.inspect.capture import ForcedPass, everywhere
 from foveate.inspect.flow import influence
-from foveate.inspect.records import ForcedPass, block_of, everywhere, suffixes
+from foveate.inspect.records import END_OF_LINE, block_of, suffixes
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
-from foveate.tasks.language import END_OF_LINE, Language
+from foveate.tasks.language import Language
 from foveate.views import view
 from foveate.views.examples import ready, text_of
 from foveate.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text

@@ -19,13 +19,14 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import PAD, Tokenizer
 from foveate.draw.charts import BarsDrawing, bar_chart
 from foveate.draw.drawings import Drawing
-from foveate.draw.maps import AttentionView, HeadsView, LinksView
+from foveate.draw.maps import AttentionView, HeadsView, LinksView, block_in
 from foveate.draw.parts import visible
 from foveate.draw.pictures import over_picture
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.inspect.capture import capture
 from foveate.inspect.measure import Judge, confidence, diagonality, entropy
 from foveate.inspect.perturbations import without_positions, without_scaling
-from foveate.inspect.records import AttentionRecord, block_of, capture, spaced
+from foveate.inspect.records import AttentionRecord, block_of, spaced
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.run import Run
 from foveate.tasks.base import Aligns, Scores, WordMaps
@@ -50,12 +51,6 @@ from foveate.views.text import token_name
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
 PAIRS = 100  # of the split, where no text is given
-
-
-def block_in(record: AttentionRecord, block: str | None) -> str:
-    """The block that is named, else cross_attention where there is one, else the model's first."""
-    crosses = record.names("cross_attention")
-    return block or ("cross_attention" if crosses else next(iter(record.blocks()), ""))
 
 
 @view(needs.attends, needs.explains, silence=True)

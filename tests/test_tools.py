@@ -6,6 +6,7 @@ import dataclasses
 import json
 import runpy
 import sys
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ import torch
 
 import claims
 import scaling
+import start
 from foveate.errors import is_for_the_user
 
 # ---- The page of claims: verdicts that need no training, and that it is what the JSON gives
@@ -182,6 +184,22 @@ def test_the_formulas() -> None:
     assert two == 4 * base.parameters  # a ring of two sends each half there and back
     _, parts = scaling.shards(scaling.MACHINE, base, 2)
     assert parts == 1.5 * two
+
+
+# ---- What a start takes
+def test_a_process_is_measured_without_the_one_that_started_it() -> None:
+    code = "text = input(); filled = b'x' * 50_000_000; print(text)"
+    seconds, processor, megabytes = start.started([sys.executable, "-S", "-c", code])
+    assert 55 < megabytes < 90, "this process has more"
+    assert processor > 0 and seconds > 0
+
+
+def test_what_an_extra_needs_is_counted() -> None:
+    found = dict[str, Distribution]()
+    start.needed(distribution("fastapi"), [], found)
+    assert {"fastapi", "pydantic_core"} <= found.keys() and "httpx" not in found
+    sizes = start.sizes(found.values())
+    assert sizes["pydantic_core"] > 1 and list(sizes.values()) == sorted(sizes.values())[::-1]
 
 
 # ---- The fuzzer

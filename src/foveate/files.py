@@ -6,9 +6,9 @@ import contextlib
 import errno
 import glob
 import os
+import platform
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -86,7 +86,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 def part_of(path: Path) -> Path:
     """The temporary file of this process for ``path``; those of killed processes are removed."""
-    host = re.sub(r"[^\w-]", "-", socket.gethostname())[:20]
+    host = re.sub(r"[^\w-]", "-", platform.node())[:20]
     forms = re.compile(rf"\.{re.escape(path.name)}\.{host}\.(\d+)\.part")
     with contextlib.suppress(OSError):
         for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):

@@ -9,13 +9,11 @@ import hashlib
 import io
 import os
 import re
-import tempfile
 import time
 import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.parse import urljoin
@@ -92,7 +90,7 @@ class DataSet(Config):
 @functools.cache
 def catalogue() -> dict[str, DataSet]:
     """Every set by its name, which is also the name of its folder."""
-    text = resources.files("foveate.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
     tables = tomllib.loads(text)
     return {name: DataSet.parse({"name": name, **table}) for name, table in tables.items()}
 
@@ -172,6 +170,8 @@ def get(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         missing = [file for file in data.files if not _is_there(folder / file.name, file)]
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix=".get-", dir=folder) as scratch:
             for file in missing:
                 try:

@@ -22,9 +22,7 @@ Span = tuple[int, int]  # first character and the one after the last
 _MARK = "\u0301"  # stands for every combining mark and joiner in the shape of a text
 _CLITIC = r"(?:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=\w)"
 _INSIDE = r"(?<=\d)[.,:](?=\d)|(?<=[\w{m}])['’‐‑-](?=\w)"
-_WORD = re.compile(
-    rf"{_CLITIC}|\w(?:[\w{{m}}]|{_INSIDE})*|\S{{m}}*".replace("{m}", _MARK), re.IGNORECASE
-)
+_WORD = rf"{_CLITIC}|\w(?:[\w{{m}}]|{_INSIDE})*|\S{{m}}*".replace("{m}", _MARK)
 
 MARKS = (".", ",", "。", "،", "।", "、")
 
@@ -37,7 +35,7 @@ def split_words(text: str) -> list[tuple[int, int]]:
     letters and a point, comma or colon between digits stay inside: aujourd'hui, est-ce, 3,5.
     Combining marks go with the character before them.
     """
-    return [match.span() for match in _WORD.finditer(_shape(text))]
+    return [match.span() for match in re.finditer(_WORD, _shape(text), re.IGNORECASE)]
 
 
 def split_blanks(text: str) -> list[tuple[int, int]]:

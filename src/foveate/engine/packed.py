@@ -16,7 +16,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
@@ -57,6 +56,8 @@ from foveate.engine.compiled import (
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from foveate.decode.search import Search
     from foveate.inspect.records import AttentionRecord, Maps, Units
 
@@ -265,6 +266,8 @@ def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Weight]:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(threads, "engine")
 
 

@@ -18,9 +18,15 @@ from foveate.export.huggingface import fitting
 from foveate.inspect.capture import capture
 from foveate.inspect.stages import capture_stages
 from foveate.models.classifier import Classifier
-from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Memory, Model
+from foveate.models.encoder_decoder import (
+    Decoder,
+    DecoderSteps,
+    Encoder,
+    EncoderDecoder,
+    Memory,
+    Model,
+)
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
-from foveate.models.native import decoder_steps, native_memory, native_steps
 from foveate.models.presets import GPTTiny, TransformerSmall
 from foveate.models.recurrent import LocationDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
@@ -372,14 +378,10 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 @torch.no_grad()
-def test_the_kernels_give_way_and_exports_refuse(name: str) -> None:
-    model = translator(**CHANGES[name])
-    memory = model.encode(IDS, KEYS)
-    assert native_steps(model, memory) is None
-    if name != "norms of embeddings":  # which PyTorch computes
-        assert native_memory(model.encoder, IDS, KEYS) is None
-    ids = IDS[:, 0]
-    close(decoder_steps(model, memory).step(ids), model(IDS, ids[:, None], KEYS)[:, -1])
+def test_steps_compute_what_the_model_does_and_exports_refuse(name: str) -> None:
+    model, ids = translator(**CHANGES[name]), IDS[:, 0]
+    steps = DecoderSteps(model, model.encode(IDS, KEYS))
+    close(steps.step(ids), model(IDS, ids[:, None], KEYS)[:, -1])
     assert first_misfit(model) is not None
     with pytest.raises(ExchangeError):
         fitting(model.config.plain())

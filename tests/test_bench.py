@@ -214,8 +214,8 @@ def test_levers_are_measured_in_turn(work: training.Workload) -> None:
     result = decoding.levers(work, 0.01, sentences=4, rounds=1)
     for case in decoding.CASES:
         row = result["sentences_per_processor_second"][case.name()]
-        assert set(row) == {"plain", "native", "native int8"} and min(row.values()) > 0
-        assert result["ratios_to_plain"][case.name()]["plain"] == 1
+        assert set(row) == {"PyTorch", "engine", "engine int8"} and min(row.values()) > 0
+        assert result["ratios_to_pytorch"][case.name()]["PyTorch"] == 1
 
 
 # ------------------------------ Time and memory against the length; exponents are fitted, and drawn

@@ -22,6 +22,7 @@ from foveate.cli.serve import ServerEngine
 from foveate.cli.workers import ProcessEngine
 from foveate.config import ConfigError
 from foveate.data.corpus import WorkerError
+from foveate.engine.packed import PackedEngine
 from foveate.run import Run
 from small_runs import Call
 
@@ -314,8 +315,8 @@ def test_processes_end_with_the_run(run: Run) -> None:
 
 def test_without_processes_it_is_a_run_in_the_precision_that_is_asked_for(run: Run) -> None:
     loaded = ServerEngine("int8", "torch").load(run.path)
-    assert type(loaded) is Run
-    assert any(type(module).__name__ == "Int8Linear" for module in loaded.model.modules())
+    assert type(loaded) is Run and isinstance(loaded.engine, PackedEngine)
+    assert loaded.translate(LINES) == ServerEngine("int8").load(run.path).translate(LINES)
 
 
 # ------------------------------ The doctor looks, measures a little, and says what to do

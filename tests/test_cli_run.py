@@ -120,6 +120,14 @@ def test_weights_in_eight_bits(folder: Path, call: Call) -> None:
     text = b"the dog runs\na girl sings\n"
     printed = call("translate", folder / "run", "--precision", "int8", text=text)
     assert printed.out == "le chien court\nune fille chante\n"
+    in_torch = call(
+        "translate", folder / "run", "--precision", "int8", "--engine", "torch", text=text
+    )
+    assert in_torch.out == printed.out  # rounded from the run, as its packed file is
+    assert not call("evaluate", folder / "run", "--precision", "int8").code
+    for option in (("--silence", "decoder"), ("--ensemble", folder / "run")):
+        refused = call("translate", folder / "run", "--precision", "int8", *option, text=text)
+        assert refused.code == 2 and "leave out --precision int8" in refused.err
     printed = call("translate", folder / "run", "--precision", "int4", text=text)
     assert printed.code == 2 and "there are: fp32, int8" in printed.err
 

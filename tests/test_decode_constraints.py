@@ -15,7 +15,6 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, Byte, Character, Tokenizer, Unigram
-from foveate.decode import beam as greedy
 from foveate.decode.beam import Beam, Greedy, LexicalBeam
 from foveate.decode.characters import automaton
 from foveate.decode.constraints import (
@@ -122,45 +121,6 @@ def test_a_beam_of_one_is_greedy_and_log_p_is_the_models() -> None:
         assert best.log_probability == pytest.approx(float(p.log().sum()), abs=1e-4)
 
 
-class Entering(Tables):
-    """Steps into which sources come while others are being decoded."""
-
-    enters = True
-
-    def __init__(self, tables: Sequence[Table]) -> None:
-        super().__init__(tables)
-        self.all, self.fresh = list(tables), [True] * len(tables)
-
-    def step(self, ids: Tensor) -> Tensor:
-        rows = zip(self.written, ids.tolist(), self.fresh, strict=True)
-        self.written = [prefix if new else (*prefix, token) for prefix, token, new in rows]
-        self.fresh = [False] * len(ids)
-        both = zip(self.sources, self.written, strict=True)
-        return torch.tensor([table(prefix) for table, prefix in both]).log()
-
-    def reorder(self, rows: Tensor) -> None:
-        super().reorder(rows)
-        self.fresh = [self.fresh[row] for row in rows.tolist()]
-
-    def enter(self, sources: Tensor) -> None:
-        self.sources += [self.all[source] for source in sources.tolist()]
-        self.written += [()] * len(sources)
-        self.fresh += [True] * len(sources)
-
-
-def test_sources_that_enter_later_are_whole_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces, many = tokenizer("byte"), tables(260, 12, 20.0)
-    search, constraints = built(SearchRequest(Greedy.Config(**limit(2, 1.0)).build()), pieces)
-    lengths = [n % 5 for n in range(12)]
-    apart = search(Tables(many), lengths, START, END, None, constraints)
-    monkeypatch.setattr(greedy, "ROOM", 3)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    together = search(Entering(many), lengths, START, END, None, constraints)
-    assert not broken(together, pieces)
-    for item, other in zip(together, apart, strict=True):
-        alike(item, other)
-
-
 def test_terms_and_beginnings_come_among_whole_characters() -> None:
     pieces = tokenizer("byte")
     beam = Beam.Config(beam_size=4, **limit(24)).build()
@@ -210,7 +170,7 @@ START_ID, SIZE = 2, 12
 class Random:
     """A model whose next token depends on the last one alone; ids from 4 on are its words."""
 
-    device, enters = torch.device("cpu"), False
+    device = torch.device("cpu")
 
     def __init__(self, seed: int) -> None:
         self.table = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(seed)) * 3

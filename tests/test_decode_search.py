@@ -33,7 +33,7 @@ NOTHING = torch.empty(1, 0, dtype=torch.long)
 class Fixed:
     """Steps of a model that says the same whatever it has read: (V,) log-probabilities."""
 
-    device, enters = torch.device("cpu"), False
+    device = torch.device("cpu")
 
     def __init__(self, scores: Tensor) -> None:
         self.scores = scores

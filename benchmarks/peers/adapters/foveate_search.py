@@ -19,10 +19,10 @@ from foveate.data.tokenizer import BOS, EOS
 from foveate.engine.base import SearchRequest
 from foveate.engine.compiled import CompiledModel, CompiledSearch, Settings
 from foveate.engine.program import Program
+from foveate.engine.pytorch import compile_model, packed_engine
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.presets import TransformerSSRU
 from foveate.models.transformer import SSRUDecoder, TransformerEncoder
-from foveate.nn.linear import quantized
 from foveate.spec import Tokens
 from foveate.train.config import resolve
 
@@ -37,14 +37,15 @@ def searcher(values: Mapping[str, Any]) -> Work:
     torch.set_num_threads(values["threads"])
     with workload(values["shape"]) as work:
         model, task = work.model().eval(), work.task
+    engine = task.engine(model)
     if values["numbers"] == "int8":
-        model = quantized(model)
+        engine = packed_engine(task, task.packed_kind, model, compile_model(model, int8=True))
     precision = resolve("bf16" if values["numbers"] == "bf16" else "fp32", torch.device("cpu"))
 
     def search(sentences: Ids, beam: int, rows: int | None) -> Arrays:
         with precision.context():
             request = SearchRequest(forced(beam), batch_tokens=beam * (ALONE if rows else WHOLE))
-            result = task.engine(model).outputs(sentences, request)
+            result = engine.outputs(sentences, request)
         return {"lengths": np.array([len(each[0].ids) for each in result])}
 
     return search

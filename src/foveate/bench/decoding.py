@@ -23,9 +23,9 @@ from foveate.bench.training import Say, Workload, mute
 from foveate.config import ConfigError, Tree
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
-from foveate.engine.base import SearchRequest
+from foveate.engine.base import Engine, SearchRequest
+from foveate.engine.pytorch import compile_model, packed_engine
 from foveate.native.kernels import library, sleep_at_barriers, without_kernels
-from foveate.nn.linear import quantized
 from foveate.run import device
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Name, Precision, resolve
@@ -57,7 +57,7 @@ def measure(
 ) -> Tree:
     """Sentences/s of each case, each for about ``seconds``, the whole corpus at least once.
 
-    With ``precision = "int8"`` the weights are quantized, as ``foveate translate`` does.
+    fp32 and int8 are computed by the engine in C where it has the model, bf16 by PyTorch.
     ``say`` gets each stage as a sentence.
 
     Raises ``ConfigError`` where the task does not search for outputs of sources.
@@ -68,12 +68,14 @@ def measure(
     before = ceilings(1.0, place)
     model = work.model().eval()
     numbers = resolve("fp32" if precision == "int8" else cast(Name, precision), place)
-    model = quantized(model) if precision == "int8" else model
+    engine = _int8(work, model) if precision == "int8" else task.engine(model)
+    by = nullcontext if numbers.name == "fp32" else without_kernels
     sources = _sources(work, task, sentences)
     speeds = dict[str, float]()
     for case in CASES:
         say(f"{case.name()}: {len(sources):,} sentences, for {seconds:g} s or more")
-        speeds[case.name()] = round(speed(task, model, sources, case, seconds, numbers), 2)
+        with by():
+            speeds[case.name()] = round(speed(engine, sources, case, seconds, numbers), 2)
     return {
         "what": "decoding",
         **work.summary(),
@@ -99,10 +101,11 @@ def levers(
     task = _task(work)
     torch.set_num_threads(1)
     model = work.model().eval()
-    variants: dict[str, tuple[torch.nn.Module, Callable[[], AbstractContextManager[None]]]] = {
-        "plain": (model, without_kernels),
-        "native": (model, nullcontext),
-        "native int8": (quantized(model), nullcontext),
+    own = task.engine(model)
+    variants: dict[str, tuple[Engine, Callable[[], AbstractContextManager[None]]]] = {
+        "PyTorch": (own, without_kernels),
+        "engine": (own, nullcontext),
+        "engine int8": (_int8(work, model), nullcontext),
     }
     numbers, lines = resolve("fp32", device()), _sources(work, task, sentences)
     rates: dict[str, dict[str, float]] = {}
@@ -111,9 +114,7 @@ def levers(
         each: dict[str, list[float]] = {name: [] for name in variants}
         for _, (name, (used, context)) in itertools.product(range(rounds), variants.items()):
             with context():
-                each[name].append(
-                    speed(task, used, lines, case, seconds, numbers, time.process_time)
-                )
+                each[name].append(speed(used, lines, case, seconds, numbers, time.process_time))
         rates[case.name()] = {name: round(median(values), 2) for name, values in each.items()}
     return {
         "what": "levers of decoding",
@@ -121,13 +122,20 @@ def levers(
         "output_tokens": LENGTH,
         "rounds": rounds,
         "sentences_per_processor_second": rates,
-        "ratios_to_plain": {
-            case: {name: round(value / row["plain"], 2) for name, value in row.items()}
+        "ratios_to_pytorch": {
+            case: {name: round(value / row["PyTorch"], 2) for name, value in row.items()}
             for case, row in rates.items()
         },
         "kernels": library() is not None,
         "machine": describe(),
     }
+
+
+def _int8(work: Workload, model: torch.nn.Module) -> Engine:
+    """The engine in C with the matrices rounded. Raises ``ConfigError`` where it lacks the task."""
+    if (kind := work.task.packed_kind) is None:
+        raise ConfigError(f"the engine, which has int8, lacks the task {work.config.task.kind}")
+    return packed_engine(work.task, kind, model, compile_model(model, int8=True))
 
 
 def _task(work: Workload) -> TextToText[Any]:
@@ -144,8 +152,7 @@ def _sources(work: Workload, task: TextToText[Any], sentences: int) -> list[Ids]
 
 
 def speed(
-    task: TextToText[Any],
-    model: torch.nn.Module,
+    engine: Engine,
     sources: Sequence[Ids],
     case: Case,
     seconds: float,
@@ -157,7 +164,7 @@ def speed(
     batches = batches_of(sources, case.rows)
     budget = WHOLE if case.rows is None else 10**9  # tokens; a batch of its own is not cut up
     request = SearchRequest(forced(case.beam_size), batch_tokens=budget * case.beam_size)
-    engine, done = task.engine(model), 0
+    done = 0
     with precision.context():
         engine.outputs(list(sources[: case.rows or 64]), request)
         started = clock()

@@ -52,7 +52,9 @@ def bench_decode(
     seconds: Annotated[float, typer.Option(min=0.1, help="of each way of decoding")] = 10,
     sentences: Annotated[int, typer.Option(min=1, help="of the test data")] = 1000,
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or int8")] = "fp32",
-    levers: Annotated[bool, typer.Option("--levers", help="plain, native, int8 in turn")] = False,
+    levers: Annotated[
+        bool, typer.Option("--levers", help="PyTorch, the engine, int8 in turn")
+    ] = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:

@@ -50,11 +50,7 @@ class RunSpec(NamedTuple):
         if self.engine == "ctranslate2":
             sample = None if self.sample is None else Path(self.sample)
             return _through_ctranslate2(run, self.precision, sample)
-        if self.precision == "int8":
-            from foveate.nn.linear import quantized
-
-            run.model = quantized(run.model)
-        return run
+        return _in_int8(run) if self.precision == "int8" else run
 
     def check(self) -> None:
         """Raise ``ConfigError`` for an unknown engine or precision."""
@@ -139,6 +135,21 @@ def with_search(run: Run, overrides: Sequence[str]) -> Run:
     search = tree.get("decode", {})
     fields = {"kind": search} if isinstance(search, str) else search
     return run.decoding(**fields) if fields else run
+
+
+def _in_int8(run: Run) -> Run:
+    """The run by the engine in C, with rounded matrices. Raises ``ConfigError`` if it cannot."""
+    import torch
+
+    from foveate.engine.packed import PackedModel
+    from foveate.pack import content
+
+    try:
+        model = PackedModel(run.path, *content(run, "int8"), torch.get_num_threads())
+    except UserError as error:
+        raise ConfigError(f"int8: {message_of(error)}; or leave out --precision int8") from None
+    model.engine.remedy = "leave out --precision int8"
+    return run.by(model.engine)
 
 
 def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:

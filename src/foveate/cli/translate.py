@@ -274,6 +274,8 @@ class Request:
             from foveate.documents.memory import AssistedRun
             from foveate.inspect.edits import edit, silenced
 
+            if self.silence and self.run.precision == "int8":
+                raise ConfigError("--silence changes PyTorch's modules: leave out --precision int8")
             run = self.run.load()
             assisted = AssistedRun(run, self.resources.read(self.search["to"]))
             with edit(run.model, silenced(self.silence)):

@@ -26,10 +26,8 @@ from foveate.decode.search import (
     SingleSearch,
 )
 from foveate.errors import UserError
-from foveate.native.kernels import highest
 
 Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, best first
-ROOM = 64  # rows of greedy search for each thread: the state of more does not fit the caches
 
 
 class Beam(Search):
@@ -187,7 +185,7 @@ def best(
     logits, log_z = following.logits, following.log_z
     if penalty is not None:
         logits = logits - penalty.repeat_interleave(total.shape[1], dim=0)
-    value, token = highest(logits, min(size + 1, logits.shape[1]))  # (M·n, c)
+    value, token = logits.topk(min(size + 1, logits.shape[1]), dim=1)  # (M·n, c)
     log_p = (total.flatten()[:, None] + (value - log_z)).view(len(total), -1)  # (M, n·c)
     log_p, index = log_p.topk(min(2 * size, log_p.shape[1]), dim=1)
     parent = index // value.shape[1]
@@ -351,8 +349,7 @@ def allocate(
 class Greedy(SingleSearch):
     """y_t = argmax p(y | y_<t, x): the most probable token at every step.
 
-    Sources whose output has ended leave the batch. Where the steps allow it, others enter: at most
-    `ROOM` sources for each thread are decoded at a time (continuous batching).
+    Sources whose output has ended leave the batch.
     """
 
     class Config(Search.Config, kind="greedy"):
@@ -361,64 +358,10 @@ class Greedy(SingleSearch):
         def giving(self, count: int) -> Search.Config:
             return self if count == 1 else Beam.Config.like(self, beam_size=count)
 
-    def find(self, steps: Constrained) -> Searching:
-        room = ROOM * torch.get_num_threads()
-        refill = steps.enters and len(steps.limits) > room
-        return continuous(steps, room) if refill else super().find(steps)
-
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
     ) -> Int[Tensor, "N"]:
-        return highest(logits, 1)[1].squeeze(1)
-
-
-def continuous(steps: Constrained, room: int) -> Searching:
-    """The greedy output of each source, with at most ``room`` sources decoded at a time."""
-    limits, start, end = steps.limits, steps.start, steps.end
-    limit, length = torch.tensor(limits), torch.zeros(len(limits), dtype=torch.long)  # (B,)
-    written = torch.empty(len(limits), max(limits), dtype=torch.long)  # (B, T)
-    log_p = torch.zeros(len(limits))
-    alive, waiting = torch.arange(len(limits)).tensor_split([room])  # (M,) and (B − …,)
-    steps.reorder(alive)
-    steps.select(alive)
-    ids = torch.full_like(alive, start)
-    while len(alive):
-        following = steps.step(ids)
-        logit, token = highest(following.logits, 1)
-        ids = token.squeeze(1)
-        written[alive, length[alive]] = ids
-        log_p[alive] += (logit - following.log_z).squeeze(1)
-        length[alive] += 1
-        over = (ids == end) | (length[alive] >= limit[alive])
-        keep = (~over).nonzero().flatten()
-        new, waiting = waiting.tensor_split([room - len(keep)])
-        yield partial(_greedy_position, steps.rows, alive, following, ids, log_p, over, len(new))
-        if len(keep) < len(alive):
-            steps.reorder(keep)
-            steps.select(keep)
-            alive, ids = alive[keep], ids[keep]
-            if len(new):
-                steps.enter(new)
-                alive, ids = torch.cat((alive, new)), torch.cat((ids, torch.full_like(new, start)))
-    outputs = zip(written.tolist(), length.tolist(), log_p.tolist(), strict=True)
-    return [[Hypothesis.alone(ids[:n], total, end)] for ids, n, total in outputs]
-
-
-def _greedy_position(
-    rows: Sequence[int],
-    alive: Int[Tensor, "M"],
-    following: Next,
-    ids: Int[Tensor, "M"],
-    log_p: Float[Tensor, "B"],
-    over: Bool[Tensor, "M"],
-    entering: int,
-) -> SearchPosition:
-    """The position of one output of each source, after which others enter."""
-    place, shown, parent = ids[:, None], log_p[alive, None], torch.arange(len(ids))
-    state = torch.where(over, DONE, LIVE)[:, None]
-    onward = torch.cat((parent[~over], torch.full((entering,), -1)))
-    sources = [rows[i] for i in alive.tolist()]
-    return SearchPosition(sources, place, shown, shown, parent[:, None], state, onward, following)
+        return logits.argmax(dim=1)
 
 
 def with_beam(

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,7 +17,6 @@ from foveate.config import BaseConfig, Configurable
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.characters import REJECTED, STATES, WHOLE, token_states
 from foveate.decode.phrases import BannedPhrases, Phrase, WordPieces
-from foveate.native.kernels import log_sum_exp
 
 LONGEST = 3  # continuation bytes of a character, and so tokens that finish one
 
@@ -76,8 +75,8 @@ class CharacterMask:
     def __init__(self, table: ByteTable, limits: Sequence[int], device: torch.device) -> None:
         parts = table.after, table.barred, table.always
         self.table = ByteTable(*(part.to(device) for part in parts))
-        self.limits = torch.tensor(limits, dtype=torch.long, device=device) + 1  # with the start
-        self.state, self.left = torch.zeros_like(self.limits), self.limits  # (N,) each
+        self.left = torch.tensor(limits, dtype=torch.long, device=device) + 1  # with the start
+        self.state = torch.zeros_like(self.left)  # (N,) as `left`
         self.least = min(limits, default=0) + 1  # ≤ each of ``left``
         self.inside = False  # whether any hypothesis ends inside a character
 
@@ -104,13 +103,6 @@ class CharacterMask:
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
         """Hypothesis i continues hypothesis ``rows[i]``."""
         self.state, self.left = self.state.index_select(0, rows), self.left.index_select(0, rows)
-
-    def enter(self, sources: Int[Tensor, "K"]) -> None:
-        """Begin to decode these sources too, one hypothesis each, in rows after the others'."""
-        new = self.limits[sources]
-        self.state = torch.cat((self.state, torch.zeros_like(new)))
-        self.left = torch.cat((self.left, new))
-        self.least = min(self.least, int(new.min()))
 
 
 @dataclass(frozen=True)
@@ -316,12 +308,10 @@ class Next(NamedTuple):
 class Steps(Protocol):
     """A batch of sources being decoded: N hypotheses at a time, in rows grouped by source.
 
-    ``device`` is where logits are computed. ``enters`` is whether sources may begin while others
-    are being decoded (`RefillableSteps`).
+    ``device`` is where logits are computed.
     """
 
     device: torch.device = torch.device("cpu")
-    enters: bool = False
 
     def step(self, ids: Tensor) -> Tensor:
         """Logits (N, V) of the next token, after reading one more id (N,) of each hypothesis.
@@ -334,13 +324,6 @@ class Steps(Protocol):
 
     def select(self, sources: Tensor) -> None:
         """Continue with these sources only, whose hypotheses have been reordered already."""
-
-
-class RefillableSteps(Steps, Protocol):
-    """Steps in which sources may begin while others are being decoded."""
-
-    def enter(self, sources: Tensor) -> None:
-        """Begin to decode these sources too, one hypothesis each, in rows after the others'."""
 
 
 @dataclass(frozen=True)
@@ -394,8 +377,6 @@ class Constrained:
         if table is not None and vocabulary is not None:
             table = table.of(vocabulary)
         self.characters = None if table is None else CharacterMask(table, limits, steps.device)
-        free = not (self.rules or self.prefixes or self.tracker)
-        self.enters = free and steps.enters  # whether sources may `enter` while others are decoded
 
     def step(self, ids: Int[Tensor, "N"]) -> Next:
         """The next token of each hypothesis, after reading one more id of each.
@@ -426,7 +407,7 @@ class Constrained:
             assert self.written is not None
             rows, tokens = rule.forbidden(self.written, self.end)
             logits[rows, tokens] = -torch.inf
-        log_z = log_sum_exp(logits)
+        log_z = logits.logsumexp(dim=1, keepdim=True)
         if characters is not None:
             characters.apply(logits)
         if self.rules:
@@ -435,7 +416,7 @@ class Constrained:
             log_z[stuck] = 0.0
             if characters is not None:
                 inside = (stuck & (characters.state != WHOLE)).nonzero().flatten()
-                log_z[inside] = log_sum_exp(unruled[inside])
+                log_z[inside] = unruled[inside].logsumexp(dim=1, keepdim=True)
                 logits[inside] = characters.apply(unruled)[inside]
         return Next(logits, log_z)
 
@@ -449,12 +430,12 @@ class Constrained:
         each = len(logits) // len(self.prefixes)
         rows = (source[:, None] * each + torch.arange(each, device=logits.device)).flatten()
         own, only = logits[rows], token.repeat_interleave(each)[:, None]
-        free = Next(logits.clone(), log_sum_exp(logits))
+        free = Next(logits.clone(), logits.logsumexp(dim=1, keepdim=True))
         following = self._ruled(logits)
         following.logits[rows] = torch.full_like(own, -torch.inf).scatter(
             1, only, own.gather(1, only)
         )
-        following.log_z[rows] = log_sum_exp(own)
+        following.log_z[rows] = own.logsumexp(dim=1, keepdim=True)
         return following._replace(free=free)
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
@@ -466,12 +447,6 @@ class Constrained:
             self.characters.reorder(rows)
         if self.tracker is not None:
             self.tracker.reorder(rows)
-
-    def enter(self, sources: Int[Tensor, "K"]) -> None:
-        """Begin to decode these sources too, one hypothesis each, in rows after the others'."""
-        cast(RefillableSteps, self.steps).enter(sources)
-        if self.characters is not None:
-            self.characters.enter(sources)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Continue with these sources only."""

@@ -430,8 +430,6 @@ def log_mean_p(logits: Sequence[Float[Tensor, "*B V"]]) -> Float[Tensor, "*B V"]
 class EnsembleSteps:
     """Steps of several models over the same sources, all of which read the same tokens."""
 
-    enters = False
-
     def __init__(self, members: Sequence[Steps]) -> None:
         self.members, self.device = list(members), members[0].device
 

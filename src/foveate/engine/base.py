@@ -100,7 +100,7 @@ class Engine(ABC):
     @property
     def model(self) -> Module:
         """The model as a module of PyTorch. Raises `EngineError` where there is none."""
-        raise EngineError(f"the engine {self.name} has no module of PyTorch")
+        raise self.cannot("give a module of PyTorch")
 
     @abstractmethod
     def search(self, sources: Sequence[Source], request: SearchRequest) -> Iterator[Result]:

@@ -39,7 +39,7 @@ from foveate.engine.base import (
     Source,
 )
 from foveate.engine.compiled import CompiledModel
-from foveate.engine.packed import PackedEngine
+from foveate.engine.packed import PackedEngine, TaskKind
 from foveate.engine.program import Program
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord, Units
@@ -204,12 +204,24 @@ def _compiled(model: nn.Module, modules: Sequence[nn.Module]) -> CompiledModel |
     if not in_single_precision(modules):
         return None
     try:
-        program = Program(model)
-        tensors = {name: tensor.numpy() for name, tensor in program.tensors.items()}
-        finite = all(np.isfinite(array).all() for array in tensors.values())
-        return CompiledModel(program.numbers, tensors) if finite else None
+        return compile_model(model)
     except UserError:  # that the engine lacks a part, or there is no library for this processor
         return None
+
+
+def compile_model(model: nn.Module, int8: bool = False) -> CompiledModel:
+    """A model for the engine in C; ``int8`` rounds its matrices. Raises `UserError`."""
+    program = Program(model)
+    tensors = {name: tensor.numpy() for name, tensor in program.tensors.items()}
+    if not all(np.isfinite(array).all() for array in tensors.values()):
+        raise UserError("the model holds numbers that are not finite")
+    return CompiledModel(program.numbers, tensors, frozenset(program.maps if int8 else ()))
+
+
+def packed_engine(task: Any, kind: TaskKind, model: Module, own: CompiledModel) -> PackedEngine:
+    """The engine in C for a task and what was compiled of its model."""
+    tokenizers = list(task.tokenizers_by_name().values())
+    return PackedEngine(own, kind, tokenizers, torch.get_num_threads(), task.reach(model))
 
 
 class TorchEngine(Engine):
@@ -249,8 +261,7 @@ class TorchEngine(Engine):
         )  # a beam of one is no beam there
         if kind is None or model is None or alone:
             return None
-        tokenizers, threads = list(task.tokenizers_by_name().values()), torch.get_num_threads()
-        engine = PackedEngine(model, kind, tokenizers, threads, task.reach(self.model))
+        engine = packed_engine(task, kind, self.model, model)
         try:
             engine.check(request)
         except EngineError:

@@ -295,8 +295,6 @@ class Graphs:
 class GraphSteps:
     """A batch of sources being decoded, as searches ask it (`foveate.decode.search.Steps`)."""
 
-    enters = False
-
     def __init__(self, graphs: Graphs, ids: Tensor) -> None:
         """``ids`` (B, S) are the sources, all of one length."""
         self.graphs, self.device, self.at = graphs, torch.device("cpu"), 0

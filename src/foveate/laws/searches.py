@@ -24,7 +24,7 @@ Table = Callable[[Prefix], Sequence[float]]
 class Tables:
     """A batch of sources, each with a table p(next | written): `Steps` with nothing learnt."""
 
-    device, enters = torch.device("cpu"), False
+    device = torch.device("cpu")
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self.sources = list(tables)
@@ -153,8 +153,6 @@ def searches_apart(trial: Trial) -> None:
 
 class Shortlisted:
     """Steps that know some tokens only, numbered by their places."""
-
-    enters = False
 
     def __init__(self, steps: Tables, vocabulary: Tensor) -> None:
         self.steps, self.vocabulary, self.device = steps, vocabulary, steps.device

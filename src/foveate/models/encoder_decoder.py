@@ -226,8 +226,6 @@ class DecoderSteps:
     and ids are then numbered by their places in ``tokens``. Logits of the ids ``never`` are −∞.
     """
 
-    enters = False  # whether sources may `enter` while others are being decoded
-
     def __init__(
         self,
         model: EncoderDecoder,

@@ -60,8 +60,6 @@ class LanguageSteps:
     anew as the beginning of a text. ``never`` are ids that no text holds.
     """
 
-    enters = False
-
     def __init__(
         self,
         model: LanguageModel,

@@ -1,12 +1,28 @@
-/* What a processor does quicker without a tensor library in between. Decoding: linear maps of packed
- * weights, one step of a Transformer decoder, what a search asks of its logits; one thread and nothing
- * allocated, so that several threads may each do some rows. Training: the selective scan; attention of
- * short sequences, dropout, bias, cross-entropy, gradients of weights, which OpenMP's threads share.
+/* What a processor trains quicker without a tensor library in between: the selective scan, of which
+ * several threads may each do some rows; attention of short sequences, dropout, bias, cross-entropy,
+ * gradients of weights, which OpenMP's threads share.
  *
  * Every function has a twin in PyTorch that gives the same numbers up to the order of sums. Arrays
- * are row-major; N rows are hypotheses, M sources. */
+ * are row-major. */
 
-#include "linear.h"
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__AVX512F__) || defined(__AMX_INT8__)
+#include <immintrin.h>
+#endif
+
+#ifdef __AVX512F__
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
+
+typedef float Lanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+/* max(0, x); NaN where x is. */
+static inline float relu_of(float x) { return x <= 0 ? 0 : x; }
 
 /* Σ_i x_i (2 i + 1) of each array, over all words of one that has at most 4,096 and over 64 of a
  * larger one; of several in their order. A change of one of these words always changes it. */
@@ -22,12 +38,10 @@ int64_t checksum(int64_t count, const uint32_t *const *arrays, const int64_t *wo
     return (int64_t)sum;
 }
 
+#include "tiles.h"
 #include "rows.h"
 #include "scan.h"
 #include "attend.h"
 #include "dropout.h"
 #include "bias.h"
 #include "outer.h"
-#include "layers.h"
-#include "step.h"
-#include "encode.h"

@@ -30,9 +30,7 @@ SOURCES = [
     Path(__file__).with_name(name)
     for name in (
         "kernels.c",
-        *("linear.h", "tiles.h", "half.h", "rows.h"),
-        *("scan.h", "attend.h", "dropout.h", "bias.h", "outer.h"),
-        *("layers.h", "step.h", "encode.h"),
+        *("tiles.h", "half.h", "rows.h", "scan.h", "attend.h", "dropout.h", "bias.h", "outer.h"),
     )
 ]
 FLAGS = (
@@ -53,16 +51,7 @@ SECONDS = 120  # after which a compiler is stopped
 
 _int, _long, _float, _at = ctypes.c_int, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 SIGNATURES = {  # result and arguments
-    "panel": (_int,),
-    "int8_panel": (_int,),
-    "linear": (None, _at, _int, _at, _at, _at),
-    "log_sum_exp": (None, _at, _long, _long, _at),
-    "highest": (None, _at, _long, _long, _int, _at, _at, _at),
     "cross_entropy": (None, _at, _int, _long, _long, _at, _float, _at, _at, _int),
-    "room": (_long, _at, _int, _int, _int),
-    "step": (None, _at, _at, _at, _at),
-    "encode_room": (_long, _at, _int),
-    "encode": (None, _at, _int, _at, _int, _at, _at),
     "attend_heads": (None, _at),
     "outer": (_int, _at),
     "dropout": (None, _long, _at, _at, _long, _int, _at, _int),
@@ -170,7 +159,6 @@ def _processor() -> str:
 
 
 LEAST = 8  # rows from which a thread of their own pays
-BLOCK = 64  # scores for each of which the kernel of `highest` keeps one maximum
 
 
 def run_rows(work: Callable[[int, int], None], rows: int, cost: int = 1) -> None:
@@ -299,40 +287,6 @@ def _waited() -> dict[str, int]:
             text = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii")
             waited[thread] = int(text.split()[1])
     return waited
-
-
-def log_sum_exp(scores: Tensor) -> Tensor:
-    """Log Σ_v exp z_v of each row, (N, V) -> (N, 1); −∞ where all z are."""
-    kernels = library() if fits(scores) else None
-    if kernels is None:
-        return scores.logsumexp(dim=1, keepdim=True)
-    sums = scores.new_empty(len(scores), 1)
-
-    def compute(first: int, count: int) -> None:
-        z, size = pointer(scores[first:]), scores.shape[1]
-        kernels.log_sum_exp(z, count, size, pointer(sums[first:]))
-
-    run_rows(compute, len(scores))
-    return sums
-
-
-def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` highest of each row, best first, (N, V) -> (N, c) values and columns."""
-    kernels = library() if fits(scores) else None
-    if kernels is None or count > BLOCK:
-        values, columns = scores.topk(count, dim=1)
-        return values, columns
-    rows, size = scores.shape
-    values = scores.new_empty(rows, count)
-    columns = torch.empty(rows, count, dtype=torch.long)
-
-    def compute(first: int, span: int) -> None:
-        maxima = torch.empty(size // BLOCK + 1)
-        z, value, column = (pointer(part[first:]) for part in (scores, values, columns))
-        kernels.highest(z, span, size, count, value, column, pointer(maxima))
-
-    run_rows(compute, rows)
-    return values, columns
 
 
 def cross_entropy_(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from ctypes import POINTER, c_float, c_int32, c_void_p
 
 import torch
 import torch.nn.functional as F
@@ -20,73 +18,6 @@ from foveate.native.kernels import (
     pointer,
     run_rows,
 )
-
-
-class PackedLinear(ctypes.Structure):
-    """W x + b in the layout of ``linear.h``, with the tensors that it points to."""
-
-    tensors: Sequence[Tensor | None]  # alive as long as the pointers
-
-    _fields_ = (
-        ("columns", ctypes.c_int32),
-        ("rows", ctypes.c_int32),
-        ("weight", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("scale", ctypes.c_void_p),
-        ("shift", ctypes.c_void_p),
-    )
-
-
-def pack(weight: Tensor, bias: Tensor | None, panel: int) -> PackedLinear:
-    """The linear map of W (out, in) in fp32, in panels of ``panel`` outputs."""
-    panels = _panels(weight.detach(), panel).transpose(1, 2).contiguous()  # (P, in, panel)
-    return _packed(weight, [panels, _wide(bias, weight, panels.shape[0] * panel), None, None])
-
-
-def pack_int8(weight: Tensor, scale: Tensor, bias: Tensor | None, panel: int) -> PackedLinear:
-    """The linear map of W = ``scale`` (out) ⊙ ``weight`` (out, in) of int8; ``in`` is 4 n."""
-    panels = _panels(weight, panel)
-    wide = panels.shape[0] * panel
-    fours = panels.unflatten(2, (-1, 4)).transpose(1, 2).contiguous()  # (P, in / 4, panel, 4)
-    shift = 128 * panels.sum(dim=2, dtype=torch.int32).flatten()  # bytes are x + 128
-    parts = [fours, _wide(bias, scale, wide), _wide(scale, scale, wide), shift]
-    return _packed(weight, parts)
-
-
-def linear_map(packed: PackedLinear, x: Tensor) -> Tensor:
-    """W x + b by the kernels, (*B, in) -> (*B, out), of contiguous fp32."""
-    kernels, size = library(), x.shape[-1]
-    assert kernels is not None
-    y, rows = x.new_empty(*x.shape[:-1], packed.rows), x.view(-1, size)
-    outputs = y.view(-1, packed.rows)
-
-    def compute(first: int, count: int) -> None:
-        scratch = x.new_empty(count * (size + 1))
-        spans = pointer(rows[first:]), pointer(outputs[first:])
-        kernels.linear(address(packed), count, *spans, pointer(scratch))
-
-    run_rows(compute, len(rows))
-    return y
-
-
-def _packed(weight: Tensor, parts: Sequence[Tensor | None]) -> PackedLinear:
-    packed = PackedLinear(weight.shape[1], weight.shape[0], *map(pointer, parts))
-    packed.tensors = parts
-    return packed
-
-
-def _panels(weight: Tensor, panel: int) -> Tensor:
-    """(out, in) -> (P, panel, in), zeros after the last output."""
-    missing = -len(weight) % panel
-    return torch.nn.functional.pad(weight, (0, 0, 0, missing)).view(-1, panel, weight.shape[1])
-
-
-def _wide(values: Tensor | None, like: Tensor, size: int) -> Tensor:
-    """The values (or zeros where there are none), padded with zeros to ``size``."""
-    wide = torch.zeros(size, dtype=torch.float32)
-    if values is not None:
-        wide[: len(values)] = values.detach()
-    return wide
 
 
 def add_bias_(y: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
@@ -143,40 +74,6 @@ def _folded(words: Tensor, shift: int) -> Tensor:
 
 def _half(x: Tensor) -> bool:
     return x.dtype == torch.bfloat16
-
-
-class NormStruct(ctypes.Structure):
-    """γ (x − mean x) / √(var x + ε) + β; the identity where ``gain`` is null."""
-
-    _fields_ = (("gain", c_void_p), ("shift", c_void_p), ("eps", c_float))
-
-
-class LayerStruct(ctypes.Structure):
-    """The linear maps and norms of a layer; without a memory those of cross-attention are empty."""
-
-    _fields_ = (
-        ("own", PackedLinear),
-        ("own_out", PackedLinear),
-        ("query", PackedLinear),
-        ("cross_out", PackedLinear),
-        ("inner", PackedLinear),
-        ("outer", PackedLinear),
-        ("norm", NormStruct * 3),
-    )
-
-
-class StackStruct(ctypes.Structure):
-    """The layers of an encoder or decoder and the norm after them."""
-
-    _fields_ = (
-        ("layers", c_int32),
-        ("size", c_int32),
-        ("heads", c_int32),
-        ("ffn", c_int32),
-        ("post", c_int32),
-        ("layer", POINTER(LayerStruct)),
-        ("last", NormStruct),
-    )
 
 
 EVEN = 256  # rows of a product are a multiple: oneDNN compiles a kernel for each new shape
@@ -364,36 +261,3 @@ def _scan_struct(inputs: tuple[Tensor, ...], span: slice) -> _Scan:
     """The inputs of a span of the sequences; a is the same for all."""
     parts = [x if name == "a" else x[span] for name, x in zip(NAMES, inputs, strict=True)]
     return _Scan(*parts[0].shape, parts[2].shape[1], *map(pointer, parts))
-
-
-class DecoderStruct(ctypes.Structure):
-    """A decoder: embeddings, layers and the projection to the vocabulary."""
-
-    _fields_ = (
-        ("stack", StackStruct),
-        ("scale", c_float),
-        ("table", c_void_p),
-        ("first", NormStruct),
-        ("output", PackedLinear),
-    )
-
-
-class StepStruct(ctypes.Structure):
-    """The state of N hypotheses of M sources before a step: see ``step.h``."""
-
-    _fields_ = (
-        ("first", c_int32),
-        ("rows", c_int32),
-        ("each", c_int32),
-        ("longest", c_int32),
-        ("time", c_int32),
-        ("ids", c_void_p),
-        ("places", c_void_p),
-        ("sources", c_void_p),
-        ("begun", c_void_p),
-        ("starts", c_void_p),
-        ("memory", c_void_p),
-        ("blocks", POINTER(c_void_p)),
-        ("known", c_int32),
-        ("ancestors", c_void_p),
-    )

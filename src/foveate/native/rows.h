@@ -1,4 +1,4 @@
-/* Rows of scores: log Σ exp, the highest, the cross-entropy with its gradient. */
+/* Rows of scores: the cross-entropy with its gradient. */
 
 #include <stdlib.h>
 #include "half.h"
@@ -33,52 +33,6 @@ static inline float maximum(const float *z, int64_t size) {
 #endif
     for (int j = 0; j < LANES; j++) most = each[j] > most ? each[j] : most;
     return most;
-}
-
-/* log Σ exp z of each row; −∞ where all are, NaN where one is. */
-void log_sum_exp(const float *z, int64_t rows, int64_t size, float *out) {
-    for (int64_t row = 0; row < rows; row++, z += size) {
-        const float most = maximum(z, size);
-        float sum = 0;
-        for (int64_t i = 0; most > -INFINITY && i < size; i++) sum += exponential(z[i] - most);
-        for (int64_t i = 0; !(most > -INFINITY) && i < size; i++) sum += z[i];
-        out[row] = most > -INFINITY ? most + logf(sum) : sum;
-    }
-}
-
-enum { BLOCK = 64 }; /* scores of which one maximum is kept */
-
-/* Put v among the k highest, best first; of equals the first stays before. */
-static inline int insert(float v, int64_t at, float *value, int64_t *index, int count, int k) {
-    if (count == k && !(v > value[k - 1])) return count;
-    int i = count < k ? count++ : k - 1;
-    for (; i > 0 && v > value[i - 1]; i--) {
-        value[i] = value[i - 1];
-        index[i] = index[i - 1];
-    }
-    value[i] = v;
-    index[i] = at;
-    return count;
-}
-
-/* The k highest of each row: looked for in the k blocks of the highest maxima alone. */
-void highest(const float *z, int64_t rows, int64_t size, int k, float *value, int64_t *index,
-             float *maxima) {
-    int64_t blocks = (size + BLOCK - 1) / BLOCK;
-    for (int64_t row = 0; row < rows; row++, z += size, value += k, index += k) {
-        int count = 0;
-        for (int64_t b = 0; b < blocks; b++) {
-            int64_t left = size - b * BLOCK;
-            maxima[b] = maximum(z + b * BLOCK, left < BLOCK ? left : BLOCK);
-            count = insert(maxima[b], b, value, index, count, k);
-        }
-        float least = count < k ? -INFINITY : value[k - 1];
-        count = 0;
-        for (int64_t b = 0; b < blocks; b++)
-            if (maxima[b] >= least)
-                for (int64_t i = b * BLOCK; i < size && i < (b + 1) * BLOCK; i++)
-                    count = insert(z[i], i, value, index, count, k);
-    }
 }
 
 /* log Σ exp z − (1 − α) z_y − α mean z, and −log p_y; z becomes p − (1 − α) onehot_y − α/V. */

@@ -1,8 +1,6 @@
-"""Linear maps, their autocast dtype, 8-bit weights, dropout, and normalization."""
+"""Linear maps, their autocast dtype, dropout, and normalization."""
 
 from __future__ import annotations
-
-import copy
 
 import torch
 import torch.nn.functional as F
@@ -12,16 +10,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from foveate.config import BaseConfig, Configurable
-from foveate.native.kernels import AutogradContext, fits, library
-from foveate.native.layers import (
-    EVEN,
-    PackedLinear,
-    add_bias_,
-    dropped,
-    linear_map,
-    outer,
-    pack_int8,
-)
+from foveate.native.kernels import AutogradContext
+from foveate.native.layers import EVEN, add_bias_, dropped, outer
 
 
 def to_autocast_dtype(x: Tensor) -> Tensor:
@@ -95,68 +85,6 @@ class Linear(nn.Linear):
             return F.relu(y) if relu else y
         y = _Map.apply(x, self.weight, self.bias, relu)  # type: ignore[no-untyped-call]
         return y
-
-
-FOURS = 4  # inputs that one instruction multiplies
-
-
-class Int8Linear(nn.Module):
-    """A linear map with weights and inputs rounded to 8-bit integers, for inference.
-
-        y = s_x s_w ⊙ (W_q x_q) + b,   W_q = round(W / s_w), s_w = max |W| / 127 of each output,
-                                       x_q = round(x / s_x), s_x = max |x| / 127 of each vector
-
-    This is dynamic symmetric quantisation (Jacob et al., 2018). The kernel in `foveate.native`
-    gives the same numbers.
-    """
-
-    weight: Tensor
-    scale: Tensor
-    bias: Tensor | None
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        weight = linear.weight.detach().float()
-        scale = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
-        bias = None if linear.bias is None else linear.bias.detach().float()
-        self.register_buffer("weight", (weight / scale[:, None]).round().to(torch.int8))
-        self.register_buffer("scale", scale)
-        self.register_buffer("bias", bias)
-        self._pack: PackedLinear | None = None
-
-    def pack(self) -> PackedLinear | None:
-        """The weights in the layout of the kernels, made once; None without kernels."""
-        kernels = library()
-        if self._pack is None and kernels is not None and self.weight.device.type == "cpu":
-            self._pack = pack_int8(self.weight, self.scale, self.bias, kernels.int8_panel())
-        return self._pack
-
-    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B O"]:
-        x = x.float().contiguous()
-        packed = self.pack() if fits(x) else None
-        if packed is None:
-            return self.plain(x)
-        return linear_map(packed, x)
-
-    def plain(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B O"]:
-        """The same by PyTorch: fp32 represents these sums of integers exactly."""
-        largest = x.abs().amax(dim=-1, keepdim=True)
-        rounded = (x * (127 / largest).nan_to_num(posinf=0)).round()
-        y = F.linear(rounded, self.weight.to(x.dtype)) * (largest / 127) * self.scale
-        return y if self.bias is None else y + self.bias
-
-    def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_pack": None}  # pointers are valid in this process only
-
-
-def quantized(model: nn.Module) -> nn.Module:
-    """A copy of a model with 8-bit linear maps; all other modules stay as they are."""
-    quantized = copy.deepcopy(model)
-    for module in list(quantized.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, nn.Linear) and child.in_features % FOURS == 0:
-                setattr(module, name, Int8Linear(child))
-    return quantized
 
 
 class _ByteDropout(torch.autograd.Function):

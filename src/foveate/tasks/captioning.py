@@ -23,8 +23,7 @@ from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.pytorch import DecodingBatch
 from foveate.inspect.capture import ForcedPass
 from foveate.inspect.records import END, START, TokenizedText, attention_record
-from foveate.models.encoder_decoder import EncoderDecoder, Model
-from foveate.models.native import decoder_steps
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
 from foveate.tasks.base import (
@@ -245,7 +244,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             pictures = sources[start : start + ROWS]
             memory = model.encode(self.tensor(pictures).to(model.output.weight.device))
             places = range(start, start + len(pictures))
-            steps = decoder_steps(model, memory, never=(UNK,))
+            steps = DecoderSteps(model, memory, never=(UNK,))
             yield DecodingBatch(places, steps, [0] * len(pictures))
 
     def answer(

@@ -18,8 +18,6 @@ from foveate.engine.pytorch import DecodingBatch, steps_of
 from foveate.inspect.capture import ForcedPass, capture
 from foveate.inspect.records import END, START, TokenizedText, attention_record
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
-from foveate.models.native import NativeSteps, decoder_steps, native_memory
-from foveate.native.kernels import library
 from foveate.spec import Tokens
 from foveate.tasks.base import Aligns, Cut, DecoderBatch, WordMaps
 from foveate.tasks.shortlist import Shortlist
@@ -157,9 +155,6 @@ class Translation(TextToText[TextBatch], Aligns):
 
 def _begun(
     model: EncoderDecoder, source: Tensor, keys: Tensor | None, tokens: Tensor | None
-) -> DecoderSteps | NativeSteps:
-    """The steps of a search over sources, by the kernels where there are any."""
-    if library() is None:
-        return DecoderSteps(model, model.encode(source, keys), tokens)
-    memory = native_memory(model.encoder, source, keys) or model.encode(source, keys)
-    return decoder_steps(model, memory, tokens)
+) -> DecoderSteps:
+    """The steps of a search over sources."""
+    return DecoderSteps(model, model.encode(source, keys), tokens)

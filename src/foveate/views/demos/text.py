@@ -92,7 +92,7 @@ LECTURE = ToyModel(
 class _TableSteps:
     """A table as the steps of a search."""
 
-    device, enters = torch.device("cpu"), False
+    device = torch.device("cpu")
 
     def __init__(self, model: ToyModel) -> None:
         self.model = model

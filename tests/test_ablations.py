@@ -15,7 +15,7 @@ from foveate.data.text import TextData
 from foveate.export.base import ExchangeError
 from foveate.export.ctranslate2 import first_misfit
 from foveate.export.huggingface import fitting
-from foveate.inspect.capture import capture
+from foveate.inspect.hooks import capture
 from foveate.inspect.stages import capture_stages
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import (

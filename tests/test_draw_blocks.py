@@ -13,7 +13,7 @@ from torch import nn
 
 from foveate.config import ConfigError
 from foveate.draw.blocks import ModelBlock, ModelDrawing, picture
-from foveate.inspect.capture import ForcedPass
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord
 from foveate.kinds import load_kinds
 from foveate.models.classifier import Classifier

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.inspect.capture import capture, chosen, hook_points
+from foveate.inspect.hooks import capture, chosen, hook_points
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder

@@ -15,7 +15,6 @@ from torch import Tensor
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
 from foveate.decode.beam import Beam, Greedy
-from foveate.inspect.capture import capture
 from foveate.inspect.edits import (
     Change,
     capture_outputs,
@@ -28,6 +27,7 @@ from foveate.inspect.edits import (
     silenced,
     uniform,
 )
+from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from foveate.config import ConfigError
-from foveate.inspect.capture import ForcedPass, capture
 from foveate.inspect.edits import edit, force
 from foveate.inspect.flow import Relevance, relevance, rolled, rollout
+from foveate.inspect.hooks import ForcedPass, capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentDecoder
 from foveate.spec import Tokens

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.draw.maps import attention
-from foveate.inspect.capture import capture, chosen, hook_points
+from foveate.inspect.hooks import capture, chosen, hook_points
 from foveate.inspect.records import AttentionRecord
 from tolerances import ROW, close
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foveate.inspect.capture import capture
+from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.recurrent import LocationDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder

@@ -29,7 +29,7 @@ from foveate.decode.outputs import NoOutputError
 from foveate.decode.sample import Sample
 from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import Ensemble, check_pieces, steps_of, together
-from foveate.inspect.capture import capture
+from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from foveate import draw, inspect
     from foveate.config import Config
-    from foveate.inspect.capture import capture
+    from foveate.inspect.hooks import capture
     from foveate.native.kernels import changed
     from foveate.run import load
     from foveate.training import train
@@ -28,7 +28,7 @@ __all__ = ["Config", "__version__", "capture", "changed", "draw", "inspect", "lo
 
 _HOME = {
     "Config": "foveate.config",
-    "capture": "foveate.inspect.capture",
+    "capture": "foveate.inspect.hooks",
     "changed": "foveate.native.kernels",
     "load": "foveate.run",
     "train": "foveate.training",

@@ -37,7 +37,7 @@ from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.pytorch import TorchEngine, together
-from foveate.inspect.capture import ForcedPass
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.kinds import load_kinds
 from foveate.models.encoder_decoder import Model

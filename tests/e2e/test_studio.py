@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.inspect.capture import calls_of
+from foveate.inspect.hooks import calls_of
 from foveate.run import Run
 from small_runs import CONFIGS, made
 

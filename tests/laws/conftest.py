@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from foveate.config import Config, kinds
-from foveate.inspect.capture import capture
+from foveate.inspect.hooks import capture
 from foveate.kinds import load_kinds
 from foveate.laws import layers, searches
 from foveate.laws.trial import LAWS, Trial

@@ -14,7 +14,7 @@ from foveate.data.tokenizer import BOS, EOS, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.engine.base import SearchRequest
-from foveate.inspect.capture import capture
+from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.spec import Tokens
 from foveate.tasks.base import Loss

@@ -15,7 +15,7 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import WordTokenizer
 from foveate.decode.beam import Greedy
 from foveate.engine.base import SearchRequest
-from foveate.inspect.capture import capture
+from foveate.inspect.hooks import capture
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.presets import vit

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from foveate.inspect.capture import capture
+from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import (
     RecurrentDecoder,

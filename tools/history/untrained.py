@@ -14,7 +14,7 @@ from foveate.draw.charts import LinesDrawing, line_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.figures import FONT_SIZE
 from foveate.draw.sheets import SheetGrid, sheet
-from foveate.inspect.capture import capture
+from foveate.inspect.hooks import capture
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.efficient_attention import (
     BlockSparseAttention,

@@ -15,9 +15,9 @@ from foveate.draw.charts import Curve, LinesDrawing, StatesDrawing, line_chart
 from foveate.draw.parts import Numbers, visible
 from foveate.draw.sheets import LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.errors import UserError
-from foveate.inspect.capture import ForcedPass, calls_of
 from foveate.inspect.cells import Gates, principal
 from foveate.inspect.flow import by_distance
+from foveate.inspect.hooks import ForcedPass, calls_of
 from foveate.inspect.perturbations import layers_of, shuffled, side_of, without_positions
 from foveate.inspect.records import block_of, spaced
 from foveate.nn.positions import Position

@@ -32,8 +32,8 @@ from foveate.config import Config, Configurable
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Label, Text, visible
 from foveate.draw.terminal import cut
-from foveate.inspect.capture import ForcedPass
 from foveate.inspect.cells import backwards, capture_cells
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import LAYERS, block_of
 from foveate.inspect.stages import SCORES
 from foveate.nn.attention import Attention, BaseAttention

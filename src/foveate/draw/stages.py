@@ -22,8 +22,8 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.draw.terminal import cut
-from foveate.inspect.capture import ForcedPass
 from foveate.inspect.cells import backwards
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import spaced
 from foveate.inspect.stages import Stage, attention_stages, capture_stages, cell_stages, joined
 from foveate.nn.attention import BaseAttention

@@ -7,7 +7,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foveate.inspect.capture import capture
     from foveate.inspect.edits import (
         capture_outputs,
         diagonal,
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
         silence,
         uniform,
     )
+    from foveate.inspect.hooks import capture
     from foveate.inspect.records import AttentionRecord
 
 __all__ = [
@@ -37,5 +37,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"foveate.inspect has no {name!r}; it has {', '.join(__all__)}")
-    home = "records" if name in ("AttentionRecord", "capture") else "edits"
+    home = {"AttentionRecord": "records", "capture": "hooks"}.get(name, "edits")
     return getattr(importlib.import_module(f"foveate.inspect.{home}"), name)

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.inspect.capture import HookPoint, chosen, tapped
 from foveate.inspect.foreign import ForeignAttention
+from foveate.inspect.hooks import HookPoint, chosen, tapped
 from foveate.nn.context import State
 
 LOST = 1e-6  # weight that may be cut off with keys that are not there

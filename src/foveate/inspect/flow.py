@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.inspect.capture import ForcedPass, hook_points, tapped
+from foveate.inspect.hooks import ForcedPass, hook_points, tapped
 from foveate.inspect.records import AttentionRecord, Maps
 
 # -------------------------------------------------------------------------------------------- flow

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.inspect.capture import ForcedPass, Where, calls_of, capture, chosen, everywhere
 from foveate.inspect.edits import edit, silence
+from foveate.inspect.hooks import ForcedPass, Where, calls_of, capture, chosen, everywhere
 from foveate.nn.attention import BaseAttention
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.scores import Dot, ScaledDot

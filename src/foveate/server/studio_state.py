@@ -19,8 +19,8 @@ import numpy as np
 from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import DrawingPart, Numbers, P, changed
-from foveate.inspect.capture import hook_points
 from foveate.inspect.edits import edit, silenced
+from foveate.inspect.hooks import hook_points
 from foveate.inspect.records import block_of, suffixes
 from foveate.run import Run, load
 from foveate.server import studio_answers as answers

@@ -35,7 +35,7 @@ from foveate.engine.base import Engine, Module, SearchRequest, Source
 from foveate.engine.packed import TaskKind
 from foveate.engine.pytorch import DecodingBatch, TorchEngine
 from foveate.errors import UserError
-from foveate.inspect.capture import ForcedPass
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import Memory
 

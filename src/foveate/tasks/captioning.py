@@ -21,7 +21,7 @@ from foveate.data.tokenizer import PAD, UNK, Tokenizer, WordTokenizer
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.pytorch import DecodingBatch
-from foveate.inspect.capture import ForcedPass
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import END, START, TokenizedText, attention_record
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.nn.scores import choices

@@ -25,7 +25,7 @@ from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.engine.base import Engine, SearchRequest
 from foveate.files import replace_file
-from foveate.inspect.capture import ForcedPass
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import END, START, TokenizedText, encoder_record
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model

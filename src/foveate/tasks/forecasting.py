@@ -47,7 +47,7 @@ from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, SearchRequest
 from foveate.errors import UserError
 from foveate.files import replace_file
-from foveate.inspect.capture import ForcedPass
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord, Maps, Units
 from foveate.models.forecaster import After, Forecaster, Outlook
 from foveate.spec import Series

@@ -26,7 +26,7 @@ from foveate.draw.pictures import PictureDrawing, over_picture, picture_drawing
 from foveate.engine.base import Engine, SearchRequest
 from foveate.errors import UserError
 from foveate.files import replace_file
-from foveate.inspect.capture import ForcedPass
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord, Maps, Units
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model

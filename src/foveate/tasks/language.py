@@ -43,7 +43,7 @@ from foveate.decode.search import (
 )
 from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.pytorch import DecodingBatch
-from foveate.inspect.capture import ForcedPass
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import END_OF_LINE, lines_axis, lines_of, lines_record
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps

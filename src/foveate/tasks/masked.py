@@ -26,7 +26,7 @@ from foveate.data.tokenizer import SPECIALS, UNK, Encoded
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.draw.texts import Word
 from foveate.engine.base import Engine, SearchRequest
-from foveate.inspect.capture import ForcedPass
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import END, START, TokenizedText, encoder_record
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel

@@ -22,7 +22,7 @@ from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import DecodingBatch, steps_of
 from foveate.errors import UserError
-from foveate.inspect.capture import ForcedPass
+from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import END, START, TokenizedText, joined_record
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps

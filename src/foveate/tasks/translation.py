@@ -15,7 +15,7 @@ from foveate.data.words import between_words, split_words
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import DecodingBatch, steps_of
-from foveate.inspect.capture import ForcedPass, capture
+from foveate.inspect.hooks import ForcedPass, capture
 from foveate.inspect.records import END, START, TokenizedText, attention_record
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.spec import Tokens

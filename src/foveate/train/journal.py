@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from foveate.config import Config, ConfigError
 from foveate.errors import UserError, install
 from foveate.files import read_bytes, replace_file
-from foveate.inspect.capture import capture, hook_points
+from foveate.inspect.hooks import capture, hook_points
 from foveate.inspect.records import AttentionRecord
 from foveate.tasks.base import AnyTask, Loss, Measures, Task
 from foveate.train.stored import Record, TrainError

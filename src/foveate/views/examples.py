@@ -13,7 +13,7 @@ from torch import nn
 
 from foveate.config import ConfigError
 from foveate.data.catalogue import MissingData
-from foveate.inspect.capture import ForcedPass, Where, everywhere
+from foveate.inspect.hooks import ForcedPass, Where, everywhere
 from foveate.inspect.perturbations import encodings, layers_of, side_of
 from foveate.inspect.records import Maps, Units
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder

@@ -21,8 +21,8 @@ from foveate.draw.charts import LinesDrawing, StatesDrawing
 from foveate.draw.sheets import LensDrawing, SheetGrid
 from foveate.draw.stages import StepsDrawing
 from foveate.errors import UserError, is_for_the_user
-from foveate.inspect.capture import ForcedPass, everywhere
 from foveate.inspect.flow import influence
+from foveate.inspect.hooks import ForcedPass, everywhere
 from foveate.inspect.records import END_OF_LINE, block_of, suffixes
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell

@@ -23,7 +23,7 @@ from foveate.draw.maps import AttentionView, HeadsView, LinksView, block_in
 from foveate.draw.parts import visible
 from foveate.draw.pictures import over_picture
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
-from foveate.inspect.capture import capture
+from foveate.inspect.hooks import capture
 from foveate.inspect.measure import Judge, confidence, diagonality, entropy
 from foveate.inspect.perturbations import without_positions, without_scaling
 from foveate.inspect.records import AttentionRecord, block_of, spaced

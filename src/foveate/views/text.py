@@ -22,7 +22,7 @@ from foveate.draw.lanes import LanesDrawing
 from foveate.draw.parts import Cell, visible
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
-from foveate.inspect.capture import calls_of
+from foveate.inspect.hooks import calls_of
 from foveate.run import Run
 from foveate.tasks.base import Generates
 from foveate.tasks.language import Language

@@ -256,6 +256,21 @@ def test_the_verbs_take_a_file_and_that_of_a_run(
     assert packed_file(folder)[0] == folder / NAME
 
 
+def test_a_training_that_had_ended_says_nothing_of_its_file_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made(tmp_path, ["rnn"], steps=4)["rnn"]
+    said = f"{run.path / NAME}: "
+    assert said in capsys.readouterr().err
+    written = (run.path / NAME).stat().st_mtime_ns
+    train(tmp_path / "rnn.toml", folder=run.path)
+    assert said not in capsys.readouterr().err
+    assert (run.path / NAME).stat().st_mtime_ns == written
+    (run.path / NAME).unlink()
+    train(tmp_path / "rnn.toml", folder=run.path)
+    assert said in capsys.readouterr().err
+
+
 def test_a_file_of_another_checkpoint_is_left_aside(
     runs: dict[str, Run], tmp_path: Path, call: Call
 ) -> None:

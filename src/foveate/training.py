@@ -16,6 +16,7 @@ from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
 from foveate.decode.beam import Greedy
 from foveate.draw.maps import shorten
+from foveate.engine.packed import packed_file
 from foveate.files import replace_file
 from foveate.pack import keep
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
@@ -58,7 +59,7 @@ def train(
     if outcome.exit_code:
         raise SystemExit(outcome.exit_code)
     run = load(path)
-    if ranks.leads:
+    if ranks.leads and packed_file(path)[0] is None:  # else a training that had ended before
         print(keep(run), file=sys.stderr)
     return run
 

@@ -158,6 +158,7 @@ static Settings some_settings(int vocabulary, const int32_t *never, const uint8_
     is.repetition_penalty = once_in(3) ? 1.5f : 1;
     if (once_in(4)) is.never = never, is.nevers = 2;
     if (once_in(3)) is.after = after;
+    if (once_in(2)) is.pieces = after;
     if (once_in(12)) {
         int32_t *whole[] = {&is.width, &is.start, &is.end, &is.best, &is.room, &is.reach, &is.no_repeat,
                             &is.top_k, &is.shortest};
@@ -189,6 +190,24 @@ static void add_some(Search *q, int number, int reads, int vocabulary) {
     free(ids), free(prefix), free(some);
 }
 
+/* Terms for the source that was added last, mostly such as can be read, in memory of their size. */
+static void require_some(Search *q, int vocabulary) {
+    enum { SPELLINGS = 4, LONGEST_TERM = 5 };
+    int32_t numbers[SPELLINGS * (IDS + LONGEST_TERM)], count = 0;
+    for (int n = below(SPELLINGS + 1), term = 0; n > 0; n--, term += below(2)) {
+        const int length = 1 + below(LONGEST_TERM);
+        int32_t *ids = some_ids(length, vocabulary), head[] = {term, below(2), length};
+        memcpy(numbers + count, head, sizeof head), memcpy(numbers + count + IDS, ids, length * sizeof *ids);
+        count += IDS + length, free(ids);
+    }
+    if (count && once_in(8)) numbers[below(count)] = below(2) ? below(9) - 2 : INT32_MAX - below(4);
+    if (count && once_in(8)) count -= below(count);
+    int32_t *terms = malloc((count ? count : 1) * sizeof *terms);
+    memcpy(terms, numbers, count * sizeof *terms);
+    require(q, terms, count);
+    free(terms);
+}
+
 static void use(const Model *m) {
     const int vocabulary = m->vocabulary, reads = m->has_encoder ? m->encoder.embedding.table.rows : vocabulary;
     int32_t *never = some_ids(2, vocabulary);
@@ -205,6 +224,7 @@ static void use(const Model *m) {
         add_some(q, n, reads, vocabulary);
         int32_t *pairs = some_ids(4, vocabulary);
         if (once_in(3)) forbid(q, below(4), pairs, 2);
+        if (once_in(2)) require_some(q, vocabulary);
         free(pairs);
     }
     for (int i = 0; q && i < 12 && advance(q, 1 + below(3)) > 0; i++) {

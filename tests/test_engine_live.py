@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import foveate
+from foveate.decode.beam import Beam
 from foveate.decode.search import token_log_probabilities
+from foveate.engine.base import SearchRequest
 from foveate.engine.compiled import CompiledSearch, Settings
 from foveate.engine.pytorch import compiled
 from foveate.inspect.edits import edit, silenced
@@ -213,6 +215,10 @@ def test_continuations_are_those_of_the_modules(runs: dict[str, Run]) -> None:
         assert [c.text for c in ours] == [c.text for c in theirs]
 
 
+class OwnBeam(Beam):
+    """Somebody's own beam with the config of the usual one."""
+
+
 def test_which_requests_the_modules_answer(
     runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,9 +239,11 @@ def test_which_requests_the_modules_answer(
     assert not asked
     run.decoding("diverse_beam", beam_size=2, groups=2).translate(["a b"])
     assert len(asked) == 1
+    run.engine.outputs([[5, 6]], SearchRequest(OwnBeam(Beam.Config())))
+    assert len(asked) == 2
     with edit(run.model, silenced(["decoder.layers.0.cross_attention:0"])):
         run.translate(["a b"])
-    assert len(asked) == 2
+    assert len(asked) == 3
     monkeypatch.setattr(run.task, "__class__", Other)
     run.translate(["a b"])
-    assert len(asked) == 3
+    assert len(asked) == 4

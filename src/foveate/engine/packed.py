@@ -308,6 +308,8 @@ class PackedEngine(Engine):
     def check(self, request: SearchRequest) -> None:
         super().check(request)
         PackedSearch.of(request.search.config)
+        if (kind := type(request.search)) is not request.search.config.owner:
+            raise self.cannot(f"search as {kind.__name__} does")
 
     def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
         self.check(request)

@@ -42,7 +42,7 @@ tokenizer = { kind = "bpe", vocab_size = 2000 }
 
 [train]
 batch_tokens = 1024
-max_steps = 600
+max_steps = 400
 optimizer = { kind = "adamw", lr = 3e-3 }
 schedule = { kind = "cosine", warmup_steps = 60 }
 validation = { every = 600, samples = 0 }
@@ -55,7 +55,10 @@ LANGUAGE = (
 DECODER = "model={ kind = 'language_model', decoder = { kind = 'KIND', hidden_size = 128 } }"
 FAMILIES = {  # how each differs from TRAINED; or its config
     "transformer": ["model.encoder.num_layers=2", "model.decoder.num_layers=2"],
-    "transformer, norm after": ["model.encoder.norm_order=post", "model.decoder.norm_order=post"],
+    "transformer, norm after": [
+        *("model.encoder.norm_order=post", "model.decoder.norm_order=post"),
+        *("model.encoder.num_layers=2", "model.decoder.num_layers=2", "train.optimizer.lr=1e-3"),
+    ],
     "transformer, SSRU": ["model=transformer-ssru"],
     "GRU, Bahdanau": ["model=bahdanau-2015"],
     "LSTM, Luong": ["model=luong-2015"],
@@ -186,8 +189,8 @@ def translated(run: Run, models: dict[str, PackedModel], count: int) -> Figures:
 
 
 def continued(run: Run, models: dict[str, PackedModel], count: int) -> Figures:
-    lines = [line for line in run.task.corpus("test").sources if line.strip()][:count]
-    lines = [line[: len(line) // 2] for line in lines]
+    text = Path(run.config.task.text.replace("{split}", "test")).read_text("utf-8")
+    lines = [line[: len(line) // 2] for line in text.splitlines()[:count]]
     figures: Figures = {}
     for name, choices in {
         "greedy": {"beam_size": 1},

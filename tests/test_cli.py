@@ -56,6 +56,12 @@ def test_help_lists_every_verb_in_whole_sentences() -> None:
     )
 
 
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """What a program does in a Python of its own."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+
+
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], ["train", "--help"], ["look", "--help"]]
 )
@@ -70,9 +76,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         "heavy |= {'pydantic'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT
-    )
+    done = python(code)
     assert done.returncode == 0, done.stderr
 
 
@@ -84,9 +88,7 @@ def test_the_end_of_a_process_looks_for_no_garbage() -> None:
         "from foveate.cli import main\n"
         "main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT
-    )
+    done = python(code)
     assert done.stdout.endswith("True\n"), done
 
 
@@ -121,9 +123,7 @@ def test_the_package_train_does_not_hide_the_function() -> None:
         "    assert foveate.train is train is foveate.training.train, foveate.train\n"
         "    os._exit(0)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT
-    )
+    done = python(code)
     assert done.returncode == 0, done.stderr
 
 

@@ -15,12 +15,9 @@ from common import Job
 from foveate.bench.decoding import WHOLE, forced
 from foveate.bench.training import workload
 from foveate.data.corpus import Arrays, Work, Workers
-from foveate.data.tokenizer import BOS, EOS
 from foveate.engine.base import SearchRequest
-from foveate.engine.compiled import CompiledModel, CompiledSearch, Settings
-from foveate.engine.program import Program
+from foveate.engine.packed import PackedEngine, PackedSearch
 from foveate.engine.pytorch import compile_model, packed_engine
-from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.presets import TransformerSSRU
 from foveate.models.transformer import SSRUDecoder, TransformerEncoder
 from foveate.spec import Tokens
@@ -68,11 +65,23 @@ def searching(values: Mapping[str, Any], processes: int) -> Iterator[Call]:
         yield call
 
 
-def model_of(job: Job) -> EncoderDecoder:
-    """The untrained model of a shape; tiny11 is that of Bergamot, with 32,000 pieces."""
-    if job.shape != "tiny11":
-        with workload(job.shape) as work:
-            return work.model().eval()
+def engine_of(job: Job, numbers: str) -> PackedEngine:
+    """The engine in C with the untrained model of a shape; tiny11 is Bergamot's, with a shortlist.
+
+    The tokenizers only stand there: what is searched are ids, of any 32,000 pieces for tiny11.
+    """
+    with workload("small" if job.shape == "tiny11" else job.shape) as work:
+        tokenizers = list(work.task.tokenizers_by_name().values())
+        model = work.model() if job.shape != "tiny11" else tiny11(job)
+    own = compile_model(model.eval(), int8=numbers == "int8")
+    engine = PackedEngine(own, "translation", tokenizers, job.threads)
+    if job.shape == "tiny11":
+        engine.shortlist = [np.array(ids, dtype=np.int32) for ids in common.shortlist(job)]
+    return engine
+
+
+def tiny11(job: Job) -> torch.nn.Module:
+    """An encoder of six layers and a recurrent decoder of two."""
     sizes = job.sizes
     each = {"num_heads": sizes["heads"], "ffn_size": sizes["ffn"], "hidden_size": sizes["size"]}
     config = TransformerSSRU(
@@ -80,35 +89,12 @@ def model_of(job: Job) -> EncoderDecoder:
         decoder=SSRUDecoder.Config(num_layers=job.layers_that_write, **each),
     )
     tokens = Tokens(common.TINY11_PIECES)
-    return config.build(tokens, tokens).eval()
+    return config.build(tokens, tokens)
 
 
-class EngineSearch:
-    """The engine on so many threads, each of which takes its share of a batch."""
-
-    def __init__(self, job: Job, numbers: str, threads: int) -> None:
-        program = Program(model_of(job))
-        tensors = {name: tensor.numpy() for name, tensor in program.tensors.items()}
-        maps = frozenset(program.maps if numbers == "int8" else ())
-        self.model, self.threads = CompiledModel(program.numbers, tensors, maps), threads
-        self.pool = ThreadPoolExecutor(threads)
-        self.shortlist = common.shortlist(job) if job.shape == "tiny11" else None
-
-    def __call__(self, sentences: Ids, beam: int, rows: int | None) -> None:
-        size = -(-len(sentences) // self.threads)
-        shares = [sentences[n : n + size] for n in range(0, len(sentences), size)]
-        list(self.pool.map(lambda share: self._search(share, beam), shares))
-
-    def _search(self, share: Ids, beam: int) -> None:
-        settings = Settings(
-            BOS, EOS, beam, length_penalty=0.6 if beam > 1 else 0.0, min_length=common.OUTPUT
-        )
-        limits = [common.OUTPUT] * len(share)
-        sources = [[*ids, EOS] for ids in share]
-        allowed = [self._allowed(ids) for ids in sources] if self.shortlist else ()
-        CompiledSearch(self.model, settings).outputs(sources, limits, (), allowed)
-
-    def _allowed(self, ids: list[int]) -> list[int]:
-        assert self.shortlist is not None
-        often, likely = self.shortlist
-        return sorted({*often, *(partner for i in ids for partner in likely[i])})
+def forced_search(beam: int, shortlist: bool) -> PackedSearch:
+    """A search of the engine whose outputs all have as many tokens."""
+    return PackedSearch(
+        beam_size=beam, length_penalty=0.6 if beam > 1 else 0.0, min_length=common.OUTPUT,
+        max_ratio=0.0, max_extra=common.OUTPUT, whole_characters=False, shortlist=shortlist,
+    )  # fmt: skip

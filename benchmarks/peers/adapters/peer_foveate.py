@@ -14,7 +14,7 @@ from typing import Any
 import common
 import torch
 from common import Job
-from foveate_search import EngineSearch, searching
+from foveate_search import engine_of, forced_search, searching
 
 from foveate.bench import training
 from foveate.bench.training import workload
@@ -98,10 +98,11 @@ def decode(job: Job) -> dict[str, Any]:
 def batches(job: Job) -> dict[str, Any]:
     """The engine alone, on ``job.threads`` threads."""
     known = {piece: i for i, piece in enumerate(job.vocabulary())}
-    engine = EngineSearch(job, job.mode, job.threads)
+    engine = engine_of(job, job.mode)
 
     def search(sentences: list[common.Pieces], beam: int, rows: int | None) -> None:
-        engine([[known.get(p, common.UNK) for p in line] for line in sentences], beam, rows)
+        ids = [[known.get(p, common.UNK) for p in line] for line in sentences]
+        engine.decode(ids, forced_search(beam, bool(engine.shortlist)), 1)
 
     return common.curve(job, [search]) | {"versions": common.versions("foveate", "numpy")}
 

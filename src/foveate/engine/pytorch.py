@@ -255,11 +255,8 @@ class TorchEngine(Engine):
     def _packed(self, request: SearchRequest) -> PackedEngine | None:
         """The engine in C with the weights of the model; None where PyTorch answers a request."""
         task, kind = self.task, self.task.packed_kind
-        model = None if kind is None else compiled(self.model)
-        alone = request.search.width == 1 and any(
-            request.required
-        )  # a beam of one is no beam there
-        if kind is None or model is None or alone:
+        alone = request.search.width == 1 and any(request.required)  # no beam, to the engine in C
+        if kind is None or alone or (model := compiled(self.model)) is None:
             return None
         engine = packed_engine(task, kind, self.model, model)
         try:

@@ -43,9 +43,9 @@ def table(title: str, result: Result) -> str:
         + ", ".join(f"{count} ({case})" for case, count in row["fastest"].items())
         + "."
         for row in ran
-        if "fastest" in row
+        if "fastest" in row and result["what"] == "decode"
     ]
-    lines = {"train": trained, "decode": listed, "batches": listed, "cells": listed}[
+    lines = {"train": trained, "decode": listed, "batches": by_case, "cells": listed}[
         result["what"]
     ](ran)
     machine = result["machine"]
@@ -86,6 +86,19 @@ def listed(rows: list[Result]) -> list[str]:
     for row in rows:
         cells = (f"{row['median'][c]:,.4g}" if c in row["median"] else "" for c in cases)
         lines.append(f"| {row['said']} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def by_case(rows: list[Result]) -> list[str]:
+    """A line for each case that any row has, a column for each row."""
+    cases = list(dict.fromkeys(case for row in rows for case in row["median"]))
+    lines = [
+        "| | " + " | ".join(row["said"] for row in rows) + " |",
+        "|---" + "|---:" * len(rows) + "|",
+    ]
+    for case in cases:
+        cells = (f"{row['median'][case]:,.0f}" if case in row["median"] else "" for row in rows)
+        lines.append(f"| {case} | " + " | ".join(cells) + " |")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -13,10 +14,13 @@ from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.config import ConfigError
+from foveate.draw.charts import LinesDrawing
 from foveate.draw.sheets import SheetGrid
 from foveate.draw.texts import TableDrawing
 from foveate.views.demos import DEMOS, DemoEntry, find
+from foveate.views.demos.text import LINEAGE
 
+ROOT = Path(__file__).parent.parent
 SMALL = {"reach": {"length": 4}, "vanishing": {"length": 8}, "memory": {"length": 16}}
 SMALL |= {"paths": {"length": 16}}
 PICTURES = "beam", "lookup", "linear", "paths", "chain", "rnn"  # one of each class of drawings
@@ -105,6 +109,18 @@ def test_em_learns_which_words_go_together() -> None:
     best = dict(zip(last.rows, np.nanargmax(last.values.array, axis=1), strict=True))
     pairs = {"the": "das", "house": "Haus", "book": "Buch", "a": "ein"}
     assert {e: last.columns[best[e]] for e in pairs} == pairs
+
+
+def test_without_attention_long_sentences_are_lost() -> None:
+    drawn = DEMOS["bottleneck"].draw()
+    assert isinstance(drawn, LinesDrawing) and drawn.curves[0].name.startswith("no attention: ")
+    without, *others = (np.asarray(curve.y) for curve in drawn.curves)
+    assert without[0] > 2 * without[-1] and min(map(min, others)) > 85
+    measured = json.loads((ROOT / "docs/results/lineage.json").read_text("utf-8"))
+    shipped = json.loads(LINEAGE.read_text("utf-8"))
+    length = "Length of the source"
+    assert shipped["chapters"][length]["BLEU"] == measured["chapters"][length]["BLEU"]
+    assert {**shipped, "chapters": 0} == {**measured, "chapters": 0}
 
 
 def test_masks_hide_the_future() -> None:

@@ -19,7 +19,7 @@ BUDGET = {
     ".": 2483, "align": 960, "bench": 2130, "cli": 4361, "data": 4653, "decode": 1647,
     "documents": 2464, "draw": 4393, "engine": 2188, "export": 3215, "inspect": 2110, "laws": 1243,
     "models": 2349, "native": 671, "nn": 3003, "server": 5840, "tasks": 5448, "train": 3943,
-    "views": 2942,
+    "views": 2967,
 }  # fmt: skip
 
 # "file::function" → why its limits are raised. A new line here needs one in CHANGELOG.md.

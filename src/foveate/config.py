@@ -257,15 +257,15 @@ def read_resolved(config: type[C], path: Path, trust: bool = False) -> C:
 
 
 def shipped(path: Path) -> Path:
-    """The path, or where nothing is there the config of that name that foveate ships.
+    """The path, or where nothing is there the config, run or file of that name that foveate ships.
 
-    ``configs/forecasting/airline-rnn.toml`` is so read in any folder.
+    ``configs/forecasting/airline-rnn.toml`` and the run ``packaged/en-fr`` are so read anywhere.
     """
-    if path.exists() or path.parts[:1] != ("configs",):
+    if path.exists() or path.parts[:1] not in (("configs",), ("packaged",)):
         return path
     package = Path(__file__).parent  # of a wheel; a checkout has them two folders above
     places = (package / path, package.parents[1] / path)
-    return next((place for place in places if place.is_file()), path)
+    return next((place for place in places if place.exists()), path)
 
 
 def with_overrides(config: type[Config], tree: Tree, overrides: Iterable[str]) -> Tree:

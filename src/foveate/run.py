@@ -28,7 +28,7 @@ from foveate.answers import (
     TextAnswer,
     several,
 )
-from foveate.config import Config, ConfigError, read_resolved
+from foveate.config import Config, ConfigError, read_resolved, shipped
 from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, TextData, TextFormat
 from foveate.decode.beam import Beam, another, with_beam
@@ -389,7 +389,7 @@ def load(
 
 def _load(path: Path, which: str, trust: bool) -> Run:
     sleep_at_barriers()
-    path, folder = checkpoint.place(path)
+    path, folder = checkpoint.place(shipped(path))
     config = read_run(path, trust)
     task = config.task.build(config.data)
     try:

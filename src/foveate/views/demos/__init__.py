@@ -89,6 +89,7 @@ DEMOS = DemoEntry.table(
     ("rnn", "networks", "A recurrent network unrolled, every step with its numbers."),
     ("weights", "attention", "Fixed weights against weights that the input makes."),
     ("permutation", "attention", "Shuffled inputs: attention gives shuffled outputs."),
+    ("bottleneck", "text", "BLEU by length of source: three models trained alike, measured."),
     ("linear", "attention", "Self-attention is linear in its values, layers with ReLU not."),
     ("leak", "attention", "Without a mask the first step reads what comes later."),
 )

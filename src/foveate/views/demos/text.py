@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from math import log, prod
@@ -20,6 +21,7 @@ from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
 from foveate.decode.outputs import Hypothesis
 from foveate.decode.search import PartialHypothesis, Watch, map_yields, result_of
+from foveate.draw.charts import LinesDrawing, line_chart
 from foveate.draw.lanes import LanesDrawing, Node, lanes
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
@@ -289,3 +291,25 @@ def strip(name: str, config: Encoder.Config, order: list[int], size: int) -> She
     apart = float(np.abs(made[0] - made[1]).max())
     title = f"{name}: {'identical' if apart == 0 else f'up to {apart:.2f} apart'}"
     return sheet(title, made, ["text 1", "backwards"], scale_label=" ", aspect=3.0)
+
+
+# ------------------------------------------------------------------------------ a measured result
+
+LINEAGE = Path(__file__).parents[2] / "packaged" / "lineage.json"  # by `foveate compare lineage`
+SPOKEN = {"no-attention": "no attention", "luong-dot": "attention", "transformer": "Transformer"}
+
+
+@demo
+def bottleneck() -> LinesDrawing:
+    """BLEU of three models, trained alike, by the length of the source."""
+    tree = json.loads(LINEAGE.read_text(encoding="utf-8"))
+    bleu, curves, bands = tree["chapters"]["Length of the source"]["BLEU"], {}, {}
+    for model, scores in ((model, bleu[model]) for model in tree["models"]):
+        name = f"{SPOKEN[model]}: {scores[0]:.1f} → {scores[-1]:.1f}"
+        curves[name], bands[name] = scores, (bleu[f"{model}, low"], bleu[f"{model}, high"])
+    return line_chart(
+        bleu["x"], curves, "words of the source", "BLEU",
+        "A fixed context loses what long sentences say", bands=bands, labels=bleu["labels"],
+        caption="Without attention the decoder has the encoder's last states alone. Measured by "
+        f"`foveate compare lineage`: {tree['terms']['budget']}; bands: 95 % of a bootstrap.",
+    )  # fmt: skip

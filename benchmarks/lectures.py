@@ -19,10 +19,10 @@ from typing import Any
 import harness
 
 PAGES = harness.ROOT / "docs" / "lectures"
-LINE = re.compile(r"^## (\d+)\.|^    ((?:foveate|echo) .+)$|`(foveate [^`]+)`", re.MULTILINE)
+LINE = re.compile(r"^## (\d+)\.|^    (foveate .+)$|`(foveate [^`]+)`", re.MULTILINE)
 SERVES = "foveate studio"  # does not end
 CUT = {  # what takes longer than three minutes, and the words that are typed after it
-    "foveate compare lineage": "--minutes 0.2",
+    "foveate compare lineage": "--tokens 50000",
     "--run runs/vit": "train.max_steps=40",
     "--run runs/captions": "train.max_steps=20",
 }

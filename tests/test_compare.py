@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.bench import cost
+from foveate.bench import comparison, cost
 from foveate.bench import lineage as lineages
-from foveate.bench.budget import planned
+from foveate.bench.budget import Budget, ComparisonPlan, planned
+from foveate.bench.comparison import Comparison
 from foveate.bench.cost import most_bytes, writer
 from foveate.bench.lineage import lineage
 from foveate.bench.quality import slope_verdict
@@ -118,6 +119,17 @@ def test_what_cannot_be_compared_is_one_sentence(configs: Path, call: Call) -> N
     ):
         result = call("compare", *arguments, "--out", configs / "page.html")
         assert result.code == 2 and message in result.err and "Traceback" not in result.err
+
+
+def test_without_a_budget_each_model_has_as_many_steps(
+    configs: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(plan: ComparisonPlan, budget: Budget, *_: object) -> Comparison:
+        raise ConfigError(f"{len(plan.names)} models, {budget}")
+
+    monkeypatch.setattr(comparison, "compare", refuse)
+    result = call("compare", configs / "rnn.toml", configs / "transformer.toml")
+    assert "2 models, 1,000 steps" in result.err
 
 
 def test_the_first_config_sets_the_terms(configs: Path) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.draw.charts import LinesDrawing
+from foveate.draw.lanes import LanesDrawing
 from foveate.draw.sheets import SheetGrid
 from foveate.draw.texts import TableDrawing
 from foveate.views.demos import DEMOS, DemoEntry, find
@@ -51,7 +52,7 @@ def test_greedy_finds_048_where_two_beams_find_054() -> None:
     assert drawn.title == "Greedy: A B C end, p = 0.048; beam of 2: A C B end, p = 0.054"
     ended = drawn.arrays()["score"][drawn.arrays()["state"] == "done"]
     assert ended == pytest.approx([0.054, 0.048])
-    assert "[end .6 =] .054■  end .6 = .048■" in drawn.text()
+    assert "[end .6 =] .054■  ° end .6 = .048■" in drawn.text()
     assert "beam of 3: A end, p = 0.1" in DEMOS["beam"].draw({"beam_size": 3}).title
     longer = DEMOS["beam"].draw({"beam_size": 3, "length_penalty": 1.0})
     assert "beam of 3: A C B end" in longer.title
@@ -148,6 +149,31 @@ def test_curves_show_what_their_captions_say() -> None:
     stored = DEMOS["memory"].draw({"length": 16}).arrays()
     assert stored["Transformer"][2] == 16 * stored["Transformer"][0]
     assert stored["LSTM"][2] == stored["LSTM"][0]
+    weights = stored["attention weights in training"]
+    assert weights[2] == 16**2 * weights[0]
+
+
+def test_the_parameters_of_published_models() -> None:
+    bars = DEMOS["parameters"].draw({"models": ["vaswani-base", "gpt-2"]}).arrays()
+    base, gpt = bars["vaswani-base: 63.1 million"], bars["gpt-2: 114.3 million"]
+    words, layer, feed_forward = 37_000 * 512, 4 * (512 * 512 + 512), 2 * 512 * 2048 + 512 + 2048
+    assert (1e6 * base)[:4].round().tolist() == [words, 12 * layer, 6 * layer, 12 * feed_forward]
+    assert gpt[2] == 0 and gpt[3] > gpt[1] > 28  # no cross-attention; most are feed-forward
+    with pytest.raises(ConfigError, match="vit-base writes no tokens"):
+        DEMOS["parameters"].draw({"models": ["vit-base"]})
+
+
+def test_a_short_table_of_positions_has_its_numbers_written() -> None:
+    vectors, _ = sheets("sinusoids", hidden_size=4, length=12).sheets
+    assert vectors.cells[1] == ["0.84", "0.54", "0.01", "1.00"]  # sin 1, cos 1, sin .01, cos .01
+    assert not sheets("sinusoids").sheets[0].cells
+
+
+def test_greedy_has_its_path_marked_in_the_tree_of_the_beam() -> None:
+    drawn = DEMOS["beam"].draw()
+    assert isinstance(drawn, LanesDrawing)
+    marked = [node.text for step in drawn.steps for node in step if node.text.startswith("°")]
+    assert marked == ["° A .5 =", "° B .4 =", "° C .4 =", "° end .6 ="]
 
 
 def test_the_command_lists_draws_and_refuses(tmp_path: Path) -> None:

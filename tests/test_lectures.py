@@ -6,11 +6,13 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from foveate.cli import app
+from foveate.cli import app, looking
 from foveate.cli.options import VerbGroup
 from foveate.config import read
 from foveate.run import Run, RunConfig
@@ -19,9 +21,13 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'"
 from fastapi.testclient import TestClient
 
 import lectures as lecture_pages
-from foveate.server.lectures import FOLDER, LOOK, Lecture, LectureStep, lectures, look_line
+from foveate.server.lectures import FOLDER, Lecture, LectureStep, lectures, parsed
 from foveate.server.studio_api import application
+from foveate.server.studio_schemas import Drawings
+from foveate.server.studio_state import StudioState
 from foveate.views import VIEWS
+from foveate.views.demos import DEMOS, DemoEntry
+from foveate.views.options import Question
 from small_runs import made
 
 ROOT = Path(__file__).parent.parent
@@ -43,7 +49,7 @@ def check(line: str) -> None:
 
 def test_every_lecture_has_all_its_steps() -> None:
     counts = {each.name: len(each.steps) for each in lectures().lectures}
-    expected = {"romac": 18, "temirkhanov": 16, "lerner": 20, "inouye": 14, "chakraborty": 12}
+    expected = {"romac": 20, "temirkhanov": 17, "lerner": 21, "inouye": 14, "chakraborty": 12}
     assert counts == expected
 
 
@@ -54,15 +60,70 @@ def test_the_pages_are_what_the_tool_writes() -> None:
 
 @pytest.mark.parametrize(("lecture", "number", "step"), STEPS)
 def test_each_command_parses(lecture: Lecture, number: int, step: LectureStep) -> None:
-    for line in (step.command, step.view, *re.findall(r"`(foveate [^`]+)`", step.notes)):
-        for part in filter(None, line.split(" | ")):
-            if not part.startswith("echo "):
-                check(part)
-    if step.drawn.startswith(LOOK):
-        line = look_line(step.drawn)
-        assert line.runs and not line.question.model_fields_set - set(VIEWS[line.view].reads)
+    for line in re.findall(r"`(foveate [^`]+)`", step.notes):
+        check(line)
     assert not step.picture or (ROOT / "docs" / step.picture).is_file()
     assert step.title and step.equation and step.notes.strip() and "\n\n" not in step.notes
+
+
+Drawn = tuple[str, list[str], dict[str, Any]]  # a view or a demo, its runs, and its options
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
+    """What the command line and the studio are asked to draw, which they do not."""
+    calls = list[Drawn]()
+
+    def view_of_command(name: str, paths: list[Path], fields: dict[str, Any], *_: object) -> None:
+        assert all(path.parent == Path("runs") for path in paths)
+        assert fields.keys() <= {*VIEWS[name].reads}
+        given = {key: value for key, value in fields.items() if value is not None}
+        calls.append((name, [path.name for path in paths], dict(Question.parse(given))))
+
+    def view(name: str, runs: list[str], question: Question) -> Drawings:
+        assert question.model_fields_set <= {*VIEWS[name].reads}
+        calls.append((name, runs, dict(question)))
+        return Drawings(drawings=[], milliseconds=0)
+
+    def demo(name: str, options: dict[str, Any]) -> Drawings:
+        calls.append((name, [], dict(DEMOS[name].options.parse(options))))
+        return Drawings(drawings=[], milliseconds=0)
+
+    monkeypatch.setattr(looking, "_draw_view", view_of_command)
+    monkeypatch.setattr(looking, "_write", lambda *_: None)
+    monkeypatch.setattr(DemoEntry, "draw", lambda entry, options: demo(entry.name, options))
+    monkeypatch.setattr(StudioState, "view", lambda _, *asked: view(*asked))
+    monkeypatch.setattr(StudioState, "demo", lambda _, *asked: demo(*asked))
+    return calls
+
+
+@pytest.mark.parametrize(("lecture", "number", "step"), STEPS)
+def test_the_studio_draws_what_the_command_draws(
+    lecture: Lecture, number: int, step: LectureStep, asked: list[Drawn], client: TestClient
+) -> None:
+    program, *words = shlex.split(step.command)
+    typed = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert (program, typed.exit_code) == ("foveate", 0), typed.output
+    assert client.get(f"/api/v1/lectures/{lecture.name}/{number}").status_code == 200
+    by_command, by_studio = asked
+    assert by_command == by_studio
+    assert by_command[1] == step.runs
+
+
+def test_a_command_of_a_step_may_have_any_option() -> None:
+    command = parsed("foveate demo step --hard --no-scaled --temperature 0.5")
+    given = {"hard": True, "scaled": False, "temperature": 0.5}
+    assert command.name == "step" and command.options.model_dump(exclude_unset=True) == given
+    command = parsed("foveate look picture runs/vit 3 --silence a:0 --silence b:1 --words")
+    assert command.options == Question(image="3", silence=("a:0", "b:1"), units="words")
+    for wrong in ("look maps runs/a 1", "demo rnns", "look heads runs/a --heads 1"):
+        with pytest.raises(ValueError, match=r"no view|no demo|heads"):
+            parsed(f"foveate {wrong}")
+
+
+def test_every_demo_and_these_views_are_played() -> None:
+    played = {step.command.split()[2] for _, _, step in STEPS}
+    assert {*DEMOS, "model", "learning", "growing", "exposure"} <= played
 
 
 def test_each_run_has_a_command_that_makes_it(tmp_path: Path) -> None:
@@ -77,6 +138,7 @@ def test_each_run_has_a_command_that_makes_it(tmp_path: Path) -> None:
             if line.startswith("foveate "):
                 check(line)
             if line.startswith("foveate train "):
+                assert "max_minutes=" not in line.replace("max_minutes=none", ""), "steps end it"
                 config, *words = shlex.split(line)[2:]
                 path = quickstart if config.startswith("runs/") else ROOT / config
                 read(RunConfig, path, [word for word in words if "=" in word])
@@ -100,7 +162,7 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
     assert [each["name"] for each in served["lectures"]] == sorted(
         path.stem for path in FOLDER.glob("*.toml") if path.stem != "runs"
     )
-    drawn = client.get("/api/v1/lectures/romac/17").json()["drawings"]
+    drawn = client.get("/api/v1/lectures/romac/19").json()["drawings"]
     assert drawn[0]["kind"] == "attention"
     drawn = client.get("/api/v1/lectures/romac/7").json()["drawings"]  # foveate demo lookup
     assert drawn[0]["title"].startswith("A lookup")
@@ -113,5 +175,5 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
 def test_a_step_that_cannot_be_drawn_says_why(client: TestClient) -> None:
     problem = client.get("/api/v1/lectures/romac/1").json()["error"]
     assert "no run 'passengers'" in problem and "en-fr" in problem
-    for place in ("nobody/1", "romac/0", "romac/19"):
+    for place in ("nobody/1", "romac/0", "romac/21"):
         assert client.get(f"/api/v1/lectures/{place}").status_code == 404

@@ -21,7 +21,7 @@ INDEX = """\
 # Lectures
 
 You can follow five lectures on attention and the Transformer step by step; each step has a command
-that runs and, where there is something to see, a drawing in the studio:
+that draws it, in the terminal or, with `--out`, in a file, and the studio draws the same:
 
     foveate studio runs        # then the key p: one drawing fills the screen, → and ← step
 
@@ -34,7 +34,7 @@ these pages from them. Where a slide differs from the literature, the step says 
 
 A page begins in an empty folder, after `pip install '.[studio]'` in a checkout of foveate: it says
 which command makes each run that its steps read, and how long that takes. `benchmarks/lectures.py`
-types all commands; nothing else should run meanwhile, since some trainings end after a time.
+types all commands. Trainings end after a number of steps; the minutes are estimates.
 """
 
 
@@ -89,8 +89,6 @@ def made(lecture: Lecture, names: set[str]) -> str:
 def section(number: int, step: LectureStep) -> str:
     """A step: its equation, its command, a picture, the notes, and what the slide has wrong."""
     parts = [f"## {number}. {step.title}", f"> `{step.equation}`", f"    {step.command}"]
-    if step.view:
-        parts.append(f"The studio draws `{step.view}`.")
     if step.picture:
         parts.append(f"![{step.title}](../{step.picture})")
     parts.append(step.notes.strip())

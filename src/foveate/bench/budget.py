@@ -38,7 +38,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if sum(limit is not None for limit in (self.minutes, self.steps, self.tokens)) != 1:
-            raise ConfigError("give one budget: --minutes, --steps or --tokens")
+            raise ConfigError("give one budget: --steps, --tokens or --minutes")
 
     def __str__(self) -> str:
         if self.minutes is not None:
@@ -207,7 +207,7 @@ def limited(name: str, config: RunConfig, budget: Budget, place: Path, say: Say)
     if steps < FEWEST:
         raise ConfigError(
             f"{budget} are {steps} steps of {name}, and a training has at least {FEWEST} before "
-            "its validation: give a larger budget (--minutes, --steps, --tokens)"
+            "its validation: give a larger budget (--steps, --tokens, --minutes)"
         )
     every = max(1, steps // VALIDATIONS)
     schedule, warmup = config.train.schedule, config.train.schedule.tree().get("warmup_steps", 0)
@@ -232,7 +232,7 @@ def fitting(name: str, work: Workload, budget: Budget) -> int:
     train_config = work.config.train
     if budget.tokens is not None:
         if not isinstance(work.task, TextToText | Language):
-            raise ConfigError(f"--tokens: {name} writes no text; give --minutes or --steps")
+            raise ConfigError(f"--tokens: {name} writes no text; give --steps or --minutes")
         lengths = work.task.lengths("train")
         batches = work.task.plan(lengths, train_config.batch_tokens, work.config.seed).epoch(0)
         of_step = lengths[:, -1].sum() / max(1, len(batches)) * train_config.accumulate

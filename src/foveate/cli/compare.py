@@ -18,8 +18,8 @@ def compare(
         list[str],
         typer.Argument(metavar="CONFIG|RUN… [a.b=c …]", help="two or more, or: lineage [MODEL…]"),
     ],
+    steps: Annotated[int | None, typer.Option(min=1, help="of each model; default 1,000")] = None,
     minutes: Annotated[float | None, typer.Option(help="of training for each model")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="of training for each model")] = None,
     tokens: Annotated[int | None, typer.Option(min=1, help="target tokens for each model")] = None,
     data: Annotated[
         list[str] | None,
@@ -45,7 +45,7 @@ def compare(
     if paths[:1] == [LINEAGE]:
         plan, usual = lineage(folder, paths[1:], overrides)
     else:
-        plan, usual = planned(list(map(Path, paths)), overrides, data or []), Budget(minutes=5)
+        plan, usual = planned(list(map(Path, paths)), overrides, data or []), Budget(steps=1000)
     limits = minutes, steps, tokens
     budget = usual if limits == (None, None, None) else Budget(*limits)
     try:

@@ -193,6 +193,7 @@ def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "")
 # An encoding of any kind is drawn by the methods that it overrides (`foveate.nn.positions`).
 
 HEADS_SHOWN = 4
+FEW = 64  # numbers of vectors that are written into their cells
 
 
 def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[SheetDrawing]:
@@ -241,10 +242,13 @@ def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
     """The vectors themselves, (T, D), and their products, (T, S)."""
     products = vectors @ vectors.mT
     most, (length, size) = float(products.abs().max()), vectors.shape
-    return [
-        sheet(title, vectors.numpy(), down="place t", across="dimension", aspect=size / length),
-        _pairs(f"product of two places / the largest ({most:.3g})", products / most),
-    ]
+    few = length * size <= FEW
+    rows, columns = ([str(n) for n in range(count if few else 0)] for count in (length, size))
+    table = sheet(
+        title, vectors.numpy(), rows, columns, "place t", "dimension",
+        aspect=0.5 if few else size / length, written=few,
+    )  # fmt: skip
+    return [table, _pairs(f"product of two places / the largest ({most:.3g})", products / most)]
 
 
 def _pairs(title: str, values: Tensor) -> SheetDrawing:

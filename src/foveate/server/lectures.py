@@ -1,8 +1,7 @@
 """Lectures step by step: the files of `foveate/lectures`, and what the studio draws for a step.
 
-A lecture is a TOML file with ``title``, ``after``, ``about`` and ``[[steps]]``. A step draws its
-``view``, a line ``foveate look NAME RUN… --option value`` or ``foveate demo NAME``; without one,
-its ``command`` where that is such a line.
+A lecture is a TOML file with ``title``, ``after``, ``about`` and ``[[steps]]``. A step is drawn by
+its ``command``, ``foveate look NAME RUN… --option value`` or ``foveate demo NAME --option value``.
 """
 
 from __future__ import annotations
@@ -10,19 +9,20 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import get_origin
 
-from pydantic import ConfigDict, Field, computed_field
+from pydantic import Field
 
-from foveate.draw.parts import DrawingPart
-from foveate.server.common import RequestError, not_found
+from foveate.config import Config
+from foveate.server.common import not_found
 from foveate.server.studio_schemas import StudioResponse
-from foveate.views import find
+from foveate.views import demos, find
 from foveate.views.options import Question
 
 FOLDER = Path(__file__).parent.parent / "lectures"
-LOOK, DEMO = "foveate look ", "foveate demo "
 
 
 class LectureRun(StudioResponse):
@@ -34,7 +34,7 @@ class LectureRun(StudioResponse):
 
 
 class LectureStep(StudioResponse):
-    """A step: an equation, a command, speaker's notes, and the slip of the slide that is corrected.
+    """A step: an equation, the command that draws it, speaker's notes, and the slip of the slide.
 
     ``picture`` is a file under docs that the page of the lecture shows.
     """
@@ -42,22 +42,14 @@ class LectureStep(StudioResponse):
     title: str
     equation: str
     command: str
-    view: str = ""
     notes: str
     slip: str = ""
     picture: str = Field("", exclude=True)
 
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def drawn(self) -> str:
-        """The line ``foveate look …`` or ``demo …`` that is drawn; empty where there is none."""
-        return self.view or (self.command if self.command.startswith((LOOK, DEMO)) else "")
-
     @property
     def runs(self) -> list[str]:
-        """The names of the runs that the command and the view read."""
-        names = re.findall(r"\bruns/([\w-]+)", f"{self.command} {self.view}")
-        return list(dict.fromkeys(names))
+        """The names of the runs that the command reads."""
+        return re.findall(r"\bruns/([\w-]+)", self.command)
 
 
 class Lecture(StudioResponse):
@@ -77,13 +69,13 @@ class LectureList(StudioResponse):
     runs: dict[str, LectureRun]
 
 
-class LookLine(DrawingPart):
-    """A line ``foveate look …`` in its parts: the view, its runs and its question."""
+@dataclass(frozen=True)
+class DrawingCommand:
+    """A command in its parts: a view with its runs and its question, or a demo with its options."""
 
-    model_config = ConfigDict(frozen=True)
-    view: str
+    name: str
     runs: list[str]
-    question: Question
+    options: Config
 
 
 @cache
@@ -96,33 +88,35 @@ def lectures() -> LectureList:
 
 
 def step_of(name: str, number: int) -> LectureStep:
-    """A step of a lecture, counted from 1, that draws something.
-
-    Raises `RequestError` (404) where there is none, or it draws nothing.
-    """
+    """A step of a lecture, counted from 1. Raises `RequestError` (404) where there is none."""
     for lecture in lectures().lectures:
         if lecture.name == name and 0 < number <= len(lecture.steps):
-            if lecture.steps[number - 1].drawn:
-                return lecture.steps[number - 1]
-            command = lecture.steps[number - 1].command
-            raise RequestError(404, f"this step draws nothing; run: {command}")
+            return lecture.steps[number - 1]
     steps = (f"{each.name} 1–{len(each.steps)}" for each in lectures().lectures)
     raise not_found(f"step {number} of a lecture", name, steps)
 
 
-def look_line(line: str) -> LookLine:
+def parsed(command: str) -> DrawingCommand:
     """``foveate look heads runs/en-fr --text 'A dog.' --layer 1`` in its parts.
 
-    Raises `ConfigError` for an unknown view, ``ValueError`` for an option that no view has.
+    Raises `ConfigError` for an unknown view or demo, ``ValueError`` for an unknown option.
     """
-    _, _, name, *words = shlex.split(line)
-    entry, runs, fields = find(name), list[str](), dict[str, str]()
+    _, verb, name, *words = shlex.split(command)
+    form = Question if verb == "look" else demos.find(name).options
+    runs, fields = list[str](), dict[str, list[str | bool]]()
     while words:
         word = words.pop(0)
-        if word.startswith("--"):
-            fields[word[2:].replace("-", "_")] = words.pop(0)
+        option = word.removeprefix("--").replace("-", "_")
+        if word in ("--tokens", "--words"):
+            fields["units"] = [option]
+        elif word.startswith("--") and words and not words[0].startswith("--"):
+            fields.setdefault(option, []).append(words.pop(0))
+        elif word.startswith("--"):
+            fields[option.removeprefix("no_")] = [not option.startswith("no_")]
         elif word.startswith("runs/"):
             runs.append(word.removeprefix("runs/"))
         else:
-            fields[entry.spec.by_place] = word
-    return LookLine(view=name, runs=runs, question=Question.model_validate(fields, strict=False))
+            fields[find(name).spec.by_place] = [word]
+    several = {field for field, x in form.model_fields.items() if get_origin(x.annotation) is tuple}
+    values = {field: x if field in several else x[-1] for field, x in fields.items()}
+    return DrawingCommand(name, runs, form.model_validate(values, strict=False))

@@ -431,11 +431,11 @@ def lecture_list() -> lectures.LectureList:
 @router.get("/lectures/{name}/{number}")
 async def lecture_drawings(name: str, number: int, state: State) -> Drawings:
     """The drawings of a step, counted from 1."""
-    drawn = lectures.step_of(name, number).drawn
-    if drawn.startswith(lectures.DEMO):
-        return await state.compute(lambda: state.demo(drawn.split()[2]))
-    line = lectures.look_line(drawn)
-    return await state.compute(lambda: state.view(line.view, line.runs, line.question))
+    command = lectures.parsed(lectures.step_of(name, number).command)
+    view, runs, options = command.name, command.runs, command.options
+    if isinstance(options, Question):
+        return await state.compute(lambda: state.view(view, runs, options))
+    return await state.compute(lambda: state.demo(view, options.model_dump(exclude_unset=True)))
 
 
 # ------------------------------------------------------------------------------ demos, comparisons

@@ -211,7 +211,7 @@ def masks(
 
 @torch.inference_mode()
 def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
-    """The maps of a pair in a batch with another one of twice its length, padding labelled."""
+    """The maps of a pair in a batch with another of twice its length; its keys end in padding."""
     task, text = run.need(Scores, "score pairs"), text_of(run, text)
     answer = run.translate([text])[0].hypotheses[0] if target is None else target
     ids = task.source_tokenizer.encode_ids([text])[0]
@@ -222,10 +222,12 @@ def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
     read = [_name_or_pad(task.source_tokenizer, i) for i in batch.source[0].tolist()]
     before = [_name_or_pad(task.target_tokenizer, i) for i in batch.read[0].tolist()]
     produced = [_name_or_pad(task.target_tokenizer, i) for i in batch.target[0].tolist()]
-    rows = {n: read if n.startswith("encoder") else produced for n in weights}
+    queries = {n: read if n.startswith("encoder") else produced for n in weights}
+    rows = {n: words[: len(words) - words.count("<pad>")] for n, words in queries.items()}
     own = {n: n.startswith("decoder") and n.endswith("self_attention") for n in weights}
-    columns = {n: before if own[n] else read for n in weights}
-    return AttentionRecord({n: w[0].cpu().numpy() for n, w in weights.items()}, rows, columns, text)
+    columns = {n: before[: len(rows[n])] if own[n] else read for n in weights}
+    maps = {n: w[0, :, : len(rows[n]), : len(columns[n])].cpu().numpy() for n, w in weights.items()}
+    return AttentionRecord(maps, rows, columns, text)
 
 
 def _name_or_pad(tokenizer: Tokenizer, i: int) -> str:

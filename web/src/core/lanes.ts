@@ -19,10 +19,13 @@ export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
 /** The text of a path: tokens say themselves whether a blank stands before them; names in angles do not. */
 const textOf = (path: readonly Node[]) => path.reduce((text, { text: next }) => text + (/^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
 
+/** What stands in the box of a node; its score too where that is a probability, the product so far. */
+const boxed = ({ text, score }: Node) => (text.trim() || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
+
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const { steps } = drawing, nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
   const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
-  const wide = Math.min(132, Math.max(56, ...steps.flat().map(({ text }) => widthOf(text) + 22))), across = wide + 34;
+  const wide = Math.min(132, Math.max(56, ...steps.flat().map((node) => widthOf(boxed(node)) + 22))), across = wide + 34;
   const deepest = Math.max(1, ...steps.map((step) => step.length));
   const width = across * steps.length + 4, height = TOP + DOWN * deepest + 4;
   const at = new Map<number, [number, number]>();
@@ -58,7 +61,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: TALL, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + 17, "text-anchor": "middle" }, fitted(node.text.trim() || node.text, wide - 12))));
+      s("text", { x: x + wide / 2, y: y + 17, "text-anchor": "middle" }, fitted(boxed(node), wide - 12))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     ...edges.values(), ...boxes.values());

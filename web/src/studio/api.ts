@@ -487,7 +487,7 @@ export interface Lecture {
   steps: LectureStep[];
 }
 /**
- * A step: an equation, a command, speaker's notes, and the slip of the slide that is corrected.
+ * A step: an equation, the command that draws it, speaker's notes, and the slip of the slide.
  *
  * ``picture`` is a file under docs that the page of the lecture shows.
  */
@@ -495,13 +495,8 @@ export interface LectureStep {
   title: string;
   equation: string;
   command: string;
-  view: string;
   notes: string;
   slip: string;
-  /**
-   * The line ``foveate look …`` or ``demo …`` that is drawn; empty where there is none.
-   */
-  drawn: string;
 }
 /**
  * All lectures, and the runs that they look into.

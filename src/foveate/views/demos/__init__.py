@@ -84,6 +84,7 @@ DEMOS = DemoEntry.table(
     ("parallel", "attention", "Training in one pass, generation row by row with a cache."),
     ("chain", "text", "The probability of a sentence, word by word."),
     ("bag", "text", "Texts as counts of words, and what is left of their order."),
+    ("parameters", "networks", "How many parameters the parts of published models have."),
     ("memory", "networks", "How many numbers a model stores against the length read."),
     ("residual", "networks", "The gradient of each layer with residuals and without."),
     ("rnn", "networks", "A recurrent network unrolled, every step with its numbers."),

@@ -10,15 +10,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
+from foveate.config import ConfigError
 from foveate.draw.analyses import gradients
-from foveate.draw.charts import LinesDrawing, line_chart
+from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.draw.texts import TableDrawing
 from foveate.inspect.flow import influence
+from foveate.kinds import load_kinds
 from foveate.models.classic import BagEncoder, WindowDecoder
-from foveate.models.encoder_decoder import Decoder, Encoder
+from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Model
+from foveate.models.language_model import LanguageModel
 from foveate.models.mamba import MambaDecoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
@@ -161,7 +164,38 @@ def residual(
     )  # fmt: skip
 
 
-# ------------------------------------------------------------------------------ memory
+# ------------------------------------------------------------------------------ size
+
+
+@demo
+def parameters(
+    models: Annotated[tuple[str, ...], Field(min_length=1, description="kinds of model; repeat")]
+    = ("vaswani-base",),
+    vocab_size: Annotated[int, Field(ge=5, description="tokens of each side")] = 37_000,
+) -> BarsDrawing:  # fmt: skip
+    """Parameters by module, counted. Raises `ConfigError` for a model that writes no tokens."""
+    load_kinds()
+    counts, tokens = dict[str, NDArray[np.float64]](), Tokens(vocab_size)
+    parts = "self_attention", "cross_attention", "feed_forward"
+    for kind in models:
+        config = Model.Config.parse({"kind": kind})
+        if not isinstance(config, EncoderDecoder.Config | LanguageModel.Config):
+            raise ConfigError(f"{kind} writes no tokens: name another", ("models",))
+        sides = 1 if isinstance(config, LanguageModel.Config) else 2
+        with torch.device("meta"):
+            model: nn.Module = config.build(*[tokens] * sides)
+        sizes = np.zeros(5)
+        for name, parameter in model.named_parameters():
+            words = "embedding" in name or name.startswith("output.")
+            of = [words, *(part in name for part in parts), True].index(True)
+            sizes[of] += parameter.numel() / 1e6
+        counts[f"{kind}: {sizes.sum():.1f} million"] = sizes
+    return bar_chart(
+        ["embeddings, output", *(part.replace("_", "-") for part in parts), "others"], counts,
+        "millions of parameters", f"Parameters with a vocabulary of {vocab_size:,} tokens",
+        "A matrix that embeddings and output share counts once; others are recurrent cells, "
+        "positions, norms, and maps between the parts.",
+    )  # fmt: skip
 
 
 @demo
@@ -171,7 +205,10 @@ def memory(
     layers: Annotated[int, Field(ge=1, le=24, description="of each model")] = 4,
     length: Annotated[int, Field(ge=1, le=4096, description="the longest")] = 1024,
 ) -> LinesDrawing:
-    """How many numbers are stored after each length of text, counted in the state."""
+    """How many numbers are stored after each length of text, counted in the state.
+
+    Beside them the weights that attention computes in one training pass, n² of each head and layer.
+    """
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
     heads = {"num_heads": 4, **shape}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
@@ -191,11 +228,13 @@ def memory(
             state = State()
             model(ids(count), None, state)
             curves[name][row] = state.numbers
+    curves["attention weights in training"] = layers * 4 * np.square(lengths, dtype=float)
     return line_chart(
         lengths, curves, "tokens read", "numbers stored",
         f"Memory of the state; {layers} layers, D = {hidden_size}", "xy",
-        caption="Keys and values grow with every token; the state of a recurrent network and of "
-        "Mamba has one size.",
+        caption="Twice the length is four times the attention weights in training. In generation "
+        "keys and values grow with every token; the state of a recurrent network and of Mamba has "
+        "one size.",
     )  # fmt: skip
 
 

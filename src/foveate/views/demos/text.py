@@ -141,8 +141,10 @@ def beam(
 
     def node(partial: PartialHypothesis) -> Node:
         token, p = model.tokens[partial.token], f"{np.exp(partial.token_log_p):.2g}".lstrip("0")
+        tokens = [each.token for each in watch.path(partial)]
+        mark = "° " if tokens == [*greedy.ids, end][: len(tokens)] else ""
         return Node(
-            id=partial.id, parent=partial.parent, text=f"{token} {p} =", log_p=partial.log_p,
+            id=partial.id, parent=partial.parent, text=f"{mark}{token} {p} =", log_p=partial.log_p,
             score=float(np.exp(partial.log_p)), state=partial.state,
         )  # fmt: skip
 
@@ -150,8 +152,8 @@ def beam(
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
     caption = (
-        "Each entry is a token, its p = the product so far. Greedy takes the best token at each "
-        "step; a beam also follows the second best, which may end in a better output. ■ has "
+        "Each entry is a token, its p = the product so far. ° is greedy's path, the best token at "
+        "each step; a beam also follows the second best, which may end in a better output. ■ has "
         "ended, dashed was dropped."
     )
     return lanes(steps, path, title).model_copy(update={"caption": caption})

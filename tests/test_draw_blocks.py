@@ -131,8 +131,9 @@ def test_residual_branches_and_what_is_read_are_those_of_the_pass() -> None:
     assert (drawn["output"].parameters, drawn["output"].shared) == (0, 30 * 8)  # tied
     assert drawn["encoder.layers.0.feed_forward"].widths == [8, 32, 8]
     assert drawn["encoder.stem"].widths == [20, 8]
-    assert "softmax(e), e_i = q · k_i / √K" in drawn["encoder.layers.0.self_attention"].equation
-    assert drawn["encoder.layers.0.feed_forward"].equation.startswith("max(0, x W₁ + b₁) W₂")
+    assert "Σ_j exp(e_j); e_i = q · k_i / √K" in drawn["encoder.layers.0.self_attention"].equation
+    ffn = "W₂ f(W₁ x + b₁) + b₂, f(x) = max(0, x)"
+    assert drawn["encoder.layers.0.feed_forward"].equation == ffn
 
 
 def test_a_recurrent_network_is_unrolled_in_the_order_of_computation() -> None:
@@ -146,7 +147,8 @@ def test_a_recurrent_network_is_unrolled_in_the_order_of_computation() -> None:
     cell, attention = drawing.parts[1].blocks[4], drawing.parts[1].blocks[2]
     assert (cell.states, cell.steps, attention.calls) == ("h, c", ["<s>", "w8", "w9"], 3)
     text = drawing.text()
-    assert "h: w5 ← w6 ← w7 ← </s>" in text and "c̃ = tanh(…)" in text
+    assert "h: w5 ← w6 ← w7 ← </s>" in text
+    assert "c̃ = tanh(W_c x_t + b_c + C_c a_t + U_c h_{t−1} + b′_c)" in cell.equation
     many = TOYS["recurrent language"]()
     assert "h: <s> → w5 → w6 → … → w13" in picture(many.model, many).text()
 

@@ -35,8 +35,8 @@ from foveate.draw.terminal import cut
 from foveate.inspect.cells import backwards, capture_cells
 from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import LAYERS, block_of
-from foveate.inspect.stages import SCORES
-from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.attention import BaseAttention
+from foveate.nn.feed_forward import FeedForward
 from foveate.nn.linear import Dropout
 from foveate.nn.recurrent import Cell
 
@@ -420,11 +420,16 @@ def _place(module: str, name: str) -> str:
 
 def _equation(module: nn.Module) -> str:
     """What a block computes: by its kinds, or as the docstring of its class says."""
-    if isinstance(module, Attention):
-        config = module.config
-        left = "o = W_o" if "output" in config.project else "c ="
-        score = SCORES.get(str(config.score.kind), _documented(type(module.score)))
-        return f"{left} Σ_i α_i v_i, α = {config.normalizer.kind}(e), {score}"
+    if isinstance(module, Cell):
+        read = ("input", "before", "cell before", "fed")
+        return "; ".join(text for name, text in module.equations().items() if name not in read)
+    if isinstance(module, BaseAttention):
+        texts = module.equations()
+        parts = [texts[name] for name in ("output", "context", "weights")]
+        inner = [texts[name] for name in ("score", "query features") if name in texts]
+        return "; ".join([*parts, *(each for each in inner if each not in texts["weights"])])
+    if isinstance(module, FeedForward):
+        return module.equation
     bias = "bias" in dict(module.named_parameters(recurse=False))
     for kind, equation in EQUATIONS.items():
         if isinstance(module, kind):

@@ -48,7 +48,7 @@ def capture_cells(model: nn.Module) -> Iterator[dict[str, CellSteps]]:
     captured: dict[str, CellSteps] = {}
     stages: dict[str, dict[str, list[Tensor]]] = {}
 
-    def record(cell: str, stage: str, values: Tensor, frame: FrameType) -> None:
+    def record(cell: str, stage: str, values: Tensor, frame: FrameType, equation: str) -> None:
         if stage == "state" or stage.endswith(" gate"):
             steps = stages.setdefault(cell, {}).setdefault(stage.removesuffix(" gate"), [])
             steps.append(values.detach().float())

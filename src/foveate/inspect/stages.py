@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -26,69 +25,26 @@ from foveate.nn.recurrent import Cell, GRUCell, LSTMCell
 
 Array = NDArray[np.floating]
 
-# Equation and axes of each stage of attention, in the order in which they are shown.
-ATTENTION = {
-    "query": ("q = W_q x", "query size"),
-    "rotated query": ("q_t = R_t q", "query size"),
-    "unit query": ("q / ‖q‖", "query size"),
-    "query W": ("qᵀ W", "query size"),
-    "query features": ("φ(q)", "query feature"),
-    "key": ("k_i = W_k x_i", "key size"),
-    "rotated key": ("k_i = R_i k_i", "key size"),
-    "unit key": ("k_i / ‖k_i‖", "key size"),
-    "key features": ("φ(k_i)", "key feature"),
-    "mixed key": ("E K", "mixture size"),
-    "product": ("q · k_i", "query key"),
-    "tanh layer": ("tanh(q + k_i)", "query key size"),
-    "score": ("e_i = score(q, k_i)", "query key"),
-    "bias": ("b_i, of the position encoding", "query key"),
-    "mask": ("0, or −∞ where hidden", "query key"),
-    "masked score": ("e_i = score + bias + mask", "query key"),
-    "exp": ("exp(e_i − max e)", "query key"),
-    "sum": ("Σ_i exp(e_i − max e)", "query one"),
-    "weights of mixtures": ("softmax(q (E K)ᵀ / √K)", "query mixture"),
-    "weights": ("α = normalize(e)", "query key"),
-    "value": ("v_i = W_v x_i", "key size"),
-    "mixed value": ("F V", "mixture size"),
-    "weighted values": ("α_i v_i", "query key size"),
-    "context": ("c = Σ_i α_i v_i", "query size"),
-    "output of the head": ("W_o c, of this head's columns of W_o", "query size"),
-    "output": ("o = W_o [c of every head] + b", "query size"),
-}
-SCORES = {
-    "scaled_dot": "e_i = q · k_i / √K",
-    "dot": "e_i = q · k_i",
-    "general": "e_i = qᵀ W k_i",
-    "additive": "e_i = vᵀ tanh(q + k_i)",
-    "cosine": "e_i = s cos(q, k_i)",
-    "location": "e_i = w_i · q",
-    "affine_location": "e_i = w_i · q + b_i",
-}
-# The same of the cells: the equation is that of the first cell in whose column it stands.
-CELLS = {
-    "input": {"": "x_t"},
-    "before": {"": "h_{t−1}"},
-    "cell before": {"lstm": "c_{t−1}"},
-    "sum": {"rnn": "W x_t + b + U h_{t−1} + c"},
-    "reset gate": {"gru": "r = σ(W_r x_t + U_r h_{t−1} + b_r)"},
-    "update gate": {"gru": "z = σ(W_z x_t + U_z h_{t−1} + b_z)"},
-    "input gate": {"lstm": "i = σ(W_i x_t + U_i h_{t−1} + b_i)"},
-    "forget gate": {"lstm": "f = σ(W_f x_t + U_f h_{t−1} + b_f)"},
-    "output gate": {"lstm": "o = σ(W_o x_t + U_o h_{t−1} + b_o)"},
-    "candidate": {
-        "gru": "n = tanh(W x_t + b + r ⊙ (U h_{t−1} + c))",
-        "gru_cho": "n = tanh(W x_t + b + U (r ⊙ h_{t−1}) + c)",
-        "lstm": "c̃ = tanh(W x_t + U h_{t−1} + b)",
-    },
-    "kept": {"lstm": "f ⊙ c_{t−1}", "gru": "z ⊙ h_{t−1}"},
-    "added": {"lstm": "i ⊙ c̃", "gru": "(1 − z) ⊙ n"},
-    "cell": {"lstm": "c_t = f ⊙ c_{t−1} + i ⊙ c̃"},
-    "state": {
-        "rnn": "h_t = f(sum), f tanh unless the config says otherwise",
-        "gru": "h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}",
-        "lstm": "h_t = o ⊙ tanh(c_t)",
-        "": "h_t",
-    },
+# The stages of attention and of cells in the order in which they are shown.
+ATTENTION = (
+    *("query", "rotated query", "unit query", "query W", "query features", "key", "rotated key"),
+    *("unit key", "key features", "mixed key", "product", "tanh layer", "score", "bias", "mask"),
+    *("masked score", "exp", "sum", "weights of mixtures", "weights", "value", "mixed value"),
+    *("weighted values", "context", "output of the head", "output"),
+)
+CELLS = (
+    *("input", "fed", "before", "cell before", "sum", "reset gate", "update gate", "input gate"),
+    *("forget gate", "output gate", "candidate", "kept", "added", "cell", "state"),
+)
+AXES = {  # of stages of attention; of those that are not here "query size"
+    "query feature": ("query features",),
+    "key feature": ("key features",),
+    "key size": ("key", "rotated key", "unit key", "value"),
+    "mixture size": ("mixed key", "mixed value"),
+    "query key": ("product", "score", "bias", "mask", "masked score", "exp", "weights"),
+    "query key size": ("tanh layer", "weighted values"),
+    "query one": ("sum",),
+    "query mixture": ("weights of mixtures",),
 }
 
 
@@ -124,9 +80,10 @@ class Stage:
 
 @dataclass
 class Calls:
-    """What a stage was in each call of its module, and where it was computed."""
+    """What a stage was in each call of its module, where it was computed, and its equation."""
 
     place: str
+    equation: str
     values: list[Tensor] = field(default_factory=list)
 
 
@@ -135,10 +92,10 @@ def capture_stages(module: nn.Module) -> Iterator[dict[str, Calls]]:
     """Collect the stages of a module and of its parts, by name, in the order of computation."""
     stages: dict[str, Calls] = {}
 
-    def record(name: str, values: Tensor, frame: FrameType) -> None:
+    def record(name: str, values: Tensor, frame: FrameType, equation: str) -> None:
         code = frame.f_code
         place = f"{code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})"
-        stages.setdefault(name, Calls(place)).values.append(values.detach().float().cpu())
+        stages.setdefault(name, Calls(place, equation)).values.append(values.detach().float().cpu())
 
     with ExitStack() as stack:
         for part in module.modules():
@@ -162,33 +119,18 @@ def attention_stages(
     }
     stages: dict[str, Stage] = {}
     for name, values in captured.items():
-        equation, axes = _described(module, name)
+        axes = _axes(name)
         if axes[:2] == ("query", "key"):
             count = len(captured["query"])
             values = np.broadcast_to(values, (count, *values.shape[1:]))
-        stages[name] = Stage(name, equation, values, axes, calls[name].place)
+        stages[name] = Stage(name, calls[name].equation, values, axes, calls[name].place)
     for stage in _derived(module, captured, whole, head, row):
         stages[stage.name] = stage
-    order = {name: number for number, name in enumerate(ATTENTION)}
-    return sorted(stages.values(), key=lambda stage: order.get(stage.name, len(order)))
+    return _ordered(stages, ATTENTION)
 
 
-def _described(module: BaseAttention, name: str) -> tuple[str, tuple[str, ...]]:
-    """The equation and the axes of a stage of an attention."""
-    equation, axes = ATTENTION.get(name, ("", "query size"))
-    if name in ("query", "key", "value", "output") and name not in module.config.project:
-        plain = {"query": "q = x", "output": "o = [c of every head]"}
-        equation = plain.get(name, f"{name[0]}_i = x_i")
-    if isinstance(module, Attention):
-        score, normalizer = module.config.score.kind or "", module.config.normalizer.kind or ""
-        if name == "score":
-            equation = SCORES.get(score, f"e_i = {score}(q, k_i)")
-        if name == "weights":
-            soft = "α_i = exp(e_i) / Σ_j exp(e_j)"
-            equation = soft if normalizer == "softmax" else f"α = {normalizer}(e)"
-    elif name == "weights":
-        equation = "α_i = φ(q) · φ(k_i) / Σ_j φ(q) · φ(k_j)"
-    return equation, tuple(axes.split())
+def _axes(name: str) -> tuple[str, ...]:
+    return tuple(next((axes for axes in AXES if name in AXES[axes]), "query size").split())
 
 
 def joined(name: str, values: Sequence[Tensor]) -> Tensor:
@@ -196,7 +138,7 @@ def joined(name: str, values: Sequence[Tensor]) -> Tensor:
 
     Keys, values and what else belongs to no query are the same in every call.
     """
-    axes = ATTENTION.get(name, ("", "query size"))[1].split()
+    axes = _axes(name)
     if axes[0] != "query" or len(values) == 1:
         joined = values[0]
     else:
@@ -216,15 +158,20 @@ def _derived(
 ) -> Iterator[Stage]:
     """What lies between captured stages, each compared with the captured one that it leads to."""
     double = {name: values.astype(np.float64) for name, values in captured.items()}
-    derive = partial(_compared, module, captured)
+
+    def derive(name: str, equation: str, values: Array, leads_to: str, result: Array) -> Stage:
+        error = _error(result, captured[leads_to])
+        return Stage(name, equation, values, _axes(name), "", leads_to, error)
+
     if isinstance(module, Attention) and "score" in double and not module.score.gives_weights:
         scale, score = module.score.scale, double["score"]
         if scale is not None and scale != 1:
             query = double.get("rotated query", double["query"])
             product = query @ double.get("rotated key", double["key"]).T
-            yield derive("product", product, "score", product * scale)
-        if "bias" in double or "mask" in double:
-            score = score + double.get("bias", 0.0) + double.get("mask", 0.0)
+            yield derive("product", "q · k_i", product, "score", product * scale)
+        terms = {"bias": " + b_i", "mask": " + mask_i"}
+        added = [name for name in terms if name in double]
+        score = sum((double[name] for name in added), score)
         blind = double["weights"].max(axis=-1, keepdims=True) == 0  # every key is hidden
         score = np.where(blind, -np.inf, score)
         if module.config.normalizer.kind == "softmax":
@@ -236,34 +183,26 @@ def _derived(
         else:
             rows = torch.from_numpy(score).float()
             weights = np.where(blind, 0, module.normalizer(rows).detach().numpy())
-        if "bias" in double or "mask" in double:
-            yield derive("masked score", score, "weights", weights)
+        if added:
+            equation = "e_i ← e_i" + "".join(terms[name] for name in added)
+            yield derive("masked score", equation, score, "weights", weights)
         if module.config.normalizer.kind == "softmax":
-            yield derive("exp", exp, "weights", weights)
-            yield derive("sum", total, "weights", weights)
+            equation = "exp(e_i − max_j e_j)"
+            if temperature != 1:
+                equation = f"exp((e_i − max_j e_j) / {temperature:.6g})"
+            yield derive("exp", equation, exp, "weights", weights)
+            yield derive("sum", f"Σ_i {equation}", total, "weights", weights)
     parts = double["weights"][:, :, None] * double["value"][None]
-    yield derive("weighted values", parts, "context", parts.sum(axis=1))
+    yield derive("weighted values", "α_i v_i", parts, "context", parts.sum(axis=1))
     if isinstance(module.output, nn.Linear):
         weight = module.output.weight.detach().double().cpu().numpy()
         bias = module.output.bias
         contexts = whole["context"][row].double().numpy()  # (H, T, V)
         by_head = weight.reshape(len(weight), len(contexts), -1)
         outputs = np.einsum("htv,dhv->htd", contexts, by_head)
-        added = 0 if bias is None else bias.detach().double().cpu().numpy()
-        yield derive("output of the head", outputs[head], "output", outputs.sum(axis=0) + added)
-
-
-def _compared(
-    module: BaseAttention,
-    captured: Mapping[str, Array],
-    name: str,
-    values: Array,
-    leads_to: str,
-    result: Array,
-) -> Stage:
-    """A derived stage, and how far what follows from it is from what the model computed."""
-    equation, axes = _described(module, name)
-    return Stage(name, equation, values, axes, "", leads_to, _error(result, captured[leads_to]))
+        output = outputs.sum(axis=0) + (0 if bias is None else bias.detach().double().cpu().numpy())
+        equation = "W_o c, of this head's columns of W_o"
+        yield derive("output of the head", equation, outputs[head], "output", output)
 
 
 def _error(result: Array, captured: Array) -> float:
@@ -281,28 +220,29 @@ def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[St
         whole = torch.cat(call.values, 1) if first.dim() == 3 else torch.stack(call.values, 1)
         captured[name] = whole[min(row, len(whole) - 1)].numpy()
     stages = {
-        name: Stage(name, _equation(cell, name), values, ("step", "size"), calls[name].place)
+        name: Stage(name, calls[name].equation, values, ("step", "size"), calls[name].place)
         for name, values in captured.items()
     }
     double = {name: values.astype(np.float64) for name, values in captured.items()}
-    carried, added, leads_to = None, None, "state"
+    derived: dict[str, tuple[str, Array]] = {}
+    leads_to = "state"
     if isinstance(cell, LSTMCell):
-        carried = double["forget gate"] * double["cell before"]
-        added, leads_to = double["input gate"] * double["candidate"], "cell"
+        derived["kept"] = "f ⊙ c_{t−1}", double["forget gate"] * double["cell before"]
+        derived["added"] = "i ⊙ c̃", double["input gate"] * double["candidate"]
+        leads_to = "cell"
     elif isinstance(cell, GRUCell):
-        carried = double["update gate"] * double["before"]
-        added = (1 - double["update gate"]) * double["candidate"]
-    if carried is not None and added is not None:
-        error = _error(carried + added, captured[leads_to])
-        for name, values in (("kept", carried), ("added", added)):
-            equation, axes = _equation(cell, name), ("step", "size")
-            stages[name] = Stage(name, equation, values, axes, "", leads_to, error)
-    order = {name: number for number, name in enumerate(CELLS)}
-    return sorted(stages.values(), key=lambda stage: order.get(stage.name, len(order)))
+        update = double["update gate"]
+        derived["kept"] = "z ⊙ h_{t−1}", update * double["before"]
+        derived["added"] = "(1 − z) ⊙ n", (1 - update) * double["candidate"]
+    if derived:
+        whole = np.sum([part for _, part in derived.values()], axis=0)
+        error = _error(whole, captured[leads_to])
+        for name, (equation, values) in derived.items():
+            stages[name] = Stage(name, equation, values, ("step", "size"), "", leads_to, error)
+    return _ordered(stages, CELLS)
 
 
-def _equation(cell: Cell, name: str) -> str:
-    """The equation of a stage of a cell, or of the class that it derives from."""
-    equations = CELLS.get(name, {})
-    kinds = [base.Config.kind or "" for base in type(cell).__mro__ if issubclass(base, Cell)]
-    return next((equations[kind] for kind in [*kinds, ""] if kind in equations), "")
+def _ordered(stages: Mapping[str, Stage], names: Sequence[str]) -> list[Stage]:
+    """In the order of the names; what has none of them comes last."""
+    known = [stages[name] for name in names if name in stages]
+    return known + [stage for name, stage in stages.items() if name not in names]

@@ -242,8 +242,10 @@ class RecurrentDecoder(Decoder):
             self.cross_attention = Attention(config.attention, hidden, memory_size)
             context = self.cross_attention.output_size
             fed = context if config.attention.query == "previous" else embedded
-            gates = cast(Cell, self.cells[0]).gates
-            self.feed = nn.Linear(fed, gates * hidden, bias=False)
+            first = cast(Cell, self.cells[0])
+            self.feed = nn.Linear(fed, first.gates * hidden, bias=False)
+            previous = config.attention.query == "previous"
+            first.fed = "a_t, the context of h_{t−1}" if previous else "a_t, the read-out of t − 1"
         self.readout = nn.Linear(hidden + context + token, embedded)
 
     def check(self, encoder: Encoder) -> None:
@@ -277,11 +279,12 @@ class RecurrentDecoder(Decoder):
     def previous(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
         """c_t = A(s_{t−1}, m); s_t = cell(e_t, C c_t, s_{t−1}); o_t = tanh(R [s_t; c_t; e_t])."""
         hidden = state.current(self, lambda: self._start(embedded, memory, state))
-        projected, mask = cast(Cell, self.cells[0]).project(embedded), memory.mask
+        first, mask = cast(Cell, self.cells[0]), memory.mask
+        projected = first.project(embedded)
         tops, contexts = [], []
         for entered in projected.unbind(dim=1):  # one backward of all steps, not one of each
             context = self._attend(self._top(hidden), memory, mask, state)
-            hidden = self._step(entered + self.feed(context), hidden)
+            hidden = self._step(first.feed(entered, self.feed, context), hidden)
             tops.append(self._top(hidden))
             contexts.append(context)
         state.replace(self, hidden)
@@ -298,10 +301,11 @@ class RecurrentDecoder(Decoder):
 
         *parts, fed = state.current(self, start)
         hidden: Hidden = tuple(parts)
-        projected, mask = cast(Cell, self.cells[0]).project(embedded), memory.mask
+        first, mask = cast(Cell, self.cells[0]), memory.mask
+        projected = first.project(embedded)
         outputs = []
         for entered, word in zip(projected.unbind(dim=1), embedded.unbind(dim=1), strict=True):
-            hidden = self._step(entered + self.feed(fed), hidden)
+            hidden = self._step(first.feed(entered, self.feed, fed), hidden)
             context = self._attend(self._top(hidden), memory, mask, state)
             fed = self._read(self._top(hidden), context, word)
             outputs.append(fed)

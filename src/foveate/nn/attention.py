@@ -160,6 +160,24 @@ class BaseAttention(Probed, Configurable, nn.Module):
     def _prepare(self, head_size: int) -> None:
         """Make the modules that a kind has beside the projections."""
 
+    def equations(self) -> dict[str, str]:
+        return {
+            "query": self._mapped("query", "q", "x"),
+            "rotated query": "q ← R_t q",
+            "key": self._mapped("key", "k_i", "x_i"),
+            "rotated key": "k_i ← R_i k_i",
+            "value": self._mapped("value", "v_i", "x_i"),
+            "context": "c = Σ_i α_i v_i",
+            "output": self._mapped("output", "o", "[c of every head]"),
+        }
+
+    def _mapped(self, name: Projection, y: str, x: str) -> str:
+        """The equation of a projection, or of what is not projected."""
+        part = getattr(self, name)
+        if not isinstance(part, nn.Linear):
+            return f"{y} = {x}" + ", of this head" * (name != "output" and self.num_heads > 1)
+        return f"{y} = W_{y[0]} {x}" + f" + b_{y[0]}" * (part.bias is not None)
+
     def _joins_sizes(self) -> bool:
         """Whether queries are compared with keys of another size."""
         return False
@@ -288,6 +306,14 @@ class Attention(BaseAttention):
     def _joins_sizes(self) -> bool:
         return self.config.score.joins_sizes
 
+    def equations(self) -> dict[str, str]:
+        weights = self.normalizer.equation or f"α = {self.config.normalizer.kind}(e)"
+        return super().equations() | {
+            "score": self.score.equation or f"e_i = {self.config.score.kind}(q, k_i)",
+            "mask": "0, or −∞ where hidden",
+            "weights": "α_i = e_i" if self.score.gives_weights else weights,
+        }
+
     def _attend(
         self,
         queries: Float[Tensor, "M H N K"],
@@ -334,8 +360,9 @@ class Attention(BaseAttention):
             seen = context.mask.dense(query_at, key_at, scores.device)
             return scores if seen is None else scores.masked_fill(~repeat(seen, steps, rows), 0)
         bias = context.bias(key_at, queries.device)
-        if bias is not None:
-            bias = self._stage("bias", bias).repeat(1, rows // steps, 1)
+        if bias is not None and context.position is not None:
+            bias = self._stage("bias", bias, context.position.equation)
+            bias = bias.repeat(1, rows // steps, 1)
             scores = scores + bias.to(scores.dtype)
         hidden = context.mask.additive(query_at, key_at, scores.dtype, scores.device)
         if hidden is None:

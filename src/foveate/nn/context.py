@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 Positions = range | tuple[range, ...]  # consecutive positions, or several runs of them
 Tensors = tuple[Tensor, ...]
-Probe = Callable[[str, Tensor, FrameType], None]  # name of a stage, its values, where it is made
+# name of a stage, its values, the frame that computes it, its equation
+Probe = Callable[[str, Tensor, FrameType, str], None]
 
 
 def runs(at: Positions) -> tuple[range, ...]:
@@ -211,10 +212,18 @@ class Probed:
 
     probe: Probe | None = None
 
-    def _stage(self, name: str, x: Tensor) -> Tensor:
-        """X itself; a probe is called with it and the frame of the caller."""
+    def equations(self) -> dict[str, str]:
+        """The equation of each stage, with every term that this module computes."""
+        return {}
+
+    def _stage(self, name: str, x: Tensor, equation: str | None = None) -> Tensor:
+        """X itself; a probe is called with it, the frame of the caller and the equation.
+
+        ``equation`` is that of another module that computes it, such as a position encoding.
+        """
         if self.probe is not None:
-            self.probe(name, x, sys._getframe(1))
+            written = self.equations().get(name, "") if equation is None else equation
+            self.probe(name, x, sys._getframe(1), written)
         return x
 
 

@@ -52,6 +52,11 @@ class SparseAttention(Attention):
         super().__init__(config, hidden_size)
 
     @property
+    def pattern(self) -> str:
+        """The keys that are left, as printed."""
+        return "of the keys that its pattern leaves"
+
+    @property
     def block(self) -> int:
         """How many queries go together."""
         raise NotImplementedError
@@ -79,11 +84,23 @@ class SparseAttention(Attention):
             weights = [self._weights(q, k, seen, runs) for q, k, _, seen, runs in pieces]
         whole = _whole(weights, [piece[-1] for piece in pieces], keys.shape[2])
         replaced = None if self.tap is None else self.tap(whole)
-        self._stage("weights", whole if replaced is None else replaced)
+        self._stage("weights", whole if replaced is None else replaced, self._weighed(context))
         if replaced is not None:
             return self.dropout(replaced) @ values
         mixed = [self.dropout(w) @ v for w, (_, _, v, _, _) in zip(weights, pieces, strict=True)]
         return torch.cat(mixed, dim=2)
+
+    def equations(self) -> dict[str, str]:
+        return super().equations() | {"weights": self._weighed(None)}
+
+    def _weighed(self, context: AttentionContext | None) -> str:
+        """How weights are formed: there is no stage of the scores of all keys."""
+        position = None if context is None else context.position
+        biased = position is not None and position.biases
+        full = super().equations()
+        parts = [full["weights"], full["score"] + " + b_i" * biased]
+        parts += [position.equation] if position is not None and biased else []
+        return ", ".join([*parts, self.pattern])
 
     def _pieces(
         self, queries: Tensor, keys: Tensor, values: Tensor, context: AttentionContext
@@ -114,6 +131,10 @@ class LocalAttention(SparseAttention):
         window: int = Field(128, gt=0)  # keys nearer than this are attended to
 
     config: Config
+
+    @property
+    def pattern(self) -> str:
+        return f"of keys with |t − i| < {self.config.window}"
 
     @property
     def block(self) -> int:
@@ -252,6 +273,15 @@ class LowRankAttention(Attention):
             return self.dropout(join_hypotheses(replaced, len(weights))) @ values
         return self.dropout(weights) @ self._stage("mixed value", mixtures @ values)
 
+    def equations(self) -> dict[str, str]:
+        full = super().equations()
+        return full | {
+            "mixed key": "k̃_r = Σ_i E_{ri} k_i",
+            "weights of mixtures": f"{full['weights']}, {full['score']}, of mixed keys",
+            "weights": "α_i = Σ_r α̃_r F_{ri}, α̃ of mixtures",
+            "mixed value": "ṽ_r = Σ_i F_{ri} v_i",
+        }
+
     def _mixtures(self, places: Tensor, mask: Mask, length: int) -> Tensor:
         """E or F with nothing of what is hidden, (R, S) or (M, 1, R, S)."""
         mixtures = places[:, :length]
@@ -283,6 +313,16 @@ class KernelAttention(BaseAttention):
 
     class Config(BaseAttention.Config):
         """Heads, and which parts are projected; there is no score and no normaliser."""
+
+    features = "φ({x})", "φ({x})"  # of a query and of a key, as printed
+
+    def equations(self) -> dict[str, str]:
+        query, key = self.features
+        return super().equations() | {
+            "query features": f"φ(q) = {query.format(x='q')}",
+            "key features": f"φ(k_i) = {key.format(x='k_i')}",
+            "weights": "α_i = φ(q) · φ(k_i) / Σ_j φ(q) · φ(k_j)",
+        }
 
     def of_queries(self, x: Float[Tensor, "M H N K"]) -> Float[Tensor, "M H N R"]:
         """φ(q), nowhere negative; a factor of its own for each query cancels."""
@@ -396,6 +436,8 @@ class LinearAttention(KernelAttention):
     class Config(KernelAttention.Config, kind="linear"):
         pass
 
+    features = "elu({x}) + 1", "elu({x}) + 1"
+
     def of_queries(self, x: Float[Tensor, "M H N K"]) -> Float[Tensor, "M H N R"]:
         return F.elu(x) + 1
 
@@ -424,6 +466,8 @@ class RandomFeatureAttention(KernelAttention):
 
     config: Config
     directions: Tensor
+    exponents = "y = Ω {x} / √√K − ‖{x}‖² / (2 √K)"
+    features = f"exp(y − max y), {exponents}", f"exp(y), {exponents}"
 
     def _prepare(self, head_size: int) -> None:
         self.register_buffer("directions", _orthogonal(self.config.features, head_size))

@@ -20,12 +20,23 @@ class FeedForward(Configurable, nn.Module):
         dropout: float = Field(0.0, ge=0, lt=1)  # of the inner layer
         bias: bool = True  # whether the layers have a bias
 
+    layers = "W₂ f(W₁ x + b₁) + b₂"  # as printed, with biases
+    activation = ""  # f(x)
+
     def __init__(self, config: Config, hidden_size: int, ffn_size: int) -> None:
         super().__init__()
         self.config = config
         self.inner = Linear(hidden_size, ffn_size, bias=config.bias)
         self.outer = Linear(ffn_size, hidden_size, bias=config.bias)
         self.dropout = Dropout(config.dropout)
+
+    @property
+    def equation(self) -> str:
+        """What the block computes, with the biases that it has."""
+        text = self.layers
+        for bias in () if self.config.bias else (" + b₁", " + b₂", " + c"):
+            text = text.replace(bias, "")
+        return f"{text}, f(x) = {self.activation}" if self.activation else text
 
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
         """The non-linearity f."""
@@ -40,6 +51,8 @@ class ReLU(FeedForward):
 
     class Config(FeedForward.Config, kind="relu"):
         pass
+
+    activation = "max(0, x)"
 
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
         return F.relu(x)
@@ -56,6 +69,8 @@ class GELU(FeedForward):
     class Config(FeedForward.Config, kind="gelu"):
         pass
 
+    activation = "x Φ(x)"
+
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
         return F.gelu(x)
 
@@ -66,6 +81,8 @@ class GELUTanh(FeedForward):
     class Config(FeedForward.Config, kind="gelu_tanh"):
         pass
 
+    activation = "x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))"
+
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
         return F.gelu(x, approximate="tanh")
 
@@ -75,6 +92,8 @@ class SiLU(FeedForward):
 
     class Config(FeedForward.Config, kind="silu"):
         pass
+
+    activation = "x σ(x)"
 
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
         return F.silu(x)
@@ -90,6 +109,8 @@ class NoFeedForward(FeedForward):
     class Config(FeedForward.Config, kind="none"):
         pass
 
+    layers = "x"
+
     def __init__(self, config: FeedForward.Config, hidden_size: int, ffn_size: int) -> None:
         nn.Module.__init__(self)
         self.config = config
@@ -100,6 +121,8 @@ class NoFeedForward(FeedForward):
 
 class GatedFeedForward(FeedForward):
     """W₂ (f(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020)."""
+
+    layers = "W₂ (f(W₁ x + b₁) ⊙ (V x + c)) + b₂"
 
     def __init__(self, config: FeedForward.Config, hidden_size: int, ffn_size: int) -> None:
         super().__init__(config, hidden_size, ffn_size)

@@ -28,6 +28,8 @@ class Position(Configurable, nn.Module):
             """How many of D features are the token's: those that ``embed`` reads."""
             return hidden_size
 
+    equation = "b_i"  # of what is added to a score, as printed
+
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__()
         self.config = config
@@ -198,6 +200,7 @@ class ALiBi(Position):
         pass
 
     slopes: Tensor
+    equation = "b_i = −m_h |t − i|"
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__(config, hidden_size, num_heads)
@@ -242,6 +245,7 @@ class T5Bias(Position):
         max_distance: int = Field(128, gt=0)  # from which all distances share a class
 
     config: Config
+    equation = "b_i = B[bucket(i − t)]"
     sides = 2  # before and after
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:

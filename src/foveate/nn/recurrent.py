@@ -23,6 +23,7 @@ class Cell(Probed, Configurable, nn.Module):
 
     gates = 1  # blocks of rows in the weights
     states = 1  # tensors in a hidden state
+    fed = ""  # the equation of a_t, where a decoder feeds one (`feed`)
 
     def __init__(self, config: Config, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -37,6 +38,22 @@ class Cell(Probed, Configurable, nn.Module):
     def project(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B R"]:
         """W x + b for any number of steps at once."""
         return nn.functional.linear(self._stage("input", x), self.weight_ih, self.bias_ih)
+
+    def feed(self, projected: Tensor, into: nn.Module, a: Tensor) -> Float[Tensor, "B R"]:
+        """W x + b + C a: what a decoder with attention feeds into the cell; C is ``into``."""
+        fed: Tensor = projected + into(self._stage("fed", a))
+        return fed
+
+    def equations(self) -> dict[str, str]:
+        return {"input": "x_t", "before": "h_{t−1}", "fed": self.fed}
+
+    def _input(self, of: str = "") -> str:
+        """The part of a sum that the input makes, in the rows of one gate."""
+        return f"W{of} x_t + b{of}" + f" + C{of} a_t" * bool(self.fed)
+
+    def _sum(self, of: str = "") -> str:
+        """What a non-linearity of the cell reads, in the rows of one gate."""
+        return f"{self._input(of)} + U{of} h_{{t−1}} + b′{of}"
 
     def start(self, x: Tensor) -> Hidden:
         """Zeros for each row of x."""
@@ -76,6 +93,11 @@ class ElmanCell(Cell):
 
     config: Config
 
+    def equations(self) -> dict[str, str]:
+        name = {"relu": "ReLU", "sigmoid": "σ"}.get(self.config.activation, "tanh")
+        own = {"sum": f"s = {self._sum()}", "state": f"h_t = {name}(s)"}
+        return super().equations() | own
+
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
         back = nn.functional.linear(self._stage("before", hidden[0]), self.weight_hh, self.bias_hh)
         total = self._stage("sum", projected + back)
@@ -96,6 +118,15 @@ class GRUCell(Cell):
         pass
 
     gates = 3
+    candidate = "r ⊙ (U_n h_{t−1} + b′_n)"
+
+    def equations(self) -> dict[str, str]:
+        return super().equations() | {
+            "reset gate": f"r = σ({self._sum('_r')})",
+            "update gate": f"z = σ({self._sum('_z')})",
+            "candidate": f"n = tanh({self._input('_n')} + {self.candidate})",
+            "state": "h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}",
+        }
 
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
         back = nn.functional.linear(self._stage("before", hidden[0]), self.weight_hh, self.bias_hh)
@@ -117,6 +148,8 @@ class ChoGRUCell(GRUCell):
 
     class Config(GRUCell.Config, kind="gru_cho"):
         pass
+
+    candidate = "U_n (r ⊙ h_{t−1}) + b′_n"
 
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
         size, h = 2 * self.hidden_size, self._stage("before", hidden[0])
@@ -144,6 +177,17 @@ class LSTMCell(Cell):
 
     gates = 4
     states = 2
+
+    def equations(self) -> dict[str, str]:
+        return super().equations() | {
+            "cell before": "c_{t−1}",
+            "input gate": f"i = σ({self._sum('_i')})",
+            "forget gate": f"f = σ({self._sum('_f')})",
+            "output gate": f"o = σ({self._sum('_o')})",
+            "candidate": f"c̃ = tanh({self._sum('_c')})",
+            "cell": "c_t = f ⊙ c_{t−1} + i ⊙ c̃",
+            "state": "h_t = o ⊙ tanh(c_t)",
+        }
 
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
         back = nn.functional.linear(self._stage("before", hidden[0]), self.weight_hh, self.bias_hh)

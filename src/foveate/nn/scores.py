@@ -32,6 +32,7 @@ class Score(Probed, Configurable, nn.Module):
             """Whether a matrix of its own compares queries with keys of another size."""
             return False
 
+    equation = ""  # as printed, with e_i on the left
     reads_keys = True  # False where the score depends on the query only
     gives_weights = False  # whether it normalises by itself, and gives weights
     scale: float | None = None  # c where the score is c·qᵀk, so that a fused kernel may form it
@@ -52,6 +53,8 @@ class ScaledDot(Score):
     class Config(Score.Config, kind="scaled_dot"):
         pass
 
+    equation = "e_i = q · k_i / √K"
+
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
         self.scale: float = 1 / math.sqrt(head_size)
@@ -68,6 +71,7 @@ class Dot(Score):
     class Config(Score.Config, kind="dot"):
         pass
 
+    equation = "e_i = q · k_i"
     scale = 1.0
 
     def forward(
@@ -92,6 +96,11 @@ class General(Score):
         super().__init__(config, num_heads, head_size)
         self.weight = nn.Parameter(torch.empty(num_heads, head_size, key_size or head_size))
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
+
+    equation = "e_i = qᵀ W k_i"
+
+    def equations(self) -> dict[str, str]:
+        return {"query W": "qᵀ W"}
 
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
@@ -126,6 +135,8 @@ class Additive(Score):
         self, config: Config, num_heads: int, head_size: int, key_size: int | None = None
     ) -> None:
         super().__init__(config, num_heads, head_size)
+        self.layer = "tanh(W_a [q; k_i])" if config.own_matrix else "tanh(q + k_i)"
+        self.equation = f"e_i = vᵀ {self.layer}"
         self.weight = nn.Parameter(torch.empty(num_heads, head_size))
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
         if config.own_matrix:  # (H, K, K) and (H, K, K')
@@ -134,6 +145,9 @@ class Additive(Score):
                 nn.Parameter(torch.empty(num_heads, head_size, size).uniform_(-bound, bound))
                 for size in sizes
             )
+
+    def equations(self) -> dict[str, str]:
+        return {"tanh layer": self.layer}
 
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
@@ -157,6 +171,13 @@ class CosineScore(Score):
         sharpness: float = Field(10.0, gt=0)  # factor of the cosine
 
     config: Config
+
+    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        super().__init__(config, num_heads, head_size)
+        self.equation = f"e_i = {config.sharpness:.6g} q · k_i / (‖q‖ ‖k_i‖)"
+
+    def equations(self) -> dict[str, str]:
+        return {"unit query": "q / ‖q‖", "unit key": "k_i / ‖k_i‖"}
 
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
@@ -186,10 +207,15 @@ class Location(Score):
 
     config: Config
     reads_keys = False
+    row = "w_{} · q"  # the score of a position
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
         self.gives_weights = config.softmax_over == "max_length"
+        i, j = self.row.format("i", "i"), self.row.format("j", "j")
+        self.equation = f"e_i = {i}"
+        if self.gives_weights:
+            self.equation = f"e_i = exp({i}) / Σ_j exp({j}), j from 1 to {config.max_length}"
         self.weight = nn.Parameter(torch.empty(num_heads, config.max_length, head_size))
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
 
@@ -221,6 +247,7 @@ class AffineLocation(Location):
         pass
 
     config: Config
+    row = "w_{} · q + b_{}"
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
@@ -239,6 +266,7 @@ class Normalizer(Configurable, nn.Module):
     class Config(BaseConfig, family="normalizer"):
         """Which normaliser, and what it needs."""
 
+    equation = ""  # as printed, with α_i on the left
     fusable = False  # whether scaled_dot_product_attention computes the same
 
     def __init__(self, config: Config) -> None:
@@ -260,6 +288,8 @@ class Softmax(Normalizer):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.fusable = config.temperature == 1.0
+        over = "" if self.fusable else f" / {config.temperature:.6g}"
+        self.equation = f"α_i = exp(e_i{over}) / Σ_j exp(e_j{over})"
 
     def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         if self.config.temperature != 1.0:
@@ -277,6 +307,8 @@ class Hardmax(Normalizer):
     class Config(Normalizer.Config, kind="hardmax"):
         pass
 
+    equation = "α_i = [i = argmax_j e_j]"
+
     def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         soft = scores.softmax(dim=-1)
         hard = torch.zeros_like(soft).scatter_(-1, scores.argmax(dim=-1, keepdim=True), 1)
@@ -290,6 +322,8 @@ class Sparsemax(Normalizer):
 
     class Config(Normalizer.Config, kind="sparsemax"):
         pass
+
+    equation = "α_i = [e_i − τ]₊, τ such that Σ_i α_i = 1"
 
     def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         z = _below_top(scores)
@@ -309,6 +343,8 @@ class Entmax15(Normalizer):
 
     class Config(Normalizer.Config, kind="entmax15"):
         pass
+
+    equation = "α_i = [e_i / 2 − τ]₊², τ such that Σ_i α_i = 1"
 
     def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         z = _below_top(scores) / 2
@@ -409,6 +445,7 @@ class Sampled(Normalizer, Chooser):
         """probability that training uses the expectation."""
 
     config: Config
+    equation = "α_i = exp(e_i) / Σ_j exp(e_j)"
 
     def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         weights = scores.softmax(dim=-1)

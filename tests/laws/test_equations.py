@@ -1,0 +1,400 @@
+"""What is printed is what is computed: the equation of every stage, evaluated from the inputs of
+the stage and the weights, equals the numbers that stand beside it, for every registered kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from equations import evaluated
+from foveate.draw.blocks import picture
+from foveate.inspect.stages import Stage, attention_stages, capture_stages, cell_stages
+from foveate.models.encoder_decoder import Memory
+from foveate.models.recurrent import RecurrentDecoder
+from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.context import Mask
+from foveate.nn.efficient_attention import BlockSparseAttention, LocalAttention
+from foveate.nn.feed_forward import FeedForward
+from foveate.nn.linear import BatchNorm, Norm
+from foveate.nn.positions import Position
+from foveate.nn.recurrent import Cell
+from foveate.spec import Tokens
+from laws.conftest import defaults
+
+SIZE, HEADS, LENGTH = 16, 2, 5
+HEAD = -1  # the last one
+CLOSE = 1e-5
+Array = Any
+
+
+def close(shown: Array, computed: Array, what: str) -> None:
+    shown, computed = np.ravel(shown).astype(float), np.ravel(computed).astype(float)
+    finite = np.isfinite(shown)
+    assert np.array_equal(shown[~finite], computed[~finite]), what
+    far = max(1.0, np.abs(shown[finite]).max(initial=0))
+    assert np.abs(shown[finite] - computed[finite]).max(initial=0) <= CLOSE * far, what
+
+
+def array(x: Tensor) -> Array:
+    return x.detach().double().numpy()
+
+
+# ------------------------------------------------------------------------------------ of attention
+
+
+def weights_of(attention: BaseAttention, position: Position | None) -> dict[str, Array]:
+    """The weights of a head by the symbols that stand for them."""
+    symbols: dict[str, Array] = {"K": attention.key_size}
+    for name in ("query", "key", "value"):
+        part = getattr(attention, name)
+        if isinstance(part, nn.Linear):
+            heads = attention.num_heads if name == "query" else attention.key_heads
+            symbols[f"W_{name[0]}"] = array(part.weight.chunk(heads)[HEAD])
+            if part.bias is not None:
+                symbols[f"b_{name[0]}"] = array(part.bias.chunk(heads)[HEAD])
+    if isinstance(attention.output, nn.Linear):
+        symbols["W_o"] = array(attention.output.weight)
+        if attention.output.bias is not None:
+            symbols["b_o"] = array(attention.output.bias)
+    for name, part in attention.named_parameters():
+        if name.startswith("score."):
+            symbols |= of_score(name.removeprefix("score."), array(part[HEAD]))
+    if isinstance(attention, Attention) and hasattr(attention.score, "of_query"):
+        both = attention.score.of_query[HEAD], attention.score.of_key[HEAD]
+        symbols["W_a"] = array(torch.cat(both, dim=1))
+    for name, symbol in {"key_places": "E_", "value_places": "F_", "directions": "Ω"}.items():
+        if hasattr(attention, name):
+            symbols[symbol] = array(getattr(attention, name))
+    return symbols | ({} if position is None else of_position(position))
+
+
+def of_score(name: str, part: Array) -> dict[str, Array]:
+    """The parameters of scores: W of General, v of Additive, rows and biases of Location."""
+    if name == "bias":
+        return {"b_": part}
+    return {"W": part, "v": part, "w_": part} if name == "weight" else {}
+
+
+def of_position(position: Position) -> dict[str, Array]:
+    """R_t turns the pair (x_i, x_{i+K/2}) by the angle t / base^(2i/K); m_h and b are weights."""
+    symbols: dict[str, Array] = {}
+    if hasattr(position, "slopes"):
+        symbols["m_h"] = float(position.slopes[HEAD])
+    if hasattr(position, "buckets"):
+        symbols["B"] = array(position.table.weight[:, HEAD])
+        symbols["bucket"] = lambda ahead: int(position.buckets(torch.tensor(int(ahead))))
+    if position.rotates:
+        size = SIZE // HEADS
+        turns = np.zeros((LENGTH, size, size))
+        for t in range(LENGTH):
+            for i in range(size // 2):
+                angle = t / position.config.base ** (2 * i / size)
+                first, second = i, i + size // 2
+                turns[t, first, first] = turns[t, second, second] = np.cos(angle)
+                turns[t, first, second], turns[t, second, first] = -np.sin(angle), np.sin(angle)
+        symbols["R_"] = turns
+    return symbols
+
+
+def visible(attention: BaseAttention, t: int) -> Sequence[int]:
+    """The keys that a query attends to by the pattern of its kind and the causal mask."""
+    keys = range(t + 1 if attention.causal else LENGTH)
+    if isinstance(attention, LocalAttention):
+        return [i for i in keys if abs(t - i) < attention.config.window]
+    if isinstance(attention, BlockSparseAttention):
+        block = attention.config.block_size
+        near = [i for i in keys if abs(t // block - i // block) <= attention.config.near]
+        return sorted({*near, *(i for i in keys if i // block < attention.config.first)})
+    return keys
+
+
+AFTER = {  # the symbol that a stage gives to those after it
+    "query": "q", "rotated query": "q", "key": "k_", "rotated key": "k_", "value": "v_",
+    "query features": "φ(q)", "key features": "φ(k_", "score": "e_", "bias": "b_",
+    "mask": "mask_", "masked score": "e_", "weights of mixtures": "α̃_", "weights": "α_",
+    "context": "c",
+}  # fmt: skip
+
+
+def check_attention(
+    config: Any, position: Position | None = None, causal: bool = True
+) -> list[Stage]:
+    """Every stage of one head, for every query."""
+    torch.manual_seed(0)
+    attention: BaseAttention = config.build(SIZE).eval()
+    for part in attention.parameters():  # biases begin with 0
+        part.data += 0.3 * torch.randn(part.shape)
+    x = torch.randn(1, LENGTH, SIZE)
+    with torch.no_grad(), capture_stages(attention) as calls:
+        attention(x, mask=Mask(causal=True) if causal else None, position=position)
+    stages = attention_stages(attention, calls, attention.num_heads - 1)
+    contexts = array(calls["context"].values[0][0])  # (H, T, V)
+    for t in range(LENGTH):
+        symbols = weights_of(attention, position) | {"t": t, "x": array(x[0])}
+        symbols["[c of every head]"] = contexts[:, t].ravel()
+        if "R_" in symbols:
+            symbols["R_t"] = symbols["R_"][t]
+        for stage in stages:
+            check_stage(attention, stage, symbols, t, causal)
+    return stages
+
+
+def check_stage(
+    attention: BaseAttention, stage: Stage, symbols: dict[str, Array], t: int, causal: bool
+) -> None:
+    values = stage.values[t] if stage.axes[0] == "query" else stage.values
+    counts: dict[str, Any] = {"i": range(LENGTH), "j": range(LENGTH)}
+    if "mixture" in stage.axes or (stage.name == "weights" and "α̃_" in symbols):
+        counts["r"] = range(attention.config.rank)
+    own = dict(symbols)
+    if stage.name in ("query", "key", "value"):
+        whole = isinstance(getattr(attention, stage.name), nn.Linear)
+        x = symbols["x"] if whole else np.split(symbols["x"], attention.num_heads, axis=1)[HEAD]
+        own |= {"x": x[t], "x_": x}
+    if stage.name == "weights of mixtures":
+        own["k_"], counts = symbols["k̃_"], {"i": counts["r"], "j": counts["r"]}
+    if stage.name == "output of the head":
+        size = attention.value_size
+        own["W_o"] = symbols["W_o"][:, -size:]
+    hidden: list[int] = []
+    if stage.name == "weights" and "e_" not in symbols and "α̃_" not in symbols:
+        keys = visible(attention, t) if causal else range(LENGTH)
+        hidden = [i for i in range(LENGTH) if i not in keys]
+        counts = {"i": keys, "j": keys}
+    index = indexed(stage)
+    if stage.name == "mask":
+        assert set(np.unique(values)) <= {0.0, -np.inf}
+    elif index:
+        for k in range(values.shape[0]):
+            if k in hidden:
+                close(values[k], 0.0, f"{stage.name} of a hidden key")
+            else:
+                computed = evaluated(stage.equation, own | {index: k}, counts)
+                close(values[k], computed, f"{stage.name}: {stage.equation}")
+    else:
+        close(values, evaluated(stage.equation, own, counts), f"{stage.name}: {stage.equation}")
+    remember(stage, values, symbols)
+
+
+def indexed(stage: Stage) -> str:
+    """The index of a stage that has a number or a vector for each key or mixture."""
+    left = stage.equation.split(" ")[0]
+    axis = stage.axes[1] if stage.axes[0] == "query" else stage.axes[0]
+    if stage.name == "weights of mixtures":
+        return "i"
+    assert axis != "mixture" or left.endswith("_r"), stage
+    return {"key": "i", "mixture": "r"}.get(axis, "")
+
+
+def remember(stage: Stage, values: Array, symbols: dict[str, Array]) -> None:
+    """Let a symbol stand for the numbers of the stage, in the equations after it."""
+    if stage.name == "mixed key":
+        symbols["k̃_"] = values.astype(float)
+    elif stage.name in AFTER:
+        symbols[AFTER[stage.name]] = values.astype(float)
+
+
+SCORES, NORMALIZERS, POSITIONS = map(defaults, ("score", "normalizer", "position"))
+
+
+def full(**fields: Any) -> Any:
+    return Attention.Config.parse({"num_heads": HEADS, **fields})
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_scores(score: str) -> None:
+    check_attention(full(score=SCORES[score]))
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        {"kind": "additive", "own_matrix": True},
+        {"kind": "cosine", "sharpness": 3.5},
+        {"kind": "location", "softmax_over": "max_length", "max_length": 7},
+        {"kind": "affine_location", "softmax_over": "max_length", "max_length": 7},
+    ],
+    ids=str,
+)
+def test_scores_with_options(score: dict[str, Any]) -> None:
+    check_attention(full(score=score), causal=False)
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("causal", [True, False])
+def test_normalizers(normalizer: str, causal: bool) -> None:
+    check_attention(full(normalizer=NORMALIZERS[normalizer]), causal=causal)
+
+
+def test_temperature() -> None:
+    stages = check_attention(full(normalizer={"kind": "softmax", "temperature": 0.5}))
+    assert {"exp", "sum"} <= {stage.name for stage in stages}
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("kind", ["full", "local", "block_sparse"])
+def test_positions(position: str, kind: str) -> None:
+    config = {"kind": kind, "num_heads": HEADS} | ({"window": 3} if kind == "local" else {})
+    config |= {"block_size": 2} if kind == "block_sparse" else {}
+    check_attention(BaseAttention.Config.parse(config), POSITIONS[position].build(SIZE, HEADS))
+
+
+@pytest.mark.parametrize("kind", defaults("attention"))
+@pytest.mark.parametrize("bias", [True, False])
+def test_attentions(kind: str, bias: bool) -> None:
+    config = defaults("attention")[kind].model_copy(update={"num_heads": HEADS, "bias": bias})
+    stages = check_attention(config, causal=config.owner.causal)
+    written = {stage.name: stage.equation for stage in stages}
+    assert all(written[n].endswith(f" + b_{n[0]}") == bias for n in ("query", "key", "value"))
+
+
+@pytest.mark.parametrize("project", [(), ("query",), ("key", "value"), ("query", "key", "output")])
+def test_what_is_not_projected(project: tuple[str, ...]) -> None:
+    for heads in (1, 2) if len(project) != 2 else (1,):
+        config = {"num_heads": heads, "project": project, "score": {"kind": "dot"}}
+        written = {s.name: s.equation for s in check_attention(Attention.Config.parse(config))}
+        assert ("W_o" in written["output"]) == ("output" in project)
+
+
+def test_shared_heads() -> None:
+    check_attention(full(key_heads=1))
+
+
+# -------------------------------------------------------------------------------------- of cells
+
+
+def cell_weights(cell: Cell, feed: nn.Linear | None = None) -> dict[str, Array]:
+    """W, b, U, b′ and C of each gate, in the order of the rows."""
+    gates = {"rnn": [""], "lstm": ["_i", "_f", "_c", "_o"]}.get(cell.config.kind or "")
+    gates = gates or ["_r", "_z", "_n"]
+    parts = {"W": cell.weight_ih, "b": cell.bias_ih, "U": cell.weight_hh, "b′": cell.bias_hh}
+    parts |= {} if feed is None else {"C": feed.weight}
+    return {
+        f"{symbol}{gate}": array(rows)
+        for symbol, part in parts.items()
+        for gate, rows in zip(gates, part.chunk(len(gates)), strict=True)
+    }
+
+
+CELL_SYMBOLS = {
+    "input": "x_t", "fed": "a_t", "before": "h_{t−1}", "cell before": "c_{t−1}", "sum": "s",
+    "reset gate": "r", "update gate": "z", "input gate": "i", "forget gate": "f",
+    "output gate": "o", "candidate": "c̃", "cell": "c_t", "state": "h_t",
+}  # fmt: skip
+
+
+def check_cell(cell: Cell, stages: Sequence[Stage], feed: nn.Linear | None = None) -> None:
+    weights = cell_weights(cell, feed)
+    for t in range(len(stages[0].values)):
+        symbols = dict(weights)
+        for stage in stages:
+            symbols[CELL_SYMBOLS.get(stage.name, stage.name)] = stage.values[t].astype(float)
+        symbols["n"] = symbols.get("c̃")
+        for stage in stages:
+            assert stage.equation, stage.name
+            computed = evaluated(stage.equation, symbols, {})
+            close(stage.values[t], computed, f"{stage.name}: {stage.equation}")
+
+
+CELLS = [*(({"kind": kind}) for kind in defaults("cell"))]
+CELLS += [{"kind": "rnn", "activation": name} for name in ("relu", "sigmoid")]
+
+
+@pytest.mark.parametrize("config", CELLS, ids=str)
+def test_cells(config: dict[str, Any]) -> None:
+    cell: Cell = Cell.Config.parse(config).build(SIZE, SIZE)
+    x = torch.randn(1, LENGTH, SIZE)
+    with torch.no_grad(), capture_stages(cell) as calls:
+        cell.run(x, cell.start(x[:, 0]))
+    check_cell(cell, cell_stages(cell, calls))
+
+
+@pytest.mark.parametrize("query", ["previous", "current"])
+@pytest.mark.parametrize("config", CELLS, ids=str)
+def test_cells_that_attention_feeds(config: dict[str, Any], query: str) -> None:
+    tree = {"cell": config, "attention": {"query": query}, "hidden_size": SIZE, "dropout": 0.0}
+    tree |= {"embedding_size": 12, "num_layers": 2}
+    decoder = RecurrentDecoder.Config.parse(tree).build(Tokens(20), SIZE).eval()
+    ids = torch.randint(0, 20, (1, LENGTH))
+    first, second = decoder.cells
+    with (
+        torch.no_grad(),
+        capture_stages(decoder.cross_attention) as attended,
+        capture_stages(first) as calls,
+        capture_stages(second) as above,
+    ):
+        outputs = decoder(ids, Memory(torch.randn(1, 4, SIZE), None))
+    stages = cell_stages(first, calls)
+    check_cell(first, stages, decoder.feed)
+    check_cell(second, cell_stages(second, above))
+    for number, stage in enumerate(stages):  # the law sees whatever term is left out
+        for term in re.finditer(r" \+ (?:b′?(?:_\w)?|C(?:_\w)? a_t)", stage.equation):
+            short = replace(stage, equation=term.string[: term.start()] + term.string[term.end() :])
+            with pytest.raises(AssertionError, match=re.escape(short.equation)):
+                check_cell(first, [*stages[:number], short, *stages[number + 1 :]], decoder.feed)
+    shown = {stage.name: stage for stage in stages}
+    assert all("C" in s.equation for n, s in shown.items() if n in ("sum", "candidate"))
+    if query == "previous":
+        contexts = torch.cat(attended["output"].values, 1)[0]
+        close(shown["fed"].values, contexts.numpy(), "the context")
+    else:
+        close(shown["fed"].values[1:], outputs[0, :-1].numpy(), "the read-out")
+
+
+# ------------------------------------------------------------------------------------- of blocks
+
+
+def block_weights(module: nn.Module) -> dict[str, Array]:
+    """The weights of a feed-forward, a norm or a linear map by their symbols."""
+    if isinstance(module, FeedForward):
+        layers = {"W₁": "inner", "W₂": "outer", "V": "gate"}
+        biases = {"W₁": "b₁", "W₂": "b₂", "V": "c"}
+        parts = {s: getattr(module, name) for s, name in layers.items() if hasattr(module, name)}
+        symbols = {symbol: array(part.weight) for symbol, part in parts.items()}
+        own = {s: part.bias for s, part in parts.items() if part.bias is not None}
+        return symbols | {biases[symbol]: array(bias) for symbol, bias in own.items()}
+    if isinstance(module, Norm):
+        named = {name.rpartition(".")[2]: array(part) for name, part in module.named_parameters()}
+        symbols = {"γ": named.get("weight"), "β": named.get("bias"), "ε": module.config.eps}
+        if isinstance(module, BatchNorm):
+            symbols |= {"μ": array(module.mean), "σ": array(module.variance) ** 0.5}
+        return symbols
+    return {name[0].replace("w", "W"): array(part) for name, part in module.named_parameters()}
+
+
+def check_block(module: nn.Module) -> str:
+    """A module alone as a model: the equation in its picture is what it computes."""
+    for part in [*module.parameters(), *module.buffers()]:
+        part.data = part.data.abs() + 0.3 * torch.rand(part.shape)
+    parts = picture(nn.ModuleDict({"block": module.eval()})).parts
+    (equation,) = [block.equation for part in parts for block in part.blocks]
+    x = torch.randn(1, 3, SIZE)
+    with torch.no_grad():
+        shown = array(module(x)[0])
+    text = equation.partition(" (Ba ")[0].partition(" (Zhang")[0].partition(" for each")[0]
+    for t in range(3):
+        symbols = block_weights(module) | {"x": array(x[0, t])}
+        close(shown[t], evaluated(text, symbols, {}), equation)
+    return equation
+
+
+@pytest.mark.parametrize("kind", defaults("feed_forward"))
+@pytest.mark.parametrize("bias", [True, False])
+def test_feed_forwards(kind: str, bias: bool) -> None:
+    config = defaults("feed_forward")[kind].model_copy(update={"bias": bias})
+    if kind != "none":  # it has no weights, and no block
+        assert ("b₁" in check_block(config.build(SIZE, 20))) == bias
+
+
+@pytest.mark.parametrize("kind", defaults("norm"))
+def test_norms(kind: str) -> None:
+    if kind != "none":
+        check_block(defaults("norm")[kind].build(SIZE))

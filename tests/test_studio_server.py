@@ -19,7 +19,7 @@ import uvicorn
 
 from foveate.run import Run
 from foveate.server.studio_api import application
-from foveate.server.studio_state import StudioState
+from foveate.server.studio_state import POLL, StudioState
 from small_runs import made
 
 EVENTS = {"accept": "text/event-stream"}
@@ -102,6 +102,26 @@ def test_who_comes_when_the_queue_is_full_is_sent_away(server, language) -> None
         thread.join(20)
     handle.remove()
     assert result == [200, 200]
+
+
+def test_a_client_that_leaves_gives_up_its_place(server, language) -> None:
+    client, studio = server
+    gate = threading.Event()
+    handle = studio.runs.run("language").model.decoder.register_forward_hook(
+        lambda *_: gate.wait(20) and None
+    )
+    short = {"text": "the", "search": {"maxExtra": 2}}
+    running = threading.Thread(target=lambda: client.post(PATH, json=short))
+    running.start()
+    until(lambda: studio.queue.characters == 1)
+    for _ in range(3):  # one has a place
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("/demos/noam", json={}, timeout=0.2)
+        time.sleep(3 * POLL)
+    gate.set()
+    running.join(20)
+    handle.remove()
+    assert client.post("/demos/noam", json={}).status_code == 200
 
 
 def test_a_running_training_is_told_as_it_goes_on(server, language) -> None:

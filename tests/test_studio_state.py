@@ -15,6 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import ClientDisconnect
 
 from foveate.bench.comparison import Comparison
 from foveate.draw.charts import line_chart
@@ -113,6 +114,31 @@ def test_one_at_a_time_and_no_more_than_may_wait() -> None:
 
     run(main())
     assert most == [1] * 4
+
+
+def test_a_client_that_left_gives_up_its_place() -> None:
+    gate = threading.Event()
+
+    async def left() -> bool:
+        return True
+
+    async def main() -> tuple[int, int]:
+        jobs = StudioState([], waiting=2)
+        running = asyncio.ensure_future(jobs.compute(lambda: gate.wait(10)))
+        await asyncio.sleep(0.05)
+        for _ in range(8):  # more than have a place
+            with pytest.raises(ClientDisconnect):
+                await jobs.compute(lambda: 1, left)
+        waiting = [asyncio.ensure_future(jobs.compute(lambda: 2)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        held = jobs.queue.characters
+        gate.set()
+        await running
+        assert await asyncio.gather(*waiting) == [2, 2]
+        jobs.queue.close(0)
+        return held, jobs.queue.characters
+
+    assert run(main()) == (3, 0)
 
 
 def test_an_error_reaches_the_one_who_asked() -> None:

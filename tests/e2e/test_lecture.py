@@ -50,20 +50,45 @@ def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
         if set(step.runs) <= {"en-fr"}:
             wait(page, "lecture")
             page.locator(".stage .fv").first.wait_for()
+            for _ in range(page.locator(".stage .fv-later").count()):
+                page.keyboard.press("ArrowRight")
         else:
             wait(page, "lecture", "failed")
             assert "foveate train" in page.get_by_test_id("makes").inner_text()
         page.keyboard.press("ArrowRight")
+    last = len(STEPS)
     page.keyboard.press("ArrowLeft")
-    until(page, "location.hash === '#/lecture/romac/19'")
+    until(page, f"location.hash === '#/lecture/romac/{last - 1}'")
     page.go_back()
-    until(page, "location.hash === '#/lecture/romac/20'")
+    until(page, f"location.hash === '#/lecture/romac/{last}'")
     page.keyboard.press("p")
     page.get_by_test_id("page-inspect").wait_for()
     page.keyboard.press("p")
-    until(page, "location.hash === '#/lecture/romac/20'")
+    until(page, f"location.hash === '#/lecture/romac/{last}'")
     page.keyboard.press("Escape")
     page.get_by_test_id("page-inspect").wait_for()
+
+
+def test_the_next_slide_is_there_and_a_walk_is_stepped_through(open_url) -> None:
+    page = open_url("#/lecture/romac/16")
+    wait(page, "lecture")
+    until(
+        page, "performance.getEntriesByName(location.origin + '/api/v1/lectures/romac/17').length"
+    )
+    page.wait_for_load_state("networkidle")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".stage .fv", timeout=300)
+    number = next(k for k, step in enumerate(STEPS, 1) if "look steps runs/en-fr" in step.command)
+    page.goto(page.url.partition("#")[0] + f"#/lecture/romac/{number}")
+    walk = wait(page, "lecture")
+    walk.locator(".fv-step").first.wait_for()
+    later = walk.locator(".fv-later").count()
+    assert later == walk.locator(".fv-step").count() - 1
+    page.keyboard.press("ArrowRight")
+    assert walk.locator(".fv-later").count() == later - 1
+    for _ in range(later):
+        page.keyboard.press("PageDown")
+    until(page, f"location.hash === '#/lecture/romac/{number + 1}'")
 
 
 def test_notes_are_shown_on_demand_with_what_was_corrected(open_url: Callable[..., Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -172,11 +173,13 @@ def test_the_walk_ends_with_the_output_of_the_model(open_url, runs, name) -> Non
     attention.locator(".fv-cells").first.dblclick()
     walk = wait(page, "view-steps")
     query = int(walk.get_by_label("query", exact=True).input_value())
-    for _ in range(3):
-        walk.get_by_label("stage before").click()
-    assert walk.locator(".fv-later").count() == 3
-    walk.get_by_test_id("play").press("ArrowRight")
-    assert walk.locator(".fv-later").count() == 2
+    count = walk.locator(".fv-step").count()
+    assert walk.locator(".fv-later").count() == count - 1  # it opens at the first stage
+    for _ in range(2):
+        walk.get_by_label("next stage").click()
+    assert walk.locator(".fv-later").count() == count - 3
+    walk.get_by_test_id("play").press("ArrowLeft")
+    assert walk.locator(".fv-later").count() == count - 2
     walk.get_by_label("stage", exact=True).fill(str(walk.locator(".fv-step").count() - 1))
     assert "output" in walk.locator(".fv-equation").inner_text()
     walk.get_by_text("Table", exact=True).click()
@@ -198,6 +201,28 @@ def test_the_walk_ends_with_the_output_of_the_model(open_url, runs, name) -> Non
         forced.run()
     output = torch.cat([call.output for call in calls], dim=1)[0, query]
     assert numbers == pytest.approx(output.tolist(), rel=1e-3, abs=1e-6), where
+
+
+def test_a_walk_of_a_mean_is_that_of_the_head_with_most_weight(open_url, runs) -> None:
+    page = open_url(
+        f"#/inspect?run=transformer&text={SENTENCE}&view=attention&block=cross_attention&head=mean"
+    )
+    view = wait(page, "view-attention")
+    view.locator(".fv-sentences [data-side=row] .fv-word").nth(1).dblclick()
+    walk = wait(page, "view-steps")
+    head = int(re.search(r"steps\.head=(\d+)", page.url)[1])
+    record = runs["transformer"].explain("the dog runs")
+    weights = [w for name, w in record.maps.items() if name.endswith("cross_attention")][-1]
+    row = weights.mean(axis=0)[1]
+    assert head == weights[:, 1, row.argmax()].argmax()
+    assert f"Head {head} has the most weight" in walk.inner_text()
+    until(page, "scrollY > 0")
+
+
+def test_the_stages_of_a_walk_fit_a_screen_of_1280(open_url: Callable[..., Any]) -> None:
+    page = open_url(f"#/inspect?run=transformer&text={SENTENCE}&view=steps&block=cross_attention")
+    table = wait(page, "view-steps").locator(".fv-steps.fv-scroll")
+    assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
 def test_runs_stand_side_by_side(open_url: Callable[..., Any]) -> None:

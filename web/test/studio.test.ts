@@ -1,6 +1,7 @@
 // The studio's pure parts: addresses, streams, curves, scores, words.
-import { describe, expect, it } from "vitest";
-import { parted } from "../src/studio/client";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { get, parted, said } from "../src/studio/client";
+import { DrawingsCache } from "../src/studio/drawings.svelte";
 import { changed, choicesOf, commandOf, entryOf, shownOf, typed } from "../src/studio/forms";
 import { EMPTY, read, written, type Place } from "../src/studio/place";
 import { bins, byLength, drawing, interval, sorted } from "../src/studio/scores";
@@ -28,6 +29,32 @@ describe("addresses", () => {
   it("leave out what they do not understand", () => {
     const found = read("#/nowhere?layer=two&prefix=1.x.3&silence=a&silence=b:1&head=1.5");
     expect(found).toEqual({ ...EMPTY, prefix: [1, 3], silenced: [{ block: "b", layer: 1, head: null }] });
+  });
+});
+
+describe("requests", () => {
+  const asked: [string, AbortSignal][] = [];
+  const answering = (...statuses: number[]) => vi.stubGlobal("fetch", (path: string, { signal }: { signal: AbortSignal }) => {
+    asked.push([path, signal]);
+    return Promise.resolve(new Response(JSON.stringify({ drawings: [], milliseconds: 1 }), { status: statuses.shift() ?? 200, headers: { "Retry-After": "0.01" } }));
+  });
+  afterEach(() => { vi.unstubAllGlobals(); asked.length = 0; });
+  it("are sent again while the server has no room", async () => {
+    answering(429, 429);
+    expect(await get("a")).toEqual({ drawings: [], milliseconds: 1 });
+    expect(asked.length).toBe(3);
+  });
+  it("say in one sentence that nothing answers", () => expect(said(new TypeError("Failed to fetch"))).toBe("The studio does not answer. Is it still running?"));
+  it("of a lecture are sent once, ahead, and given up where a slide is left behind", async () => {
+    answering();
+    const slides = new DrawingsCache();
+    await slides.get(["1", "2"]);
+    await slides.get(["2", "3"]);
+    expect(asked.map(([path]) => path)).toEqual(["api/v1/1", "api/v1/2", "api/v1/3"]);
+    void slides.get(["9"]);
+    expect(asked.map(([, signal]) => signal.aborted)).toEqual([true, true, true, false]);
+    await slides.get(["2"]);
+    expect(asked.length).toBe(4);
   });
 });
 
@@ -128,5 +155,5 @@ describe("forms", () => {
     expect(typed(fields, read(written(place)).options.demo!)).toEqual(typed(fields, asked));
   });
   it("say the command of a demo", () =>
-    expect(commandOf("step", { scaled: false, pairs: ["1:2", "l'a b"], num_keys: 4 })).toBe("foveate demo step --no-scaled --pairs 1:2 --pairs 'l'\\''a b' --num-keys 4"));
+    expect(commandOf("foveate demo step", { scaled: false, pairs: ["1:2", "l'a b"], num_keys: 4 })).toBe("foveate demo step --no-scaled --pairs 1:2 --pairs 'l'\\''a b' --num-keys 4"));
 });

@@ -265,6 +265,8 @@ class Batcher(Generic[ModelType]):
         next, since its last turn.
         """
         now = time.monotonic()
+        if self._characters + cost > self.bounds.queue:
+            self._drop_cancelled()
         if self._characters and self._characters + cost > self.bounds.queue:
             wait = 0.5 * self._characters / self._rate if self._rate else 1.0
             message = "the queue is full: come back in a moment"
@@ -273,6 +275,15 @@ class Batcher(Generic[ModelType]):
             self._check_wait(now - own.at)
         if turn := next(iter(self._queues), None):
             self._check_wait(now - self._queues[turn].since)
+
+    def _drop_cancelled(self) -> None:
+        """Take cancelled items out of the queue, in which they have a place until their turn."""
+        for client, queue in list(self._queues.items()):
+            gone = {item for item in queue.items if item.future.cancelled()}
+            self._characters -= sum(item.cost for item in gone)
+            queue.items = deque(item for item in queue.items if item not in gone)
+            if not queue.items:
+                del self._queues[client]
 
     def _check_wait(self, wait: float) -> None:
         if wait > self.bounds.max_wait:

@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 import webbrowser
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from http.cookies import SimpleCookie
 from os import stat_result
 from pathlib import Path
@@ -71,7 +71,7 @@ from foveate.server.studio_schemas import (
     Token,
     ViewRequest,
 )
-from foveate.server.studio_state import StudioState
+from foveate.server.studio_state import StudioState, T
 from foveate.train import journal
 from foveate.views import VIEWS, file_fields
 from foveate.views.demos import DEMOS
@@ -201,7 +201,19 @@ def _state(request: Request) -> StudioState:
     return state
 
 
+class Computing:
+    """What is computed for a request; it is given up where the client leaves."""
+
+    def __init__(self, request: Request) -> None:
+        self.state, self.left = _state(request), request.is_disconnected
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        """The result of a computation without events."""
+        return await self.state.compute(work, self.left)
+
+
 State = Annotated[StudioState, Depends(_state)]
+Compute = Annotated[Computing, Depends()]
 router = APIRouter(prefix="/api/v1", responses=ERRORS)
 
 
@@ -234,17 +246,17 @@ def runs(state: State) -> descriptions.RunList:
 
 
 @router.get("/runs/{run}")
-async def run(run: str, state: State) -> descriptions.RunDetail:
+async def run(run: str, state: State, compute: Compute) -> descriptions.RunDetail:
     """A run with its abilities; it is loaded for it."""
     stored = state.runs.find(run)
-    return await state.compute(lambda: descriptions.detail(stored, state.runs.load(stored)))
+    return await compute(lambda: descriptions.detail(stored, state.runs.load(stored)))
 
 
 @router.get("/runs/{run}/examples")
-async def run_examples(run: str, state: State, most: int = 12) -> ExampleList:
+async def run_examples(run: str, state: State, compute: Compute, most: int = 12) -> ExampleList:
     """Examples from the run's own test data."""
     most = min(most, 100)
-    return await state.compute(lambda: examples(state.runs.run(run), most))
+    return await compute(lambda: examples(state.runs.run(run), most))
 
 
 @router.post(
@@ -298,28 +310,28 @@ async def evaluation(
     job = state.start(lambda send: state.evaluate(run, split, most, send))
     if _wants_events(request):
         return event_response(_stream(job.events(PAUSE, Ping())))
-    return await job.result()
+    return await job.result(request.is_disconnected)
 
 
 @router.get("/runs/{run}/model")
-async def model(run: str, state: State) -> ModelDrawing:
+async def model(run: str, state: State, compute: Compute) -> ModelDrawing:
     """The blocks of a run's model, of an example of its own: the view ``model`` without options."""
-    return await state.compute(lambda: views.model(state.runs.run(run)))
+    return await compute(lambda: views.model(state.runs.run(run)))
 
 
 @router.post("/runs/{run}/views/{view}")
-async def view(run: str, view: str, question: Question, state: State) -> Drawings:
+async def view(run: str, view: str, question: Question, state: State, compute: Compute) -> Drawings:
     """A view of a run."""
-    return await compare(view, ViewRequest(runs=[run], question=question), state)
+    return await compare(view, ViewRequest(runs=[run], question=question), state, compute)
 
 
 @router.post("/views/{view}")
-async def compare(view: str, ask: ViewRequest, state: State) -> Drawings:
+async def compare(view: str, ask: ViewRequest, state: State, compute: Compute) -> Drawings:
     """A view of several runs in one picture, or of one with heads silenced."""
     _check_view(view, ask.question)
     for name in ask.runs:
         state.runs.find(name)
-    return await state.compute(lambda: state.view(view, ask.runs, ask.question, ask.silenced))
+    return await compute(lambda: state.view(view, ask.runs, ask.question, ask.silenced))
 
 
 @router.get(
@@ -387,11 +399,12 @@ def training_snapshots(name: str, state: State, after: int = -1) -> FilmDrawing:
 
 
 @router.post("/trainings/{name}/film")
-async def training_film(name: str, ask: FilmRequest, state: State) -> Film:
+async def training_film(name: str, ask: FilmRequest, state: State, compute: Compute) -> Film:
     """A view, such as one sentence's attention, at the checkpoints that still exist."""
     state.runs.find(name)
     _check_view(ask.view, ask.question)
-    return await state.start(lambda send: state.film(name, ask, send)).result()
+    job = state.start(lambda send: state.film(name, ask, send))
+    return await job.result(compute.left)
 
 
 @router.get(
@@ -429,13 +442,13 @@ def lecture_list() -> lectures.LectureList:
 
 
 @router.get("/lectures/{name}/{number}")
-async def lecture_drawings(name: str, number: int, state: State) -> Drawings:
+async def lecture_drawings(name: str, number: int, state: State, compute: Compute) -> Drawings:
     """The drawings of a step, counted from 1."""
     command = lectures.parsed(lectures.step_of(name, number).command)
     view, runs, options = command.name, command.runs, command.options
     if isinstance(options, Question):
-        return await state.compute(lambda: state.view(view, runs, options))
-    return await state.compute(lambda: state.demo(view, options.model_dump(exclude_unset=True)))
+        return await compute(lambda: state.view(view, runs, options))
+    return await compute(lambda: state.demo(view, options.model_dump(exclude_unset=True)))
 
 
 # ------------------------------------------------------------------------------ demos, comparisons
@@ -448,13 +461,13 @@ def demo_list() -> descriptions.DemoList:
 
 
 @router.post("/demos/{name}")
-async def demo(name: str, options: dict[str, object], state: State) -> Drawings:
+async def demo(name: str, options: dict[str, object], state: State, compute: Compute) -> Drawings:
     """A demo with some options, those of ``foveate demo``."""
     if name not in DEMOS:
         raise not_found("demo", name, DEMOS)
     _check_files(DEMOS[name].options, options)
     _check_length(*map(str, options.values()))
-    return await state.compute(lambda: state.demo(name, options))
+    return await compute(lambda: state.demo(name, options))
 
 
 @router.get("/comparisons")
@@ -464,9 +477,9 @@ def comparison_list(state: State) -> comparisons.ComparisonList:
 
 
 @router.get("/comparisons/{name}/{number}")
-async def comparison(name: str, number: int, state: State) -> Drawings:
+async def comparison(name: str, number: int, state: State, compute: Compute) -> Drawings:
     """A chapter of a comparison, counted from 1."""
-    return await state.compute(lambda: state.comparison(name, number))
+    return await compute(lambda: state.comparison(name, number))
 
 
 # ------------------------------------------------------------------------------ the application

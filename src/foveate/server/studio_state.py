@@ -7,7 +7,7 @@ import gzip
 import hashlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, nullcontext
 from math import inf
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from starlette.requests import ClientDisconnect
 
 from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
@@ -46,6 +47,7 @@ from foveate.views.options import Question
 T = TypeVar("T")
 CONFIG = "config.toml"
 INLINE = 64 * 2**10  # bytes of an array that stands in the JSON itself
+POLL = 0.1  # seconds between two looks whether a client is still there
 ARRAYS = 256 * 2**20  # bytes of all that are stored, gzipped
 
 
@@ -122,6 +124,9 @@ def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> Iterator[None]:
 # ------------------------------------------------------------------------------ computations
 
 
+Left = Callable[[], Awaitable[bool]]  # whether the client that waits for a result has left
+
+
 class Stopped(BaseException):
     """No client reads the events any more. Not an `Exception`, which handlers would catch."""
 
@@ -153,10 +158,17 @@ class Computation(Operation[None], Generic[T]):
         self._stop.set()
         self.future.cancel()
 
-    async def result(self) -> T:
-        """The result; the computation stops where its caller is cancelled."""
+    async def result(self, left: Left | None = None) -> T:
+        """The result; the computation stops where its caller is cancelled or its client has left.
+
+        One that is still in the queue gives up its place.
+        """
+        waiting = asyncio.wrap_future(self.future)
         try:
-            return await asyncio.wrap_future(self.future)
+            while not (await asyncio.wait([waiting], timeout=POLL))[0]:
+                if left and await left():
+                    raise ClientDisconnect
+            return await waiting
         finally:
             self.stop()
 
@@ -199,9 +211,9 @@ class StudioState:
         """Put a computation into the queue. Raises `RequestError` (429) where it is full."""
         return Computation(work, self.queue)
 
-    async def compute(self, work: Callable[[], T]) -> T:
-        """The result of a computation without events."""
-        return await self.start(lambda send: work()).result()
+    async def compute(self, work: Callable[[], T], left: Left | None = None) -> T:
+        """The result of a computation without events, unless its client has ``left``."""
+        return await self.start(lambda send: work()).result(left)
 
     def answer(self, name: str, request: AnswerRequest, send: Send) -> DrawingPart:
         """Answer a request with events, of which the first is "start"; the last is returned."""

@@ -3,7 +3,7 @@ import { Grid } from "./cells";
 import { choices, h } from "./dom";
 import { heads } from "./heads";
 import { legend } from "./legend";
-import { levelsOf, rowOf, sequential, strongest, type Matrix, type Scale } from "./levels";
+import { largest, levelsOf, rowOf, sequential, strongest, type Matrix, type Scale } from "./levels";
 import { links, MOST_WORDS } from "./links";
 import { cellOf, layerAndHead, nextHead, weightsOf, type Looking, type Side } from "./looking";
 import { blockOf, BlockMaps } from "./maps";
@@ -100,6 +100,22 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     for (const box of [grid.box, joined.element.firstElementChild!]) box.setAttribute("aria-label", `${name}: ${reading.textContent}`);
   }
 
+  /** The computation of the chosen row, of the head that is shown; of a mean, of the head with most weight on the cell. */
+  function walk(): boolean {
+    if (!map || !options.onwalk) return false;
+    const { layer, head } = heights(), { row, column } = looking, at = row * map.width + column;
+    const weights = Array.from({ length: maps.heads(layer) }, (_, k) => maps.map(layer, k)!.values[at]!);
+    const most = head ?? largest(weights), link = `« ${block.rows[row]} » → « ${block.columns[column]} »`;
+    const why = head === null && weights.length > 1
+      ? `Head ${most} has the most weight of ${link}: ${weights[most]!.toFixed(2)}; the mean of the ${weights.length} heads is ${map.values[at]!.toFixed(2)}.` : "";
+    choose({ ...words(), side: "row", row, column, walk: { row, why } });
+    options.onwalk(block.name, layer, most);
+    return true;
+  }
+  body.addEventListener("dblclick", ({ target }) => {
+    if (target instanceof Element && target.closest(".fv-cells, .fv-joined, .fv-sentences")) walk();
+  });
+
   function showMap(): void { // another layer or head of the same block
     const { layer, head } = heights();
     map = maps.map(layer, head);
@@ -154,6 +170,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
       ArrowLeft: () => pointSide("row", looking.row), ArrowRight: () => pointSide("column", looking.column),
     });
     const step = grid.box === target ? grid.step(event.key) : undefined, act = acts[event.key];
+    if (event.key === "Enter" && (grid.box === target || inWords)) return walk();
     if (step) pointCell(...step);
     else act?.();
     return step !== undefined || act !== undefined;

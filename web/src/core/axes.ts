@@ -1,5 +1,5 @@
 // A frame of two axes in SVG: from values to pixels, with marks, names and a grid. For lines and bars.
-import { fitted, s, widthOf } from "./dom";
+import { fitted, s, tallOf, widthOf } from "./dom";
 import { logTicks, tick, ticks } from "./text";
 
 export interface Axis { least: number; most: number; log: boolean }
@@ -31,6 +31,11 @@ export function endsOf(values: Iterable<number | null>, log: boolean, air = 0.04
 
 export interface Box { left: number; top: number; right: number; bottom: number }
 
+const APART = 16, LEAST = 120; // pixels from a mark to the next above it; that a chart is high at least
+
+/** Pixels that a chart may be high where there is room. */
+export const highOf = (element: Element, most: number): number => Math.max(LEAST, Math.min(most, tallOf(element)));
+
 /** Room for the marks of the axis that goes up, and for both names. */
 export function boxOf(width: number, height: number, axis: Axis, up: string, across: string, words = 0): Box {
   const marks = marksOf(axis, 5).map(tick);
@@ -43,8 +48,14 @@ export function boxOf(width: number, height: number, axis: Axis, up: string, acr
 /** The axis that goes up: its grid, marks and name. */
 export function upward(box: Box, axis: Axis, name: string): SVGElement[] {
   const y = along(axis, box.bottom, box.top), middle = (box.top + box.bottom) / 2;
+  let free = Infinity;
+  const written = marksOf(axis, Math.max(2, Math.min(5, Math.floor((box.bottom - box.top) / (2 * APART))))).filter((value) => {
+    if (y(value) > free) return false;
+    free = y(value) - APART;
+    return true;
+  });
   return [
-    ...marksOf(axis, 5).flatMap((value) => [
+    ...written.flatMap((value) => [
       s("path", { class: "fv-rule-line", d: `M${box.left} ${y(value)}H${box.right}` }),
       s("text", { class: "fv-quiet", x: box.left - 6, y: y(value) + 4, "text-anchor": "end" }, tick(value)),
     ]),

@@ -1,5 +1,5 @@
 // Bars for labels, several beside each other where there are several series.
-import { along, boxOf, endsOf, upward } from "./axes";
+import { along, boxOf, endsOf, highOf, upward } from "./axes";
 import { fitted, h, s, widthOf } from "./dom";
 import type { Draw } from "./stage";
 import { alongOf } from "./keys";
@@ -39,9 +39,9 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
     const longest = Math.min(120, Math.max(0, ...labels.map((label) => widthOf(label, 12))));
     const axis = endsOf([0, drawing.at, ...series.flatMap((one) => [...one.values, ...one.low, ...one.high])], false, 0);
     if (axis.most > 0) axis.most += 0.06 * (axis.most - axis.least);
-    const least = Math.max(18, 12 * series.length + 4), slim = boxOf(room, HEIGHT, axis, drawing.up, drawing.across);
+    const least = Math.max(18, 12 * series.length + 4), most = highOf(body, HEIGHT), slim = boxOf(room, most, axis, drawing.up, drawing.across);
     const step = Math.min(90, Math.max(least, (slim.right - slim.left) / Math.max(1, labels.length)));
-    const turned = longest > step - 6, deep = turned ? Math.round(longest * 0.85) : 0, height = HEIGHT + deep;
+    const turned = longest > step - 6, deep = turned ? Math.round(longest * 0.85) : 0, height = most + deep;
     const frame = boxOf(room, height, axis, drawing.up, drawing.across, deep);
     frame.right = frame.left + step * labels.length;
     const width = frame.right + (turned ? 40 : 12), y = along(axis, frame.bottom, frame.top), thick = Math.min(40, (step * 0.76) / series.length);

@@ -1,6 +1,6 @@
 // Lines over one axis: curves of training, errors against distance, a forecast with its fan.
-import { across, along, boxOf, endsOf, marksOf, upward, type Map1 } from "./axes";
-import { h, s, tallOf, zoomOf } from "./dom";
+import { across, along, boxOf, endsOf, highOf, marksOf, upward, type Map1 } from "./axes";
+import { h, s, zoomOf } from "./dom";
 import type { Draw } from "./stage";
 import { alongOf } from "./keys";
 import { figure, tick } from "./text";
@@ -108,7 +108,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   };
 
   function draw(): void {
-    const width = Math.min(Math.max(body.clientWidth, 280), 960), height = Math.min(HEIGHT, tallOf(body));
+    const width = Math.min(Math.max(body.clientWidth, 280), 960), height = highOf(body, HEIGHT);
     const seen = curves.filter(({ name }) => !hidden.has(name)), logUp = drawing.log.includes("y"), logAcross = drawing.log.includes("x");
     const up = endsOf(seen.flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp);
     const wide = endsOf([...xs, ...marks.map((mark) => mark.x), ...(drawing.ends ?? [])], logAcross, drawing.joined ? 0 : 0.25);

@@ -39,7 +39,7 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
   const details = h("div", { class: "fv-details", "aria-live": "polite", "data-testid": "block-details" });
   let chosen: ModelBlock | undefined, fresh = false;
 
-  const open = ({ walk }: ModelBlock) => { if (walk) options.onwalk?.(String(walk[0]), Number(walk[1])); };
+  const open = ({ walk }: ModelBlock) => { if (walk) options.onwalk?.(String(walk[0]), Number(walk[1]), 0); };
   const show = (block: ModelBlock) => {
     if (chosen === block) return;
     for (const [each, row] of rows) { row.tabIndex = each === block ? 0 : -1; row.classList.toggle("fv-chosen", each === block); }

@@ -28,6 +28,8 @@ export interface Mounted {
   update(drawing: AnyDrawing): void;
   /** A key pressed elsewhere on the page; true where it meant something here. */
   key(event: KeyboardEvent): boolean;
+  /** Show the next stage or the one before; false where the drawing has none. */
+  step(by: number): boolean;
   destroy(): void;
 }
 
@@ -86,6 +88,7 @@ export function mount(host: Element, drawing: AnyDrawing, options: Options = {})
   watch.observe(element);
   return {
     element, update: show, key,
+    step: (by) => drawn?.step?.(by) ?? false,
     destroy: () => { watch.disconnect(); quiet(); drawn?.destroy?.(); element.remove(); },
   };
 }

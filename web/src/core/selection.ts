@@ -11,7 +11,11 @@ export interface Choice {
   side?: "row" | "column" | undefined; // of which the chosen word is
   rows?: readonly string[] | undefined; // the words that rows and columns count
   columns?: readonly string[] | undefined;
+  walk?: Walk | undefined;
 }
+
+/** The row whose computation is shown, and why that of its head. */
+export interface Walk { row: number; why: string }
 
 type Listener = (choice: Readonly<Choice>, changed: Choice) => void;
 

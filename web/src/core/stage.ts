@@ -11,8 +11,8 @@ export interface Options {
   onselect?: (choice: Readonly<Choice>, changed: Choice) => void;
   /** A word's alternative was clicked: put it in place of the word. */
   onforce?: (word: number, alternative: number) => void;
-  /** The computation of a block of a model was asked for: the view `steps` of this block and layer. */
-  onwalk?: (block: string, layer: number) => void;
+  /** The computation of a block of a model was asked for: the view `steps` of this block, layer and head. */
+  onwalk?: (block: string, layer: number, head: number) => void;
   /** Parts of attention that are shown here. */
   parts?: readonly Part[];
   /** Title, caption, notes, table and the buttons that save; they are there unless this is false. */
@@ -34,6 +34,8 @@ export interface Drawn {
   json?(): unknown;
   /** A key was pressed; true where it meant something here. */
   key?(event: KeyboardEvent): boolean;
+  /** Show the next stage of what is shown stage by stage, or that before; false where there is none. */
+  step?(by: number): boolean;
   /** Show a drawing of the same kind with more in it, where nothing has to be built anew. */
   grow?(drawing: AnyDrawing): void;
   /** There is another width to draw on. */

@@ -1,8 +1,9 @@
-// One step of attention or of a cell, stage by stage: played, stepped through, or all of it at once.
+// One step of attention or of a cell, stage by stage from the first: played, or stepped through.
 import { Grid } from "./cells";
 import { h } from "./dom";
 import { ends, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
+import type { Choice } from "./selection";
 import type { Draw, Drawn, Twin } from "./stage";
 import { figure } from "./text";
 import type { StageDrawing, StepsDrawing } from "./types";
@@ -17,11 +18,12 @@ const words = ({ stage }: Card) => (stage.rows.length ? stage.rows : stage.colum
 
 export const steps: Draw<StepsDrawing> = (stage, drawing) => {
   const { frames, stages } = drawing, last = stages.length - 1;
-  const chosen = stage.selection.now, word = chosen.rows?.[chosen.row ?? -1];
   // The query of the row that is chosen in a map, whose words may be of several pieces.
-  const near = (k: number) => Math.abs(k / frames.length - (chosen.row ?? 0) / (chosen.rows?.length ?? 1));
-  const named = frames.map((_, k) => k).filter((k) => word?.startsWith(frames[k]!.replace(/^[▁Ġ ]+/, "") || " ")).sort((a, b) => near(a) - near(b))[0];
-  const memory = (stage.memory.get("steps") as { frame: number; at: number } | undefined) ?? { frame: drawing.frame ?? named ?? 0, at: last };
+  const queryOf = ({ rows = [], row = -1, walk }: Readonly<Choice>): number | undefined => {
+    const place = walk?.row ?? row, word = rows[place], near = (k: number) => Math.abs(k / frames.length - place / rows.length);
+    return frames.map((_, k) => k).filter((k) => word?.startsWith(frames[k]!.replace(/^[▁Ġ ]+/, "") || " ")).sort((a, b) => near(a) - near(b))[0];
+  };
+  const memory = (stage.memory.get("steps") as { frame: number; at: number } | undefined) ?? { frame: drawing.frame ?? queryOf(stage.selection.now) ?? 0, at: 0 };
   let frame = Math.min(memory.frame, frames.length - 1), at = Math.min(memory.at, last), timer: ReturnType<typeof setInterval> | undefined;
   const equation = h("output", { class: "fv-equation", "aria-live": "polite" }), reading = h("output", { class: "fv-reading fv-small" });
   const cards: Card[] = stages.map((each, place) => {
@@ -51,7 +53,8 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
   const scrub = h("input", { type: "range", min: 0, max: last, "aria-label": "stage", input: () => { stop(); show(frame, Number(scrub.value)); } });
   const query = h("select", { "aria-label": "query", change: () => { show(Number(query.value), at); } }, ...frames.map((word, k) => h("option", { value: k }, `${k} ${word}`)));
   const bar = h("div", { class: "fv-walk" }, h("label", {}, "of ", query), go("‹", "stage before", -1), play, go("›", "next stage", 1), scrub);
-  stage.body.append(bar, equation, before!, table!, after!, reading);
+  const why = h("p", { class: "fv-quiet" });
+  stage.body.append(bar, why, equation, before!, table!, after!, reading);
 
   const stop = () => { clearInterval(timer); timer = undefined; play.textContent = "▶ play"; };
   const move = (by: number) => {
@@ -76,12 +79,14 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     stage.changed();
   };
   const show = (to: number, place: number) => {
+    const moved = place !== at && !timer;
     [frame, at] = [to, place];
     stage.memory.set("steps", { frame, at });
     query.value = String(frame);
     scrub.value = String(at);
     const { title, equation: text, origin, shape } = stages[at]!;
     equation.replaceChildren(h("b", {}, `${at + 1}. ${title}`), h("span", { class: "fv-formula" }, text), h("span", { class: "fv-quiet" }, `${origin} · ${shape.join(" × ")}`));
+    if (moved) cards[at]!.element.scrollIntoView({ block: "nearest", inline: "nearest" });
     cards.forEach((card, k) => {
       card.element.classList.toggle("fv-later", k > at);
       card.element.classList.toggle("fv-now", k === at);
@@ -90,6 +95,14 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
       else paint(card, coming);
     });
   };
+  const asked = ({ walk }: Readonly<Choice>) => { why.hidden = !(why.textContent = walk?.why ?? ""); };
+  const quiet = stage.selection.on((now, changed) => {
+    if (!changed.walk) return; // another row, or the same once more
+    asked(now);
+    stop();
+    show(queryOf(now) ?? frame, 0);
+  });
+  asked(stage.selection.now);
   show(frame, at);
   const twin = (): Twin => ({
     caption: `${drawing.title}: ${frames[frame] ?? ""}`, columns: ["stage", "equation", "", "numbers"],
@@ -100,6 +113,12 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
   });
   const drawn: Drawn = {
     twin,
+    step: (by) => {
+      if (at + by < 0 || at + by > last) return false;
+      stop();
+      show(frame, at + by);
+      return true;
+    },
     key: ({ key, target }) => {
       if (!(target instanceof Element) || !stage.body.contains(target)) return false; // pages have arrow keys of their own
       const by = { ArrowRight: 1, ArrowLeft: -1 }[key], plays = key === " " && !target.closest("button");
@@ -107,7 +126,7 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
       return by !== undefined || plays;
     },
     resize: () => { show(frame, at); },
-    destroy: stop,
+    destroy: () => { stop(); quiet(); },
   };
   return drawn;
 };

@@ -10,11 +10,26 @@ export class Refusal extends Error {
   }
 }
 
-async function checked(answer: Response): Promise<Response> {
+const TRIES = 60, NO_ROOM = 429; // of a request, a second apart or what the server asks for
+
+/** Ask, and ask again while the server has no room. */
+async function checked(ask: () => Promise<Response>, signal?: AbortSignal): Promise<Response> {
+  let answer = await ask();
+  for (let tried = 1; answer.status === NO_ROOM && tried < TRIES; tried++) {
+    await pause(1000 * Number(answer.headers.get("Retry-After") ?? 1), signal);
+    answer = await ask();
+  }
   if (answer.ok) return answer;
   const said = (await answer.json().catch(() => undefined)) as Partial<Refused> | undefined;
   throw new Refusal(answer.status, said?.error ?? `${answer.status} ${answer.statusText}`);
 }
+
+/** So many milliseconds, unless the signal is aborted. */
+const pause = (milliseconds: number, signal?: AbortSignal): Promise<void> =>
+  new Promise((go, fail) => {
+    const timer = setTimeout(go, milliseconds);
+    signal?.addEventListener("abort", () => { clearTimeout(timer); fail(signal.reason as Error); }, { once: true });
+  });
 
 /** An address of the API; empty fields are left out. */
 export function address(path: string, fields: Record<string, string | number | undefined> = {}): string {
@@ -24,11 +39,11 @@ export function address(path: string, fields: Record<string, string | number | u
 }
 
 export async function get<T>(path: string, fields: Record<string, string | number | undefined> = {}, signal?: AbortSignal): Promise<T> {
-  return (await checked(await fetch(address(path, fields), { signal: signal ?? null }))).json() as Promise<T>;
+  return (await checked(() => fetch(address(path, fields), { signal: signal ?? null }), signal)).json() as Promise<T>;
 }
 
 export async function post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
-  return (await checked(await sent(path, body, "application/json", signal))).json() as Promise<T>;
+  return (await checked(() => sent(path, body, "application/json", signal), signal)).json() as Promise<T>;
 }
 
 const sent = (path: string, body: unknown, accept: string, signal?: AbortSignal) =>
@@ -48,8 +63,8 @@ export function parted<E>(text: string): [Told<E>[], string] {
   }), rest];
 }
 
-async function* events<E>(answer: Response): AsyncGenerator<Told<E>> {
-  const reader = (await checked(answer)).body!.pipeThrough(new TextDecoderStream()).getReader();
+async function* events<E>(ask: () => Promise<Response>, signal: AbortSignal): AsyncGenerator<Told<E>> {
+  const reader = (await checked(ask, signal)).body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
     for (;;) {
@@ -66,7 +81,7 @@ async function* events<E>(answer: Response): AsyncGenerator<Told<E>> {
 
 /** Ask, and be told the events of the answer; abort the signal to stop it. */
 export async function* streamed<E extends { event?: string }>(path: string, body: unknown, signal: AbortSignal): AsyncGenerator<E> {
-  for await (const { event } of events<E | Failed>(await sent(path, body, "text/event-stream", signal))) {
+  for await (const { event } of events<E | Failed>(() => sent(path, body, "text/event-stream", signal), signal)) {
     if (event.event === "error") throw new Refusal(200, (event as Failed).error);
     if (event.event !== "ping") yield event as E;
   }
@@ -74,7 +89,7 @@ export async function* streamed<E extends { event?: string }>(path: string, body
 
 /** Have something worked out, and be told how far it is. */
 export async function* streamedFrom<E extends { event: string }>(path: string, fields: Record<string, string | number>, signal: AbortSignal): AsyncGenerator<E> {
-  for await (const { event } of events<E | Failed>(await fetch(address(path, fields), { headers: { Accept: "text/event-stream" }, signal }))) {
+  for await (const { event } of events<E | Failed>(() => fetch(address(path, fields), { headers: { Accept: "text/event-stream" }, signal }), signal)) {
     if (event.event === "error") throw new Refusal(200, (event as Failed).error);
     if (event.event !== "ping") yield event as E;
   }
@@ -83,9 +98,10 @@ export async function* streamedFrom<E extends { event: string }>(path: string, f
 /** Listen to what goes on, from an event on. */
 export async function* followed<E>(path: string, after: string, signal: AbortSignal): AsyncGenerator<Told<E>> {
   const headers: Record<string, string> = { Accept: "text/event-stream", ...(after ? { "Last-Event-ID": after } : {}) };
-  yield* events<E>(await fetch(BASE + path, { headers, signal }));
+  yield* events<E>(() => fetch(BASE + path, { headers, signal }), signal);
 }
 
 export const isAborted = (error: unknown): boolean => error instanceof DOMException && error.name === "AbortError";
 
-export const said = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+export const said = (error: unknown): string =>
+  error instanceof TypeError ? "The studio does not answer. Is it still running?" : error instanceof Error ? error.message : String(error);

@@ -1,7 +1,7 @@
 // Drawings that the server makes: asked for, waited for, and what came of it.
 import type { AnyDrawing } from "../core";
 import type { Drawings } from "./api";
-import { isAborted, said } from "./client";
+import { get, isAborted, said } from "./client";
 
 export class DrawingsRequest {
   drawings = $state.raw<AnyDrawing[]>([]);
@@ -15,14 +15,37 @@ export class DrawingsRequest {
     this.working = true;
     this.trouble = "";
     request(stopper.signal).then((found) => {
+      if (stopper.signal.aborted) return;
       this.drawings = found.drawings;
       this.spent = found.milliseconds;
       ondrawn?.(this.drawings);
     }, (error: unknown) => {
-      if (isAborted(error)) return;
+      if (stopper.signal.aborted || isAborted(error)) return;
       this.drawings = [];
       this.trouble = said(error);
     }).finally(() => { if (!stopper.signal.aborted) this.working = false; });
     return () => stopper.abort();
+  }
+}
+
+/** Drawings by their paths, fetched once; before they are shown where that is known. */
+export class DrawingsCache {
+  private readonly known = new Map<string, { coming: Promise<Drawings>; stopper: AbortController }>();
+
+  /** The drawings of the first path. The others are fetched after it; what else is on its way is given up. */
+  get([path, ...later]: [string, ...string[]]): Promise<Drawings> {
+    for (const [other, { stopper }] of this.known) if (other !== path && !later.includes(other)) stopper.abort();
+    const coming = this.fetch(path);
+    for (const other of later) this.fetch(other).catch(() => undefined); // said when it is shown
+    return coming;
+  }
+
+  private fetch(path: string): Promise<Drawings> {
+    const known = this.known.get(path)?.coming;
+    if (known) return known;
+    const stopper = new AbortController(), coming = get<Drawings>(path, {}, stopper.signal);
+    this.known.set(path, { coming, stopper });
+    coming.catch(() => this.known.delete(path));
+    return coming;
   }
 }

@@ -56,12 +56,12 @@ export function typed(fields: readonly ViewField[], asked: Settings): Record<str
 
 const quoted = (text: string) => (/^[\w.:=@%+,/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-/** The command line that draws a demo with some options. */
-export function commandOf(name: string, options: Record<string, unknown>): string {
+/** A command line with some options. */
+export function commandOf(command: string, options: Record<string, unknown>): string {
   const words = Object.entries(options).flatMap(([key, value]) => {
     const option = key.replaceAll("_", "-");
     if (typeof value === "boolean") return [`--${value ? "" : "no-"}${option}`];
     return (Array.isArray(value) ? value : [value]).map((one) => `--${option} ${quoted(String(one))}`);
   });
-  return ["foveate demo", name, ...words].join(" ");
+  return [command, ...words].join(" ");
 }

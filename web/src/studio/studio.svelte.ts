@@ -29,6 +29,8 @@ class Studio {
   upload = $state.raw<{ name: string; uri: string } | undefined>();
   csv = $state.raw<{ name: string; text: string } | undefined>();
   helping = $state(false);
+  /** A computation step by step was asked for, to which the page scrolls once it is drawn. */
+  walked = $state(false);
   private before: Page = "ask"; // the page from which a lecture was begun
   /** What may be stopped with Esc. */
   stop: (() => void) | undefined;

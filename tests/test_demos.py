@@ -154,8 +154,9 @@ def test_curves_show_what_their_captions_say() -> None:
 
 
 def test_the_parameters_of_published_models() -> None:
-    bars = DEMOS["parameters"].draw({"models": ["vaswani-base", "gpt-2"]}).arrays()
-    base, gpt = bars["vaswani-base: 63.1 million"], bars["gpt-2: 114.3 million"]
+    drawn = DEMOS["parameters"].draw({"models": ["vaswani-base", "gpt-2"]})
+    assert drawn.title == "Parameters: vaswani-base, 63.1 M; gpt-2, 114.3 M"
+    base, gpt = (drawn.arrays()[name] for name in ("vaswani-base, 63.1 M", "gpt-2, 114.3 M"))
     words, layer, feed_forward = 37_000 * 512, 4 * (512 * 512 + 512), 2 * 512 * 2048 + 512 + 2048
     assert (1e6 * base)[:4].round().tolist() == [words, 12 * layer, 6 * layer, 12 * feed_forward]
     assert gpt[2] == 0 and gpt[3] > gpt[1] > 28  # no cross-attention; most are feed-forward

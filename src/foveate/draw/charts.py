@@ -411,7 +411,8 @@ class BarsDrawing(Drawing):
         ax.set_title(title, size=figures.FONT_SIZE + 1, loc="left", parse_math=False)
         figures.open_axes(ax, "", self.up, grid="y")
         if count > 1:
-            ax.legend(frameon=False, fontsize=figures.FONT_SIZE, ncols=count)
+            beside = count if len("".join(each.name for each in self.series)) < 44 else 1
+            ax.legend(frameon=False, fontsize=figures.FONT_SIZE, ncols=beside)
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """A line for each bar: its label, its value, and as many blocks as it is long."""

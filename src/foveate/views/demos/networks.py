@@ -189,12 +189,12 @@ def parameters(
             words = "embedding" in name or name.startswith("output.")
             of = [words, *(part in name for part in parts), True].index(True)
             sizes[of] += parameter.numel() / 1e6
-        counts[f"{kind}: {sizes.sum():.1f} million"] = sizes
+        counts[f"{kind}, {sizes.sum():.1f} M"] = sizes
     return bar_chart(
         ["embeddings, output", *(part.replace("_", "-") for part in parts), "others"], counts,
-        "millions of parameters", f"Parameters with a vocabulary of {vocab_size:,} tokens",
-        "A matrix that embeddings and output share counts once; others are recurrent cells, "
-        "positions, norms, and maps between the parts.",
+        "millions of parameters", f"Parameters: {'; '.join(counts)}",
+        f"With {vocab_size:,} tokens; a matrix that embeddings and output share counts once. "
+        "Others are recurrent cells, positions, norms, and maps between the parts.",
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { listed } from "../src/core/attention";
-import { pathTo } from "../src/core/lanes";
+import { boxed, pathTo } from "../src/core/lanes";
 import { opacities, tinted } from "../src/core/picture";
 import { fileName } from "../src/core/save";
 import { compared } from "../src/core/table";
@@ -11,6 +11,12 @@ test("a beginning in a beam goes back to its first token", () => {
   const node = (id: number, parent: number | null): Node => ({ id, parent, text: `t${id}`, logP: 0, score: 0, state: "live" });
   const nodes = new Map([node(0, null), node(1, 0), node(2, 0), node(3, 2)].map((n) => [n.id, n]));
   expect(pathTo(nodes, 3).map(({ id }) => id)).toEqual([0, 2, 3]);
+});
+
+test("a box of a beam has the product of probabilities, and no score that is a logarithm", () => {
+  const node = { id: 1, parent: null, text: "B .4 =", logP: -1.6, state: "live" } as const;
+  expect(boxed({ ...node, score: 0.20000000298 })).toBe("B .4 = .2");
+  expect(boxed({ ...node, text: "␣chat", score: -1.6 })).toBe("␣chat");
 });
 
 test("a panel's largest weight has all the tint, an even look stays pale", () => {

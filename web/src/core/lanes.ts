@@ -20,7 +20,7 @@ export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
 const textOf = (path: readonly Node[]) => path.reduce((text, { text: next }) => text + (/^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
 
 /** What stands in the box of a node; its score too where that is a probability, the product so far. */
-const boxed = ({ text, score }: Node) => (text.trim() || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
+export const boxed = ({ text, score }: Node) => (text.trim() || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const { steps } = drawing, nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);

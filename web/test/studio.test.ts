@@ -6,7 +6,7 @@ import { changed, choicesOf, commandOf, entryOf, shownOf, typed } from "../src/s
 import { EMPTY, read, written, type Place } from "../src/studio/place";
 import { bins, byLength, drawing, interval, sorted } from "../src/studio/scores";
 import { chartsOf, drawn, grown, resampled } from "../src/studio/series";
-import { against, indexed, percent, short } from "../src/studio/words";
+import { against, indexed, percent, pieced, short } from "../src/studio/words";
 
 describe("addresses", () => {
   const place: Place = {
@@ -30,6 +30,11 @@ describe("addresses", () => {
     const found = read("#/nowhere?layer=two&prefix=1.x.3&silence=a&silence=b:1&head=1.5");
     expect(found).toEqual({ ...EMPTY, prefix: [1, 3], silenced: [{ block: "b", layer: 1, head: null }] });
   });
+});
+
+it("tokens that go on with a word have a hyphen", () => {
+  expect([" nea", "omme", ".", "</s>"].map((text) => pieced(text, false))).toEqual(["nea", "‑omme", ".", "</s>"]);
+  expect(pieced("Elle", true)).toBe("Elle");
 });
 
 describe("requests", () => {

@@ -19,6 +19,10 @@ const FORMS: Record<AttentionDrawing["form"], readonly Part[]> = {
   links: ["links", "blocks", "heads", "scale"],
   heads: ["heads", "matrix", "blocks", "scale"],
 };
+/** Whether nothing has the focus, so that the arrows are those of the first map that is seen. */
+const isFree = (target: Node) => target === document.body || (target instanceof Element && target.matches("main"));
+const isSeen = (box: Element) => box.checkVisibility() && box.getBoundingClientRect().bottom > 0 && box.getBoundingClientRect().top < innerHeight;
+
 const MOST_LISTED = 20_000; // cells in the table; above, each row says its strongest
 
 /** Which map this is, in words. */
@@ -169,7 +173,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
       ArrowDown: () => pointSide(looking.side, Math.min(block[`${looking.side}s`].length - 1, place + 1)),
       ArrowLeft: () => pointSide("row", looking.row), ArrowRight: () => pointSide("column", looking.column),
     });
-    const step = grid.box === target ? grid.step(event.key) : undefined, act = acts[event.key];
+    const step = grid.box === target || (isFree(target) && isSeen(grid.box)) ? grid.step(event.key) : undefined, act = acts[event.key];
     if (event.key === "Enter" && (grid.box === target || inWords)) return walk();
     if (step) pointCell(...step);
     else act?.();

@@ -1,5 +1,5 @@
 // A model to scale: a column for each part, its blocks beside the residual stream, what is pointed at in words.
-import { fitted, h, s } from "./dom";
+import { fitted, h, s, zoomOf } from "./dom";
 import { palette } from "./palette";
 import type { Draw, Twin } from "./stage";
 import type { ModelBlock, ModelDrawing, ModelPart } from "./types";
@@ -61,6 +61,7 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
     let stream = 0;
     const band = (top: number, bottom: number) => s("rect", { class: "fv-stream", x: middle - stream / 2, y: top, width: stream, height: Math.max(0, bottom - top) });
     const drawn = (height: number, ...shapes: SVGElement[]) => s("svg", { width: room, height, "aria-hidden": "true" }, ...shapes);
+    const plus = (y: number) => s("path", { class: "fv-plus", d: `M${middle - 5} ${y}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0h10m-5 -5v10` });
     const graphic = (block: ModelBlock, first: boolean, last: boolean): SVGElement => {
       const ends = wide(block), tall = ends.length && Math.max(3, down * Math.sqrt(sizeOf(block))), height = Math.ceil(Math.max(LEAST + (block.steps.length ? 62 : 0), tall + 8));
       const top = (height - tall) / 2, shapes: SVGElement[] = [];
@@ -69,10 +70,11 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
         shapes.push(band(0, top));
         stream = ends.at(-1) ?? stream;
         shapes.push(band(top + tall, height));
+        if (block.family === "position") shapes.push(plus(height / 2)); // added to the stream
       } else {
         const x = begin + widest / 2, y = height - 5;
         shapes.push(band(0, height), s("path", { class: "fv-wire", d: `M${first ? `${middle + stream / 2} 5H${x}` : `${x} 0`}V${last ? `${y}H${middle}` : height}` }));
-        if (last) shapes.push(s("path", { class: "fv-plus", d: `M${middle - 5} ${y}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0h10m-5 -5v10` }));
+        if (last) shapes.push(plus(y));
       }
       const x = block.branch === null ? middle : begin + widest / 2, at = ends.map((_, k) => top + (tall * k) / (ends.length - 1));
       if (ends.length) {
@@ -86,7 +88,7 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
       const made = h("button", { type: "button", class: "fv-block", tabindex: -1, "data-block": block.name,
         pointerenter: (event: PointerEvent) => { if (event.pointerType === "mouse") show(block); },
         pointerdown: (event: PointerEvent) => { fresh = event.pointerType !== "mouse" && chosen !== block; }, // a first tap shows
-        focus: () => { show(block); }, click: () => { if (!fresh) open(block); fresh = false; show(block); } },
+        focus: () => { show(block); }, click: () => { if (!fresh) open(block); else details.scrollIntoView({ block: "nearest" }); fresh = false; show(block); } },
         graphic(block, branch(-1) !== block.branch, branch(1) !== block.branch),
         h("span", {}, h("b", {}, heading(block)), h("span", { class: "fv-quiet" }, [shape(block), amount(block)].filter(Boolean).join(" · ")),
           block.steps.length ? unrolled(block, body.clientWidth < 600 ? 1 : EDGES) : undefined));
@@ -104,13 +106,33 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
     return h("section", { "aria-label": part.name }, h("h3", {}, `${part.name} · ${part.does} · ${count(total(part.blocks))}`), ...listed);
   };
 
+  /** Lines from the end of a part to the blocks of others that read what it gives. */
+  const wires = s("svg", { class: "fv-joints", "aria-hidden": "true" }), columns = h("div", { class: "fv-parts" }, wires, ...parts.map(column));
+  const join = () => {
+    const zoom = zoomOf(columns), whole = columns.getBoundingClientRect(), measured = (node: Element) => {
+      const { left, right, top, bottom } = node.getBoundingClientRect();
+      return { left: (left - whole.left) / zoom, right: (right - whole.left) / zoom, top: (top - whole.top) / zoom, bottom: (bottom - whole.top) / zoom };
+    };
+    wires.replaceChildren(...parts.flatMap((part, k) => part.blocks.flatMap((block) => block.reads.flatMap((name) => {
+      const from = parts.findIndex((other) => other.name === name), given = parts[from]?.blocks.at(-1), row = rows.get(block);
+      if (!given || !row?.checkVisibility() || !rows.get(given)!.checkVisibility()) return [];
+      const start = measured(rows.get(given)!.firstElementChild!), end = measured(row), low = start.bottom + 6;
+      if (from > k || start.right > end.left) return []; // parts that stand below each other
+      const gutter = end.left - 12, y = (end.top + end.bottom) / 2;
+      return [s("path", { class: "fv-wire", d: `M${(start.left + start.right) / 2} ${start.bottom}V${low}H${gutter}V${y}H${end.left - 6}m-5 -4l5 4l-5 4` })];
+    }))));
+  };
+
   const families = new Map(blocks.filter(({ hue }) => hue !== null).map((block) => [block.family, colourOf(block)]));
   const legend = [...families].map(([name, colour]) => h("span", { class: "fv-key" }, s("svg", { width: 12, height: 12, "aria-hidden": "true" }, s("rect", { width: 12, height: 12, fill: colour })), name));
   body.append(h("div", { class: "fv-keys-row" }, ...legend, h("span", { class: "fv-key" }, "outlined: shares its parameters with an earlier block")),
-    h("div", { class: "fv-model" }, h("div", { class: "fv-parts" }, ...parts.map(column)), details));
+    h("div", { class: "fv-model" }, columns, details));
+  columns.addEventListener("toggle", join, true); // layers that are folded
+  join();
   const before = blocks.find(({ name }) => name === memory.get("block")) ?? blocks[0];
   if (before) show(before);
   return {
+    resize: join,
     key: ({ key, target }) => {
       const by = { ArrowDown: 1, ArrowUp: -1 }[key], all = [...rows.values()].filter((row) => row.checkVisibility());
       if (!by || !(target instanceof HTMLButtonElement) || !target.classList.contains("fv-block")) return false;

@@ -47,6 +47,6 @@ export function keyed(event: KeyboardEvent): void {
   const page = PAGES[Number(event.key) - 1];
   if (page) studio.turn(page);
   else if (ACTS[event.key]) ACTS[event.key]!();
-  else if (![...studio.drawings].some((one) => one.key(event))) return;
+  else if ((studio.place.page === "lecture" && /^Arrow(Left|Right)$/.test(event.key)) || ![...studio.drawings].some((one) => one.key(event))) return;
   event.preventDefault();
 }

@@ -4,7 +4,6 @@ import { Selection, type Choice, type Mounted } from "../core";
 import type { ExampleList, RunDetail, RunInfo, RunList } from "./api";
 import { get, said } from "./client";
 import { FREE, read, written, type Page, type Place } from "./place";
-import { goesOn } from "./tasks";
 
 const PATIENCE = 200; // milliseconds from a change to the address that says it
 const SHARED = ["block", "layer", "head", "row", "column", "side"] as const;
@@ -75,9 +74,9 @@ class Studio {
     return this.runs.find(({ id }) => id === this.place.runs[0]);
   }
 
-  /** Whether alternatives stand under words; under those of a text that goes on where that is wished. */
+  /** Whether alternatives stand under all words. */
   get opens(): boolean {
-    return this.open ?? !goesOn(this.run);
+    return this.open ?? false;
   }
 
   info(id: string): RunInfo | undefined {

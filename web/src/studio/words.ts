@@ -22,6 +22,9 @@ export const spoken = (name: string): string => name.replaceAll("_", " ");
 /** A token that can be seen and pressed: a blank and the end of a line have signs. */
 export const seen = (text: string): string => text.trim() || (text.includes("\n") ? "⏎" : "␣");
 
+/** A token as it is read: a hyphen stands before what goes on with the word before it. */
+export const pieced = (text: string, isFirst: boolean): string => (isFirst || /^\s|^<.*>$|^[^\p{L}\p{N}]/u.test(text) || !text ? seen(text) : `‑${seen(text)}`);
+
 /** Figures by the names that the field knows. */
 export const FIGURES: Readonly<Record<string, string>> = {
   bleu: "BLEU", chrf: "chrF", ter: "TER", mse: "MSE", mae: "MAE", mase: "MASE", rouge1: "ROUGE-1", rouge2: "ROUGE-2", rougeL: "ROUGE-L",

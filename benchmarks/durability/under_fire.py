@@ -221,6 +221,7 @@ def engines(run: Path, sentences: Path, seconds: float, requests: int) -> Figure
             figures["memory_mib_at_end"] = round(resident(server.process.pid) / 2**20, 1)
             figures["exit_code"] = server.end()
         result[engine] = figures
+        print(engine, json.dumps(figures), flush=True)
     return result
 
 

@@ -23,6 +23,7 @@ from safetensors.numpy import load_file, save
 import foveate.engine.packed
 from foveate.align.aer import Head
 from foveate.cli.serve import ServerEngine
+from foveate.engine.loading import SETS
 from foveate.engine.packed import KEY, NAME, PackedError, PackedModel, packed_file
 from foveate.engine.program import CannotPack
 from foveate.errors import UserError
@@ -291,6 +292,17 @@ def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) ->
         packed(runs["rnn"], tmp_path).generate(["a"])
     with pytest.raises(UserError, match="a search greedy cannot force terms"):
         packed(runs["rnn"], tmp_path).translate(["a"], 1, required=[[["b"]]])
+
+
+def test_the_doctor_examines_the_engine_without_pytorch(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "foveate", "doctor"]
+    done = subprocess.run(
+        command, text=True, capture_output=True, env=no_torch(tmp_path), check=True
+    )
+    lines = {line[:24].strip(): line[25:] for line in done.stdout.splitlines()}
+    assert lines["torch"].startswith("absent (training and most views use it; ")
+    assert lines["engine"].split(":")[0] in SETS
+    assert "GFLOP/s" not in done.stdout and not done.stderr
 
 
 def test_a_packed_file_is_served_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:

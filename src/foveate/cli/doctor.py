@@ -137,19 +137,22 @@ class MachineReport:
 
 
 def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
-    """Examine this machine; each of the two matrix products is measured for ``seconds``."""
-    import torch
+    """Examine this machine; each of the two matrix products is measured for ``seconds``.
 
+    Where PyTorch is not installed, only the engine of packed files is examined.
+    """
     report = MachineReport()
     report.facts["software"] = {
         "foveate": __version__,
         "Python": f"{platform.python_version()} ({sys.executable})",
-        "torch": torch.__version__,
+        "torch": f"absent (training and most views use it; {install('train')})",
         "system": platform.platform(),
     }
-    _processor(report, seconds)
+    _processor(report)
     _memory(report, folder)
-    _devices(report)
+    if importlib.util.find_spec("torch") is not None:
+        _products(report, seconds)
+        _devices(report)
     _tools(report)
     return report
 
@@ -157,15 +160,33 @@ def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
 # ------------------------------------------------------------------------------ processor
 
 
-def _processor(report: MachineReport, seconds: float) -> None:
+def _processor(report: MachineReport) -> None:
+    from foveate.engine.loading import LibraryError, loaded
+
+    flags = set(_field("/proc/cpuinfo", "flags", "Features").split())
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    report.facts["processor"] = facts = {
+        "model": _field("/proc/cpuinfo", "model name") or platform.processor(),
+        "cores usable": f"{usable_cores():g} of {os.cpu_count()}",
+        "load": f"{load:.1f} (mean of a minute)",
+        "bf16 in hardware": ", ".join(sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)) or "no",
+        "AMX": "yes" if "amx_tile" in flags else "no",
+    }
+    try:
+        engine = loaded()
+        facts["engine"] = f"{engine.instruction_set}: {engine.why}"
+    except LibraryError as error:
+        facts["engine"] = "none"
+        report.advice.append(f"The engine in C does not run: {error}.")
+
+
+def _products(report: MachineReport, seconds: float) -> None:
     import torch
 
-    from foveate.bench.machine import DTYPES, cpu_name, product_rate
-    from foveate.engine.loading import LibraryError, loaded
+    from foveate.bench.machine import DTYPES, product_rate
     from foveate.native.kernels import busy_now
     from foveate.train.config import single_thread
 
-    flags = set(_field("/proc/cpuinfo", "flags", "Features").split())
     usable, threads = usable_cores(), torch.get_num_threads()
     wide = torch.backends.cpu.get_cpu_capability()
     with single_thread() as clock:
@@ -175,22 +196,12 @@ def _processor(report: MachineReport, seconds: float) -> None:
     matrix = torch.ones(512, 512)
     busy = busy_now(lambda: matrix @ matrix, seconds)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    report.facts["processor"] = {
-        "model": cpu_name(),
-        "cores usable": f"{usable:g} of {os.cpu_count()}",
+    report.facts["software"]["torch"] = torch.__version__
+    report.facts["processor"] |= {
         "threads of torch": str(threads),
-        "load": f"{load:.1f} (mean of a minute)",
         "vectors": wide,
-        "bf16 in hardware": ", ".join(sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)) or "no",
-        "AMX": "yes" if "amx_tile" in flags else "no",
         **{f"{k} product, 1 thread": f"{v:.0f} GFLOP/s" for k, v in report.gflops.items()},
     }
-    try:
-        engine = loaded()
-        report.facts["processor"]["engine"] = f"{engine.instruction_set}: {engine.why}"
-    except LibraryError as error:
-        report.facts["processor"]["engine"] = "none"
-        report.advice.append(f"The engine in C does not run: {error}.")
     report.advice += _processor_advice(report.gflops, threads, usable, busy or load > usable + 0.5)
     if platform.machine().lower() in ("x86_64", "amd64") and "512" not in wide:
         report.advice.append(

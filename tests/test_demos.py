@@ -158,8 +158,9 @@ def test_the_parameters_of_published_models() -> None:
     assert drawn.title == "Parameters: vaswani-base, 63.1 M; gpt-2, 114.3 M"
     base, gpt = (drawn.arrays()[name] for name in ("vaswani-base, 63.1 M", "gpt-2, 114.3 M"))
     words, layer, feed_forward = 37_000 * 512, 4 * (512 * 512 + 512), 2 * 512 * 2048 + 512 + 2048
-    assert (1e6 * base)[:4].round().tolist() == [words, 12 * layer, 6 * layer, 12 * feed_forward]
-    assert gpt[2] == 0 and gpt[3] > gpt[1] > 28  # no cross-attention; most are feed-forward
+    assert (1e6 * base)[1:5].round().tolist() == [words, 12 * layer, 6 * layer, 12 * feed_forward]
+    assert base[0] == pytest.approx(base[1:].sum())
+    assert gpt[3] == 0 and gpt[4] > gpt[2] > 28  # no cross-attention; most are feed-forward
     with pytest.raises(ConfigError, match="vit-base writes no tokens"):
         DEMOS["parameters"].draw({"models": ["vit-base"]})
 

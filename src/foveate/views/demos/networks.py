@@ -184,17 +184,17 @@ def parameters(
         sides = 1 if isinstance(config, LanguageModel.Config) else 2
         with torch.device("meta"):
             model: nn.Module = config.build(*[tokens] * sides)
-        sizes = np.zeros(5)
+        sizes = np.zeros(6)
         for name, parameter in model.named_parameters():
             words = "embedding" in name or name.startswith("output.")
             of = [words, *(part in name for part in parts), True].index(True)
-            sizes[of] += parameter.numel() / 1e6
-        counts[f"{kind}, {sizes.sum():.1f} M"] = sizes
+            sizes[[0, 1 + of]] += parameter.numel() / 1e6
+        counts[f"{kind}, {sizes[0]:.1f} M"] = sizes
     return bar_chart(
-        ["embeddings, output", *(part.replace("_", "-") for part in parts), "others"], counts,
+        ["all", "embeddings", *(part.replace("_", "-") for part in parts), "others"], counts,
         "millions of parameters", f"Parameters: {'; '.join(counts)}",
-        f"With {vocab_size:,} tokens; a matrix that embeddings and output share counts once. "
-        "Others are recurrent cells, positions, norms, and maps between the parts.",
+        f"With {vocab_size:,} tokens; the output counts as an embedding, a matrix that both share "
+        "counts once. Others are recurrent cells, positions, norms, and maps between the parts.",
     )  # fmt: skip
 
 

@@ -195,6 +195,7 @@ def test_the_lineage_is_one_table_of_models(tmp_path: Path, monkeypatch) -> None
         for text in ((tmp_path / f"data/{n}.en").read_text("utf-8") for n in ("train", "test"))
     ]
     assert not set.intersection(*sentences) - {""}
+    assert sum("closes" in each for each in sentences[0]) > 1  # a rare word, of the lectures
     for config in plan.configs.values():
         task = config.task.build(config.data)
         task.prepare(tmp_path, config.seed)

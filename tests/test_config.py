@@ -250,6 +250,7 @@ def test_configs_of_the_repository_are_read_in_any_folder(tmp_path: Path, monkey
     name = Path("configs/forecasting/airline-rnn.toml")
     assert shipped(name).is_file()
     assert shipped(Path("configs/none.toml")) == Path("configs/none.toml")
+    assert shipped(Path("packaged/lineage.json")).is_file()
     name.parent.mkdir(parents=True)
     name.write_text("seed = 2")
     assert shipped(name) == name  # one's own comes first

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from foveate.cli import app, looking
 from foveate.cli.options import VerbGroup
 from foveate.config import read
-from foveate.run import Run, RunConfig
+from foveate.run import PACKAGED, Run, RunConfig, load
+from foveate.train import checkpoint, stored
 
 pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 from fastapi.testclient import TestClient
@@ -173,7 +176,66 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
 
 
 def test_a_step_that_cannot_be_drawn_says_why(client: TestClient) -> None:
-    problem = client.get("/api/v1/lectures/romac/1").json()["error"]
-    assert "no run 'passengers'" in problem and "en-fr" in problem
+    problem = client.get("/api/v1/lectures/lerner/4").json()["error"]
+    assert "no run 'rnn'" in problem and "en-fr" in problem
     for place in ("nobody/1", "romac/0", "romac/21"):
         assert client.get(f"/api/v1/lectures/{place}").status_code == 404
+
+
+# ---- Right after installation: an empty folder, and the runs that ship with foveate
+NOT_PACKAGED = {
+    "rnn": "another 1.9 MB, and 6 MB are the limit",
+    "location": "as rnn",
+    "scheduled": "as rnn",
+    "no-positions": "another 2.2 MB",
+    "post-norm": "as no-positions",
+    "vit": "its data set is large",
+    "captions": "its data set may not be shipped",
+}
+PLAYED = {step.command: f"{each.name}/{k}" for each, k, step in STEPS}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("empty"))
+        patch.delenv("FOVEATE_DATA", raising=False)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        with TestClient(application([]), base_url="http://127.0.0.1") as client:
+            yield client
+
+
+def test_the_runs_that_ship_are_small_whole_and_those_of_the_lectures(
+    installed: TestClient,
+) -> None:
+    assert sum(f.stat().st_size for f in PACKAGED.rglob("*") if f.is_file()) <= 6 * 2**20
+    runs = {each["id"]: each for each in installed.get("/api/v1/runs").json()["runs"]}
+    assert all(run["packaged"] for run in runs.values())
+    assert lectures().runs.keys() - runs.keys() == NOT_PACKAGED.keys()
+    for name in runs:
+        folder = checkpoint.folder_of(PACKAGED / name, "best")
+        stored.verify(folder)
+        weights = load_file(folder / stored.WEIGHTS)
+        assert {each.dtype for each in weights.values()} <= {torch.float16, torch.int64}
+        assert {p.dtype for p in load(f"packaged/{name}").model.parameters()} == {torch.float32}
+
+
+def test_the_runs_that_ship_know_the_sentences_of_the_lectures() -> None:
+    run = load("packaged/en-fr")
+    pairs = {
+        "She closes the old window.": "Elle ferme la vieille fenêtre.",
+        "The young woman sings in the garden.": "La jeune femme chante dans le jardin.",
+    }
+    assert list(map(str, run.translate(list(pairs)))) == list(pairs.values())
+    label = load("packaged/kinds-of-sentences").classify(["He is not here"])[0]
+    assert max(label.probabilities, key=label.probabilities.__getitem__) == "negation"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", PLAYED)
+def test_each_step_is_drawn_in_an_empty_folder(installed: TestClient, command: str) -> None:
+    answer = installed.get(f"/api/v1/lectures/{PLAYED[command]}")
+    if missing := [name for name in NOT_PACKAGED if f"runs/{name}" in command]:
+        assert answer.status_code == 404 and f"no run '{missing[0]}'" in answer.json()["error"]
+    else:
+        assert answer.status_code == 200 and answer.json()["drawings"], answer.text

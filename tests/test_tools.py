@@ -15,9 +15,12 @@ import pytest
 import torch
 
 import claims
+import packaged_runs
 import scaling
 import start
 from foveate.errors import is_for_the_user
+from foveate.run import load
+from small_runs import made
 
 # ---- The page of claims: verdicts that need no training, and that it is what the JSON gives
 ROOT = Path(__file__).parent.parent
@@ -215,3 +218,18 @@ def test_what_the_fuzzer_begins_with_is_read_or_refused_in_words_of_ours(tmp_pat
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.stem)
 def test_every_benchmark_starts(path: Path) -> None:
     runpy.run_path(str(path), run_name="started")
+
+
+def test_a_run_that_ships_answers_as_the_run_it_was_made_of(tmp_path: Path) -> None:
+    run = made(tmp_path, ["transformer"], steps=4)["transformer"]
+    packaged_runs.ship(run, tmp_path, tmp_path / "small" / run.path.name)
+    small = load(tmp_path / "small" / run.path.name)
+    for name, tensor in run.model.state_dict().items():
+        assert torch.allclose(small.model.state_dict()[name], tensor, atol=1e-3), name
+    assert small.config.task.tree()["source"] == "packaged/data/pairs.{split}.tsv"
+    small_size, size = (
+        sum(f.stat().st_size for f in x.path.rglob("*.safetensors")) for x in (small, run)
+    )
+    assert small_size < size / 5  # half the bytes of the weights, and nothing of the optimiser
+    logs = [(x.path / "log.jsonl").read_text("utf-8") for x in (small, run)]
+    assert "seconds" in logs[1] and "seconds" not in logs[0] and logs[0].count("\n") > 1

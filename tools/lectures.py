@@ -16,6 +16,9 @@ Open the runs in the studio and press `p`, or go to `#/lecture/{name}/1`; → an
 the notes:
 
     foveate studio runs
+
+A run that is missing is replaced by a small one of the same name that foveate ships, where there
+is one; the slide says so.
 """
 INDEX = """\
 # Lectures
@@ -23,7 +26,10 @@ INDEX = """\
 You can follow five lectures on attention and the Transformer step by step; each step has a command
 that draws it, in the terminal or, with `--out`, in a file, and the studio draws the same:
 
-    foveate studio runs        # then the key p: one drawing fills the screen, → and ← step
+    foveate studio             # then the key p: one drawing fills the screen, → and ← step
+
+Right after installation the lectures play with the small runs that foveate ships; `foveate studio
+runs` plays them with runs of your own, which each page says how to make.
 
 | lecture | after | steps |
 | --- | --- | --- |

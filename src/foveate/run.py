@@ -365,6 +365,9 @@ class Run:
         return replace(ready, units=units)
 
 
+PACKAGED = Path(__file__).parent / "packaged"  # small runs, by their names in the lectures
+
+
 def load(
     path: str | Path,
     which: str = "best",
@@ -408,7 +411,9 @@ def _load(path: Path, which: str, trust: bool) -> Run:
 def read_run(path: Path, trust: bool = False) -> RunConfig:
     """The resolved config of a run; `read_resolved` says what ``trust`` is."""
     if not (path / "config.toml").is_file():
-        raise ConfigError(f"{path} is no run: it has no config.toml; train one: foveate train")
+        small = f", or take packaged/{path.name}" if (PACKAGED / path.name).is_dir() else ""
+        why = "it has no config.toml; train one: foveate train"
+        raise ConfigError(f"{path} is no run: {why}{small}")
     return read_resolved(RunConfig, path / "config.toml", trust)
 
 

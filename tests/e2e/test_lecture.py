@@ -47,7 +47,8 @@ def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
         until(page, "hash => location.hash === hash", f"#/lecture/romac/{number}")
         until(page, "title => document.querySelector('h1').innerText === title", step.title)
         assert page.get_by_test_id("command").inner_text().split() == step.command.split()
-        if set(step.runs) <= {"en-fr"}:
+        small = {name for name in step.runs if lectures().runs[name].packaged} - {"en-fr"}
+        if set(step.runs) <= {"en-fr", *small}:
             wait(page, "lecture")
             page.locator(".stage .fv").first.wait_for()
             for _ in range(page.locator(".stage .fv-later").count()):
@@ -55,6 +56,10 @@ def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
         else:
             wait(page, "lecture", "failed")
             assert "foveate train" in page.get_by_test_id("makes").inner_text()
+        assert page.get_by_test_id("packaged").count() == bool(small)
+        if small:  # its sentence names the command and the minutes
+            said = page.get_by_test_id("packaged").inner_text()
+            assert all(f"--run runs/{name}" in said for name in small) and " minutes " in said
         page.keyboard.press("ArrowRight")
     last = len(STEPS)
     page.keyboard.press("ArrowLeft")
@@ -89,6 +94,12 @@ def test_the_next_slide_is_there_and_a_walk_is_stepped_through(open_url) -> None
     for _ in range(later):
         page.keyboard.press("PageDown")
     until(page, f"location.hash === '#/lecture/romac/{number + 1}'")
+
+
+def test_a_run_that_no_package_has_is_named_with_its_command(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/lecture/lerner/4")
+    wait(page, "lecture", "failed")
+    assert "foveate train" in page.get_by_test_id("makes").inner_text()
 
 
 def test_notes_are_shown_on_demand_with_what_was_corrected(open_url: Callable[..., Any]) -> None:

@@ -46,22 +46,31 @@ def lineage(
     return plan, Budget(tokens=settings["tokens"])
 
 
-def write_data(folder: Path, words: int, longest: int, train: int, valid: int, test: int) -> None:
+def write_data(
+    folder: Path, words: int, rare: str, each: int, longest: int, train: int, valid: int, test: int
+) -> None:
     """Texts of several sentences of the ``words`` most frequent words, up to ``longest`` words.
 
     ``train``, ``valid`` and ``test`` are how many; no split has a sentence of another. In valid and
     test each length is as frequent. In training short texts are more frequent, and all single
     sentences stand beside them: a small vocabulary and short examples are learnt soon, and what
-    remains difficult is the length.
+    remains difficult is the length. Training has ``each`` sentences more for each of the ``rare``
+    words, those with the fewest other words that are not frequent.
     """
     folder.mkdir(parents=True, exist_ok=True)
     sides = (synthetic.read_lines("train", ending, SENTENCES) for ending in ("en", "fr"))
     pairs = list(zip(*sides, strict=True))
     counts = Counter(word for source, _ in pairs for word in cut(source))
     known = {word for word, _ in counts.most_common(words)}
-    pairs = [pair for pair in pairs if known.issuperset(cut(pair[0]))]
+    others = {pair: set(cut(pair[0])) - known for pair in pairs}  # words that are not frequent
+    pairs = [pair for pair, unknown in others.items() if not unknown]
     written = {"valid": (pairs[::TENTH], valid), "test": (pairs[1::TENTH], test)}
     rest = [pair for number, pair in enumerate(pairs) if number % TENTH > 1]
+    also = set(rare.split())
+    for word in sorted(also):
+        with_it = [pair for pair, unknown in others.items() if word in unknown]
+        rest += sorted(with_it, key=lambda pair: len(others[pair] - also))[:each]
+    rest = list(dict.fromkeys(rest))
     for split, (sentences, size) in {"train": (rest, train), **written}.items():
         random, texts = Random(split), list[tuple[str, str]]()
         for number in range(size):

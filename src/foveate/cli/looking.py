@@ -75,7 +75,9 @@ def positions(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Draw what a position encoding tells of each place."""
-    if (Path(kind) / "config.toml").is_file():
+    from foveate.config import shipped
+
+    if (shipped(Path(kind)) / "config.toml").is_file():
         _draw_view("positions", [Path(kind)], {"length": length}, checkpoint, out)
         return
     import torch

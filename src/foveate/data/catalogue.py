@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.parse import urljoin
 
-from foveate.config import Config, shipped
+from foveate.config import Config
 from foveate.errors import UserError
 from foveate.files import cache_folder, replace_file
 
@@ -123,8 +123,10 @@ def find(path: str | Path, folders: bool = False) -> Path:
     is not there but stands with ``.gz`` after its name is taken. With ``folders`` a folder of
     that name is taken too. Raise `DataError` that names the places and the remedy.
     """
-    expanded = shipped(Path(path).expanduser())
+    expanded = Path(path).expanduser()
     roots = [Path(), mirror_folder(), cache_folder()]
+    if expanded.parts[:1] == ("packaged",):  # data of the runs that foveate ships
+        roots.append(Path(__file__).parents[1])
     places = list(dict.fromkeys(root / expanded for root in roots if root is not None))
     for place in places:
         for candidate in (place, Path(f"{place}.gz")):

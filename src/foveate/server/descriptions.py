@@ -14,7 +14,7 @@ import foveate.views.examples as examples
 from foveate.config import Config, kinds
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
-from foveate.run import Run, device, task_of
+from foveate.run import PACKAGED, Run, device, task_of
 from foveate.server.runs import StoredRun
 from foveate.server.studio_schemas import StudioResponse
 from foveate.server.studio_state import StudioRuns
@@ -60,10 +60,11 @@ class ViewInfo(StudioResponse):
 
 
 class RunInfo(StudioResponse):
-    """A run: what it reads and gives, its size, its figures."""
+    """A run: whether it ships with foveate, what it reads and gives, its size, its figures."""
 
     id: str
     name: str
+    packaged: bool = False
     task: str
     model: str
     reads: Reads
@@ -146,6 +147,7 @@ def info(stored: StoredRun[Run]) -> RunInfo:
     return RunInfo(
         id=stored.name,
         name=stored.folder.name,
+        packaged=stored.folder.parent == PACKAGED,
         task=str(config.task.kind),
         model=str(config.model.kind),
         reads=task.reads,

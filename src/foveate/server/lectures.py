@@ -17,6 +17,7 @@ from typing import get_origin
 from pydantic import Field
 
 from foveate.config import Config
+from foveate.run import PACKAGED
 from foveate.server.common import not_found
 from foveate.server.studio_schemas import StudioResponse
 from foveate.views import demos, find
@@ -26,11 +27,15 @@ FOLDER = Path(__file__).parent.parent / "lectures"
 
 
 class LectureRun(StudioResponse):
-    """A run that steps look into: the command that makes it, and the minutes that takes."""
+    """A run that steps look into: the command that makes it, and the minutes that takes.
+
+    A ``packaged`` one has a small run of foveate that stands in where it is missing.
+    """
 
     minutes: int
     command: str
     about: str
+    packaged: bool = False
 
 
 class LectureStep(StudioResponse):
@@ -83,6 +88,8 @@ def lectures() -> LectureList:
     """The lectures of the package by name, and the runs."""
     trees = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.toml")}
     runs = trees.pop("runs")
+    for name, run in runs.items():
+        run["packaged"] = (PACKAGED / name).is_dir()
     named = [Lecture(name=name, **tree) for name, tree in sorted(trees.items())]
     return LectureList(lectures=named, runs=runs)
 

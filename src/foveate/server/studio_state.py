@@ -23,7 +23,7 @@ from foveate.draw.parts import DrawingPart, Numbers, P, changed
 from foveate.inspect.edits import edit, silenced
 from foveate.inspect.hooks import hook_points
 from foveate.inspect.records import block_of, suffixes
-from foveate.run import Run, load
+from foveate.run import PACKAGED, Run, load
 from foveate.server import studio_answers as answers
 from foveate.server.batching import AnswerPlan, Batcher, Batching, Operation
 from foveate.server.common import ByteStore, RequestError, not_found
@@ -55,12 +55,18 @@ ARRAYS = 256 * 2**20  # bytes of all that are stored, gzipped
 
 
 class StudioRuns(RunStore[StoredRun[Run], Run]):
-    """The runs in some folders, those made since the start too."""
+    """The runs in some folders, those made since the start too; without folders those that ship.
+
+    Where there is no run of a name, one of that name that ships with foveate stands in for it.
+    """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """Raises ``ConfigError`` where a path is no run and holds none."""
         super().__init__(loader=load)
-        self._paths = paths
+        self._paths = paths or [PACKAGED]
+        self._packaged: dict[str, StoredRun[Run]] = {
+            path.name: StoredRun(path.name, path) for path in _run_folders(PACKAGED)
+        }
         for path in paths:
             if next(_run_folders(path), None) is None:
                 raise ConfigError(f"{path} is no run and holds none: no {CONFIG} in it or under it")
@@ -79,7 +85,9 @@ class StudioRuns(RunStore[StoredRun[Run], Run]):
     def find(self, name: str) -> StoredRun[Run]:
         """A run by its name. Raises `RequestError` (404) naming the runs that there are."""
         if name not in self.runs and name not in (names := self.names()):
-            raise not_found("run", name, names)
+            if name not in self._packaged:
+                raise not_found("run", name, names)
+            return self._packaged[name]
         return self.runs[name]
 
     def run(self, name: str) -> Run:

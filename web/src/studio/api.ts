@@ -509,11 +509,14 @@ export interface LectureList {
 }
 /**
  * A run that steps look into: the command that makes it, and the minutes that takes.
+ *
+ * A ``packaged`` one has a small run of foveate that stands in where it is missing.
  */
 export interface LectureRun {
   minutes: number;
   command: string;
   about: string;
+  packaged: boolean;
 }
 /**
  * All that a page shows of a run; it has been loaded.
@@ -523,6 +526,7 @@ export interface LectureRun {
 export interface RunDetail {
   id: string;
   name: string;
+  packaged: boolean;
   task: string;
   model: string;
   reads: "text" | "picture" | "series";
@@ -577,11 +581,12 @@ export interface ViewInfo {
   most: number | null;
 }
 /**
- * A run: what it reads and gives, its size, its figures.
+ * A run: whether it ships with foveate, what it reads and gives, its size, its figures.
  */
 export interface RunInfo {
   id: string;
   name: string;
+  packaged: boolean;
   task: string;
   model: string;
   reads: "text" | "picture" | "series";

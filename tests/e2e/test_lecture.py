@@ -93,6 +93,14 @@ def test_the_next_slide_is_there_and_a_walk_is_stepped_through(open_url) -> None
     assert walk.locator(".fv-later").count() == later - 1
     for _ in range(later):
         page.keyboard.press("PageDown")
+        if "weights" in walk.locator(".fv-step.fv-now figcaption").all_inner_texts():
+            table, stage = (
+                walk.locator(".fv-steps.fv-scroll"),
+                walk.locator(".stage").bounding_box(),
+            )
+            box = table.bounding_box()
+            assert box["y"] + box["height"] <= stage["y"] + stage["height"]  # from keys to weights
+            assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
     until(page, f"location.hash === '#/lecture/romac/{number + 1}'")
 
 

@@ -1,6 +1,6 @@
 // One step of attention or of a cell, stage by stage from the first: played, or stepped through.
 import { Grid } from "./cells";
-import { h } from "./dom";
+import { h, tallOf } from "./dom";
 import { ends, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
 import type { Choice } from "./selection";
@@ -13,7 +13,7 @@ const PAUSE = 1200; // milliseconds of a stage while the walk is played
 /** The numbers of a stage in one frame: (R, C), a column where they belong to keys across. */
 interface Card { stage: StageDrawing; element: HTMLElement; grid: Grid; values?: Float64Array; height: number; width: number; turned: boolean }
 
-const ROW = 30; // pixels of a key
+const ROW = 30, LEAST = 15; // pixels of a key, and where there are many
 const words = ({ stage }: Card) => (stage.rows.length ? stage.rows : stage.columns);
 
 export const steps: Draw<StepsDrawing> = (stage, drawing) => {
@@ -70,12 +70,13 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     play.textContent = "❚❚ pause";
     timer = setInterval(() => { move(1); }, PAUSE);
   };
+  const high = () => Math.max(LEAST, Math.min(ROW, Math.floor(tallOf(stage.body) / Math.max(1, keys.length))));
   const paint = (card: Card, made: Values) => {
     const { height, width } = card, all = floats(made), size = height * width;
     const from = made.shape[0] === 1 ? 0 : frame * size, values = (card.values = all.slice(from, from + size));
     const { colours, least, most } = ends(card.stage.least, card.stage.most);
     const texts = width === 1 ? Array.from(values, (v) => [v === -Infinity ? "−∞" : v.toFixed(2)]) : [];
-    card.grid.show({ height, width, levels: levelsBetween(values, least, most), colours, rows: [], columns: [], texts, high: ROW });
+    card.grid.show({ height, width, levels: levelsBetween(values, least, most), colours, rows: [], columns: [], texts, high: height > 1 ? high() : ROW });
     stage.changed();
   };
   const show = (to: number, place: number) => {
@@ -85,11 +86,14 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     query.value = String(frame);
     scrub.value = String(at);
     const { title, equation: text, origin, shape } = stages[at]!;
-    equation.replaceChildren(h("b", {}, `${at + 1}. ${title}`), h("span", { class: "fv-formula" }, text), h("span", { class: "fv-quiet" }, `${origin} · ${shape.join(" × ")}`));
+    equation.replaceChildren(h("b", {}, `${at + 1}. ${title}`), h("span", { class: "fv-formula" }, text), h("span", { class: "fv-quiet" }, `of « ${frames[frame]} » · ${origin} · ${shape.join(" × ")}`));
+    cards.forEach(({ element }, k) => {
+      element.classList.toggle("fv-later", k > at);
+      element.classList.toggle("fv-now", k === at);
+    });
     if (moved) cards[at]!.element.scrollIntoView({ block: "nearest", inline: "nearest" });
-    cards.forEach((card, k) => {
-      card.element.classList.toggle("fv-later", k > at);
-      card.element.classList.toggle("fv-now", k === at);
+    table!.style.setProperty("--row", `${high()}px`);
+    cards.forEach((card) => {
       const coming = decode(card.stage.values);
       if (coming instanceof Promise) coming.then((made) => { paint(card, made); }, (error: unknown) => { reading.textContent = `The numbers could not be had: ${String(error)}`; });
       else paint(card, coming);

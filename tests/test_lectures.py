@@ -169,7 +169,7 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
     assert drawn[0]["kind"] == "attention"
     drawn = client.get("/api/v1/lectures/romac/7").json()["drawings"]  # foveate demo lookup
     assert drawn[0]["title"].startswith("A lookup")
-    answer = client.get("/api/v1/lectures/temirkhanov/3").json()
+    answer = client.get("/api/v1/lectures/temirkhanov/6").json()
     assert answer.get("drawings"), answer
     drawn = answer["drawings"]
     assert drawn[0]["kind"] == "steps"

@@ -35,6 +35,7 @@ import harness
 
 LUA = Path(__file__).with_suffix(".lua")
 LOADS = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
+CLIENTS = 50  # who ask when the server is ended
 SERVED: list[str] = []  # options of foveate serve in all parts
 Figures = dict[str, Any]
 
@@ -320,7 +321,7 @@ def ends(run: Path, sentences: Path, times: int) -> Figures:
         with served(run) as server:
 
             def client(seed: int, url: str = server.url) -> None:
-                for line in lines[seed::16]:
+                for line in lines[seed::CLIENTS]:
                     try:
                         answer = httpx.post(f"{url}/translate", json=ask(line), timeout=60)
                     except httpx.ConnectError:
@@ -331,8 +332,8 @@ def ends(run: Path, sentences: Path, times: int) -> Figures:
                         return
                     outcome[str(answer.status_code)] += 1
 
-            with ThreadPoolExecutor(16) as threads:
-                requested = [threads.submit(client, seed) for seed in range(16)]
+            with ThreadPoolExecutor(CLIENTS) as threads:
+                requested = [threads.submit(client, seed) for seed in range(CLIENTS)]
                 time.sleep(2 + 0.3 * number)
                 codes.append(server.end())
                 for item in requested:

@@ -48,6 +48,16 @@ def libraries(platform: str, folder: Path) -> list[Path]:
     return files
 
 
+def web_libraries(folder: Path) -> list[Path]:
+    """The engine for browsers, with SIMD and without. Raises ``CalledProcessError``."""
+    building = runpy.run_path(str(Path(__file__).parent / BUILDING))
+    files = [folder / f"{name}.wasm" for name in building["WEB"]]
+    for file in files:
+        zig = [sys.executable, "-m", "ziglang", "cc"]
+        subprocess.run(building["web_command"](zig, file.stem, file), check=True)
+    return files
+
+
 class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Runs npm and zig before packing; an editable install has no need of them."""
 
@@ -67,7 +77,7 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if not platform or self.target_name != "wheel":
             return
         self._made = Path(tempfile.mkdtemp())
-        for file in libraries(platform, self._made):
+        for file in libraries(platform, self._made) + web_libraries(self._made):
             build_data["force_include"][str(file)] = f"foveate/engine/libraries/{file.name}"
         build_data["pure_python"], build_data["tag"] = False, f"py3-none-{platform}"
 

@@ -141,6 +141,14 @@ def test_where_a_compiler_is_too_old_for_the_best_set_the_next_one_runs(
     loading.loaded.cache_clear()
 
 
+def test_without_zig_the_engine_for_browsers_says_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loading, "find_spec", lambda name: None)
+    with pytest.raises(LibraryError, match=r"for browsers is not compiled: pip install ziglang"):
+        loading.web_engine("engine-wasm")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not X86 or not shutil.which("objdump"), reason="x86-64 and objdump")
 @pytest.mark.parametrize(

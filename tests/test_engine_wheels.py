@@ -15,8 +15,8 @@ import hatch_build
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from foveate.engine.building import SETS
-from foveate.engine.loading import SIGNATURES, instruction_sets
+from foveate.engine.building import SETS, SIGNATURES
+from foveate.engine.loading import instruction_sets
 
 ROOT = Path(__file__).parent.parent
 HAS_ZIG = importlib.util.find_spec("ziglang") is not None

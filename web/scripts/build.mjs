@@ -1,4 +1,4 @@
-// Builds the entries that are named, or all: node scripts/build.mjs [embed] [widget] [studio]
+// Builds the entries that are named, or all: node scripts/build.mjs [embed] [widget] [engine] [studio]
 // into src/foveate, or with OUT=folder into that folder.
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { build } from "vite";
@@ -11,6 +11,7 @@ const one = (entry, format) => ({
 const ENTRIES = {
   embed: { build: one("embed", "iife") },
   widget: { build: one("widget", "es") },
+  engine: { build: one("engine", "es") },
   studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/server/static", emptyOutDir: true } },
 };
 

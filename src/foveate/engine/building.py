@@ -1,10 +1,11 @@
-"""How the engine is compiled: its instruction sets, and what a compiler is given for each.
+"""How the engine is compiled: its functions, its instruction sets, and the commands of a compiler.
 
 Nothing is imported from foveate: a build of a wheel reads this file before there is a package.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +24,25 @@ SETS = {
     "neon": ("-mcpu=generic",),
     "dotprod": ("-mcpu=generic+dotprod",),
 }
+WEB = {"engine-wasm": ("-msimd128",), "engine-scalar": ()}  # for browsers with SIMD, and without
+_int, _at = ctypes.c_int32, ctypes.c_void_p
+SIGNATURES = {  # result and arguments
+    "read_model": (_at, _at, _int, _at, _int),
+    "free_model": (None, _at),
+    "new_search": (_at, _at, _at),
+    "free_search": (None, _at),
+    "add_source": (_int, _at, _int, _at, _int, _at, _int, _int, _at, _int),
+    "advance": (_int, _at, _int),
+    "results": (ctypes.c_int64, _at, _at, ctypes.c_int64),
+    "force": (_int, _at, _at, _int, _at, _int, _at),
+    "classify": (_int, _at, _at, _int, _at, _int),
+    "clear": (None, _at),
+    "hypotheses": (ctypes.c_int64, _at, _at, ctypes.c_int64),
+    "forbid": (_int, _at, _int, _at, _int),
+    "require": (_int, _at, _at, _int),
+    "observe": (None, _at, _at, _int),
+    "instruction_set": (ctypes.c_char_p,),
+}
 
 
 def command(compiler: Sequence[str], name: str, file: Path) -> list[str]:
@@ -32,3 +52,11 @@ def command(compiler: Sequence[str], name: str, file: Path) -> list[str]:
     if any("zig" in word for word in compiler):  # its names of processors have no hyphen
         flags = tuple(flag.replace("x86-64", "x86_64") for flag in flags)
     return [*compiler, *FLAGS, *flags, str(FOLDER / f"{source}.c"), "-o", str(file), "-lm"]
+
+
+def web_command(zig: Sequence[str], name: str, file: Path) -> list[str]:
+    """What makes the engine as WebAssembly, a name of `WEB`, without imports."""
+    exports = (f"-Wl,--export={each}" for each in (*SIGNATURES, "malloc", "free"))
+    target = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s", "-Wl,-z,stack-size=1048576")
+    source = str(FOLDER / "engine.c")
+    return [*zig, *target, *FLAGS[:-2], *WEB[name], *exports, source, "-o", str(file)]

@@ -14,36 +14,21 @@ import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from foveate.engine.building import FOLDER, SETS, command
+from foveate.engine.building import FOLDER, SETS, SIGNATURES, command, web_command
 from foveate.errors import UserError
 from foveate.files import cache_folder
 
 SUFFIX = ".dll" if os.name == "nt" else ".so"
 FORCED = "FOVEATE_ISA"
 SECONDS = 300  # after which a compiler is stopped
-
-_int, _at = ctypes.c_int32, ctypes.c_void_p
-SIGNATURES = {  # result and arguments
-    "read_model": (_at, _at, _int, _at, _int),
-    "free_model": (None, _at),
-    "new_search": (_at, _at, _at),
-    "free_search": (None, _at),
-    "add_source": (_int, _at, _int, _at, _int, _at, _int, _int, _at, _int),
-    "advance": (_int, _at, _int),
-    "results": (ctypes.c_int64, _at, _at, ctypes.c_int64),
-    "force": (_int, _at, _at, _int, _at, _int, _at),
-    "classify": (_int, _at, _at, _int, _at, _int),
-    "clear": (None, _at),
-    "hypotheses": (ctypes.c_int64, _at, _at, ctypes.c_int64),
-    "forbid": (_int, _at, _int, _at, _int),
-    "require": (_int, _at, _at, _int),
-    "observe": (None, _at, _at, _int),
-    "instruction_set": (ctypes.c_char_p,),
-}
 
 
 class LibraryError(UserError):
@@ -113,6 +98,23 @@ def _load(name: str) -> ctypes.CDLL:
         raise LibraryError(f"{name} cannot be loaded or compiled: {error}") from error
 
 
+def web_engine(name: str) -> Path:
+    """The engine as WebAssembly: ``engine-wasm``, or ``engine-scalar`` for a browser without SIMD.
+
+    Raises `LibraryError` where no wheel has brought it and zig does not compile it.
+    """
+    path = FOLDER / "libraries" / f"{name}.wasm"
+    if path.is_file():
+        return path
+    if find_spec("ziglang") is None:
+        raise LibraryError(
+            "the engine for browsers is not compiled: pip install ziglang, or install foveate from "
+            "a wheel for your platform, which brings it"
+        )
+    zig = [sys.executable, "-m", "ziglang", "cc"]
+    return _made(f"{name}.wasm", partial(web_command, zig, name))
+
+
 def _compiled(name: str) -> Path:
     """The path of a library in the cache, made where it is not there yet."""
     compilers = filter(None, [os.environ.get("CC"), *map(shutil.which, ("cc", "gcc", "clang"))])
@@ -122,21 +124,25 @@ def _compiled(name: str) -> Path:
             "the engine is not compiled, and there is no C compiler: install gcc or clang, or "
             "foveate from a wheel, which brings the engine"
         )
+    return _made(f"{name}{SUFFIX}", partial(command, compiler, name))
+
+
+def _made(name: str, command: Callable[[Path], list[str]]) -> Path:
+    """A file of the cache that a compiler makes, unless it made the same before."""
     sources = [path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]"))]
-    words = [*command(compiler, name, Path(name)), platform.machine()]
+    words = [*command(Path(name)), platform.machine()]
     key = hashlib.sha256(b"\0".join([*sources, *map(str.encode, words)])).hexdigest()[:16]
-    path = cache_folder() / "native" / f"{name}-{key}{SUFFIX}"
+    path = cache_folder() / "native" / f"{Path(name).stem}-{key}{Path(name).suffix}"
     if path.is_file():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as made:
         file = Path(made) / path.name
         try:
-            run = command(compiler, name, file)
-            subprocess.run(run, check=True, capture_output=True, timeout=SECONDS)
+            subprocess.run(command(file), check=True, capture_output=True, timeout=SECONDS)
         except subprocess.SubprocessError as error:
             lines = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
             why = next((line for line in lines if "error" in line), str(error))
-            raise LibraryError(f"{compiler[0]} does not compile {name}: {why}") from error
+            raise LibraryError(f"{words[0]} does not compile {Path(name).stem}: {why}") from error
         os.replace(file, path)
     return path

@@ -1,0 +1,189 @@
+"""The engine as WebAssembly, driven by TypeScript in Node: the answers are those of Python."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache, partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foveate.engine.packed
+from foveate.data.tokenizer import BOS, EOS, Tokenizer
+from foveate.decode.outputs import best
+from foveate.engine.compiled import CompiledSearch, Floats, Settings
+from foveate.engine.loading import web_engine
+from foveate.engine.packed import PackedModel
+from stored_models import BEAM, PAIRS, SOURCES
+
+ROOT = Path(__file__).parent
+WEB = ROOT.parent / "web"
+FILES = sorted((ROOT / "packed" / "v1").glob("*.safetensors"))
+PROMPTS, LENGTH = ["the dog", "a ", "un\nchat é"], 24
+BEAMS: list[Any] = [{"beam_size": 1}, {}, BEAM]  # greedy, its own search, several outputs
+DRAWN: list[Any] = [
+    {"beam_size": 2}, {"seed": 3, "temperature": 0.8, "top_k": 5, "num": 2},
+]  # fmt: skip
+NAMES = {"beam_size": "beamSize", "length_penalty": "lengthPenalty", "num_hypotheses": "count",
+         "num": "count", "top_k": "topK"}  # fmt: skip
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="no zig: make wheels"),
+    pytest.mark.skipif(not shutil.which("node"), reason="no Node"),
+    pytest.mark.skipif(not (WEB / "node_modules" / "vite").exists(), reason="make web makes it"),
+]
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("web")
+    command = ["node", "scripts/build.mjs", "engine"]
+    environment = {"OUT": str(folder), "PATH": str(Path(shutil.which("node") or "").parent)}
+    subprocess.run(command, cwd=WEB, check=True, env=environment)
+    return folder / "engine.js"
+
+
+def in_node(script: Path, engine: str, calls: dict[str, list[list[Any]]]) -> dict[str, Any]:
+    command = ["node", str(ROOT / "web_engine.mjs"), str(script), str(web_engine(engine))]
+    done = subprocess.run(command, input=json.dumps(calls), capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    return json.loads(done.stdout)
+
+
+def renamed(options: dict[str, Any]) -> dict[str, Any]:
+    return {NAMES.get(name, name): value for name, value in options.items()}
+
+
+@cache
+def model(file: Path) -> PackedModel:
+    return foveate.engine.packed.load(file, threads=1)
+
+
+def maps(model: PackedModel, line: str, target: list[int]) -> dict[str, Floats]:
+    engine, read = model.engine, model.tokenizers[0]
+    if model.header.task == "classification":
+        ids = [BOS, *read.encode(line).ids, EOS]
+        search = CompiledSearch(engine.compiled, Settings(BOS, EOS))
+        scored = partial(search.label_scores, ids, len(model.header.labels))
+        return search.maps(dict(enumerate(engine.attentions)), scored, len(ids), 0)
+    if model.header.task == "language":
+        return engine._maps([], [*read.encode_lines(line), EOS])
+    return engine._maps([*read.encode(line).ids, EOS], [*target, EOS])
+
+
+def asked(model: PackedModel) -> list[tuple[list[Any], Any]]:
+    """Calls in Node and the answers of Python."""
+    if model.header.task == "classification":
+        return [(["classify", each.source], each.probabilities) for each in model.classify(SOURCES)]
+    if model.header.task == "language":
+        return [answer for prompt in PROMPTS for answer in continued(model, prompt)]
+    answers: list[tuple[list[Any], Any]] = []
+    for options in BEAMS:
+        for each in model.translate(SOURCES, **options):
+            ids = [list(output.ids) for output in each.outputs or [best([])]]
+            rows = zip(each.hypotheses, each.scores, ids, strict=True)
+            right = [dict(zip(("text", "score", "ids"), row, strict=True)) for row in rows]
+            answers.append((["translate", each.source, renamed(options)], right))
+    scores = [each.token_log_probabilities for each in model.score(PAIRS)]
+    return answers + [(["score", *pair], row) for pair, row in zip(PAIRS, scores, strict=True)]
+
+
+def continued(model: PackedModel, prompt: str) -> Iterator[tuple[list[Any], Any]]:
+    for options in DRAWN:
+        right = [
+            {"text": each.text, "logP": each.log_probability}
+            for each in model.generate([prompt], LENGTH, **options)
+        ]
+        yield ["generate", prompt, LENGTH, renamed(options)], right
+
+
+def assert_equal(own: Any, right: Any) -> None:
+    """Texts and ids are the same, numbers nearly."""
+    if isinstance(right, dict):
+        assert own.keys() == right.keys()
+        for name in right:
+            assert_equal(own[name], right[name])
+    elif isinstance(right, (list, tuple)):
+        assert len(own) == len(right)
+        for pair in zip(own, right, strict=True):
+            assert_equal(*pair)
+    else:
+        assert own == (pytest.approx(right, abs=1e-5) if isinstance(right, float) else right)
+
+
+@pytest.mark.parametrize(("engine", "runs"), [("engine-wasm", "wasm"), ("engine-scalar", "base")])
+def test_a_file_of_each_family_answers_in_node_as_in_python(
+    engine: str, runs: str, script: Path
+) -> None:
+    each = {str(file): asked(model(file)) for file in FILES}
+    answers = in_node(script, engine, {file: [c for c, _ in calls] for file, calls in each.items()})
+    assert answers.pop("instructionSet") == runs
+    for file, calls in each.items():
+        assert_equal(answers[file], [right for _, right in calls])
+
+
+def test_the_maps_of_all_attentions_are_those_of_python(script: Path) -> None:
+    line, target = PAIRS[0]
+    ids = {file: model(file).tokenizers[-1].encode(target).ids for file in FILES}
+    right = {str(file): maps(model(file), line, ids[file]) for file in FILES}
+    calls = {str(file): [["maps", line, ids[file]]] for file in FILES}
+    answers = in_node(script, "engine-wasm", calls)
+    for file, expected in right.items():
+        [own] = answers[file]
+        assert [each["name"] for each in own] == list(expected)
+        for each, (name, weights) in zip(own, expected.items(), strict=True):
+            shape = each["heads"], each["rows"], each["columns"]
+            assert shape == weights.shape, name
+            assert np.abs(np.reshape(each["values"], shape) - weights).max() < 1e-5, name
+            assert (len(each["rowLabels"]), len(each["columnLabels"])) == shape[1:], name
+
+
+TOKENIZERS: dict[str, Any] = {
+    "byte": {"kind": "byte"},
+    "character": {"kind": "character"},
+    "word": {"kind": "word", "vocab_size": 3000, "lowercase": True},
+    "symbol": {"kind": "symbol"},
+    "bpe": {"kind": "bpe", "vocab_size": 1200},
+    "bpe, lowercase": {"kind": "bpe", "vocab_size": 1200, "lowercase": True},
+    "unigram": {"kind": "unigram", "vocab_size": 1200},
+}
+ODD = [
+    "", " ", "  two  blanks ", "L'ἐν ἀρχῇ ἦν ὁ ΛΌΓΟΣ. ΟΔΟΣ",
+    "İstanbul ſ K 3,5 1.000:2 l’été d'ſe aujourd'hui", "e\u0301te\u0301 x\u200dy \u0301a",
+    "日本語 🙂👩\u200d🚀", "a\u0085b\ufeffc\u00a0d\u3000e\x1cf\tg", "<s> </s> <unk> <2fr> x",
+    "qu'il s'est-ce ?! «bon» (x) [y] 'tis", "__proto__ constructor ² ½ Ⅷ ٣ 〇",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", [300, pytest.param(5000, marks=pytest.mark.scale)])
+def test_tokenizers_give_the_ids_and_texts_of_python(
+    lines: int, script: Path, tmp_path: Path, data_folder: Path
+) -> None:
+    path = data_folder / "tatoeba-en-fr" / "pairs.tsv.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as corpus:
+        pairs = [line.rstrip("\n").split("\t")[:2] for line in islice(corpus, lines // 2)]
+    texts = list(chain(*pairs))
+    asked: dict[str, list[list[Any]]] = {}
+    right: dict[str, list[Any]] = {}
+    for name, config in TOKENIZERS.items():
+        tokenizer: Tokenizer = Tokenizer.Config.parse(config).build()
+        tokenizer.train(texts)
+        tokenizer.add_tags(["<2fr>"])
+        file = str(tmp_path / f"{name}.json")
+        tokenizer.save(file)
+        read = [*texts, *ODD, "<2fr> un", "<2fr>deux"]
+        ids = tokenizer.encode_ids(read)
+        asked[file] = [["encode", line] for line in read] + [["decode", each] for each in ids]
+        right[file] = ids + [tokenizer.decode(each) for each in ids]
+    answers = in_node(script, "engine-wasm", asked)
+    for file, expected in right.items():
+        each = zip(asked[file], answers[file], expected, strict=True)
+        assert not [(call, own, ids) for call, own, ids in each if own != ids][:3], file

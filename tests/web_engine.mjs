@@ -1,0 +1,16 @@
+// Calls of packed models in Node: of each file the answers, as JSON.
+//
+//     node web_engine.mjs ENGINE.js ENGINE.wasm <REQUESTS    {file: [[method, …arguments], …]}
+import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+
+const [script, code] = process.argv.slice(2);
+const { Engine, PackedModel, Tokenizer } = await import(pathToFileURL(script).href);
+const engine = await Engine.of(readFileSync(code));
+const answers = { instructionSet: engine.instructionSet };
+for (const [file, calls] of Object.entries(JSON.parse(readFileSync(0, "utf8")))) {
+  const { buffer, byteOffset, byteLength } = readFileSync(file), bytes = buffer.slice(byteOffset, byteOffset + byteLength);
+  const made = file.endsWith(".json") ? new Tokenizer(JSON.parse(new TextDecoder().decode(bytes))) : new PackedModel(engine, bytes);
+  answers[file] = calls.map(([method, ...given]) => made[method](...given));
+}
+process.stdout.write(JSON.stringify(answers, (_, value) => (ArrayBuffer.isView(value) ? [...value] : value)));

@@ -1,0 +1,137 @@
+// Tokenizers as Python has them (`foveate.data.tokenizer`): ids of texts, and texts of ids.
+import { subword, type HuggingFaceTree } from "./subword";
+
+export const UNK = 0, PAD = 1, BOS = 2, EOS = 3, SPECIALS = ["<unk>", "<pad>", "<s>", "</s>"];
+const SILENT = new Set([PAD, BOS, EOS]);
+export interface TokenizerTree {
+  config: { kind: string; lowercase?: boolean; symbols?: string | null };
+  vocabulary: unknown;
+  tags?: string[];
+}
+
+/** What a kind of tokenizer defines. */
+interface Kind {
+  surfaces: Uint8Array[]; // what each id adds to a text, in UTF-8
+  encode(text: string): number[];
+  /** What stands before an id in a text. */
+  between?(before: string | undefined, piece: string): string;
+  trimsFirst?: boolean; // the first blank of a text is the tokenizer's own
+}
+
+const utf8 = new TextEncoder(), WHITE = "\\s\\x1c-\\x1f\\x85", MARK = "\u0301";
+const text = (bytes: Uint8Array) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+// `split_words`: \w, \d and \s of Python's re
+const LETTER = "[\\p{L}\\p{N}_]", SOLID = `[^${WHITE}]|\\ufeff`;
+const CLITIC = `(?:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=${LETTER})`;
+const INSIDE = `(?<=\\p{Nd})[.,:](?=\\p{Nd})|(?<=[\\p{L}\\p{N}_${MARK}])['’‐‑-](?=${LETTER})`;
+const WORD = new RegExp(`${CLITIC}|${LETTER}(?:[\\p{L}\\p{N}_${MARK}]|${INSIDE})*|(?:${SOLID})${MARK}*`, "giu");
+const SYMBOL = new RegExp(`(?:${SOLID})+`, "gu");
+
+/** The words of a text, punctuation and elided articles apart. */
+export function splitWords(line: string): string[] {
+  const shape = line.replace(/[\p{Mn}\p{Mc}\p{Me}\p{Cf}]/gu, (mark) => MARK.repeat(mark.length));
+  return [...shape.matchAll(WORD)].map(({ 0: word, index }) => line.slice(index, index + word.length));
+}
+
+function listed(units: (line: string) => string[], pieces: string[], form = (unit: string) => unit): Kind {
+  const ids = new Map(pieces.map((piece, n) => [piece, n + SPECIALS.length]));
+  return {
+    surfaces: [...SPECIALS, ...pieces].map((piece) => utf8.encode(piece)),
+    encode: (line) => units(line).map((unit) => ids.get(form(unit)) ?? UNK),
+  };
+}
+
+const KINDS: Record<string, (tree: TokenizerTree) => Kind> = {
+  byte: () => ({
+    surfaces: [...SPECIALS.map((piece) => utf8.encode(piece)), ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte))],
+    encode: (line) => Array.from(utf8.encode(line), (byte) => byte + SPECIALS.length),
+  }),
+  character: ({ config, vocabulary }) => {
+    const unit = new RegExp(config.symbols ? `(?:${config.symbols})|.` : ".", "gsu");
+    return listed((line) => line.match(unit) ?? [], vocabulary as string[]);
+  },
+  word: ({ config, vocabulary }) => ({
+    ...listed(splitWords, vocabulary as string[], config.lowercase ? (unit) => unit.toLowerCase() : undefined),
+    between: (before, piece) => (before && piece && !/^[.,;:!?…%)\]}»”]/.test(piece) && !/[([{«“'’]$/.test(before) ? " " : ""),
+  }),
+  symbol: ({ vocabulary }) => ({
+    ...listed((line) => line.match(SYMBOL) ?? [], vocabulary as string[]),
+    between: (before, piece) => (before !== undefined && piece ? " " : ""),
+  }),
+  bpe: (tree) => ({ ...subword(tree.vocabulary as HuggingFaceTree, tree.config.lowercase), trimsFirst: true }),
+  unigram: (tree) => ({ ...subword(tree.vocabulary as HuggingFaceTree, tree.config.lowercase), trimsFirst: true }),
+};
+
+export class Tokenizer {
+  readonly #kind: Kind;
+  readonly #tags: Map<string, number>;
+  readonly #surfaces: Uint8Array[];
+
+  constructor(tree: TokenizerTree) {
+    const kind = KINDS[tree.config.kind];
+    if (!kind) throw new Error(`this page has no tokenizer of the kind ${tree.config.kind}`);
+    this.#kind = kind(tree);
+    const tags = tree.tags ?? [];
+    this.#tags = new Map(tags.map((tag, n) => [tag, this.#kind.surfaces.length + n]));
+    this.#surfaces = [...this.#kind.surfaces, ...tags.map((tag) => utf8.encode(tag))];
+  }
+
+  /** The languages that a text may be translated into, where it says so in a tag. */
+  get languages(): string[] {
+    return [...this.#tags.keys()].map((tag) => tag.slice(2, -1));
+  }
+
+  /** What each id adds to a text behind others; start, end and padding nothing. */
+  get surfaces(): Uint8Array[] {
+    return this.#surfaces.map((surface, id) => (SILENT.has(id) ? new Uint8Array() : surface));
+  }
+
+  encode(line: string): number[] {
+    if (!line.isWellFormed()) throw new Error("the text has half a character: a lone surrogate");
+    const tag = [...this.#tags.keys()].find((each) => line.startsWith(each));
+    if (!tag) return this.#kind.encode(line);
+    return [this.#tags.get(tag)!, ...this.#kind.encode(line.slice(tag.length).replace(/^ /, ""))];
+  }
+
+  /** What each id adds to the text of some; bytes that are no UTF-8 become U+FFFD. */
+  #added(ids: readonly number[]): Uint8Array[] {
+    let before: string | undefined;
+    const { between, trimsFirst } = this.#kind, first = ids.findIndex((id) => !SILENT.has(id));
+    return ids.map((id, n) => {
+      const own = SILENT.has(id) ? new Uint8Array() : this.#surfaces[id]!;
+      if (trimsFirst && n === first && own[0] === 32) return own.subarray(1);
+      if (!between) return own;
+      const piece = text(own), whole = between(before, piece) + piece;
+      before = piece || before;
+      return utf8.encode(whole);
+    });
+  }
+
+  decode(ids: readonly number[]): string {
+    return text(Uint8Array.from(this.#added(ids).flatMap((bytes) => [...bytes])));
+  }
+
+  /** The ids of a text of any number of lines, an end of line between each two. */
+  encodeLines(lines: string): number[] {
+    return lines.split("\n").flatMap((line) => [EOS, ...this.encode(line)]).slice(1);
+  }
+
+  decodeLines(ids: readonly number[]): string {
+    const lines: number[][] = [[]];
+    for (const id of ids) id === EOS ? lines.push([]) : lines.at(-1)!.push(id);
+    return lines.map((line) => this.decode(line)).join("\n");
+  }
+
+  /** The text of lines that some ids add behind others. */
+  added(before: readonly number[], ids: readonly number[]): string {
+    return this.decodeLines([...before, ...ids]).slice(this.decodeLines(before).length);
+  }
+
+  /** A token by itself: its text with ▁ for a blank, `</s>` of a special one, `<e6>` of a lone byte. */
+  label(id: number): string {
+    if (id < SPECIALS.length) return SPECIALS[id]!;
+    const surface = this.#surfaces[id]!, own = text(surface);
+    if (own.includes("\ufffd")) return [...surface].map((byte) => `<${byte.toString(16).padStart(2, "0")}>`).join("");
+    return this.#kind.trimsFirst ? own.replaceAll(" ", "▁") : own.trim() || "␣".repeat(own.length);
+  }
+}

@@ -24,13 +24,16 @@ PROSE = re.compile(
 TOKEN = re.compile(
     r"(?P<number>\d+(?:\.\d+)?)"
     r"|(?P<over>(?:Σ|argmax|max)_[ijr])"
-    r"|(?P<function>argmax|max|tanh|exp|elu|mean|var|bucket|ReLU|σ(?=\()|Φ|√|f(?=\())"
-    r"|(?P<name>\[c of every head\]|φ\(\w+\)|mask_\w|(?!Σ)[^\W\d_][\u0303′₁₂]*(?:_\{[^}]*\}|_\w)?)"
-    r"|(?P<sign>[-+−⊙·/=|‖;,()\[\]ᵀ²³₊])"
+    r"|(?P<function>argmax|max|tanh|exp|elu|sin|cos|mean|var|bucket|ReLU|σ(?=\()|Φ|√|f(?=\())"
+    r"|(?P<name>\[c of every head\]|PE\(t\)|⌈D/2⌉|φ\(\w+\)|mask_\w|"
+    r"(?!Σ)[^\W\d_][\u0303′₁₂]*(?:_\{[^}]*\}|_\w)?)"
+    r"|(?P<sign>[-+−⊙·/^=|‖;,()\[\]ᵀ²³₊])"
 )
 FUNCTIONS: dict[str, Callable[[Values], Values]] = {
     "tanh": np.tanh,
     "exp": np.exp,
+    "sin": np.sin,
+    "cos": np.cos,
     "√": np.sqrt,
     "σ": lambda x: 1 / (1 + np.exp(-x)),
     "Φ": lambda x: np.vectorize(lambda each: (1 + math.erf(each / math.sqrt(2))) / 2)(x),
@@ -58,10 +61,21 @@ def evaluated(text: str, symbols: Mapping[str, Any], counts: Mapping[str, Any]) 
             solved = match[1]
         elif match := re.fullmatch(r"(\w) from 1 to (\d+)", clause):
             scope["range"][match[1]] = range(int(match[2]))
+        elif match := re.fullmatch(r"PE\(t, (.+)\) = (.+)", clause):
+            scope.setdefault("waves", []).append([Reader(part).whole() for part in match.groups()])
         else:
             name, _, body = clause.partition(" = ")
             scope[re.sub(r"\(x\)$", "", name).removesuffix("_i")] = Reader(body).whole()
+    if "waves" in scope:
+        scope["PE(t)"] = _waves(scope)
     return _solved(term, solved, scope) if solved else term(scope)
+
+
+def _waves(scope: Scope) -> Values:
+    """PE(t), whose clauses say where each wave stands: ``PE(t, 2i) = sin(ω)``."""
+    each = [scope | {"i": i} for i in scope["range"]["i"]]
+    placed = {int(at(s)): wave(s) for at, wave in scope["waves"] for s in each}
+    return np.array([placed[k] for k in range(len(placed))])
 
 
 def clauses_of(text: str) -> list[str]:
@@ -139,21 +153,29 @@ class Reader:
     def sum(self) -> Term:
         if self.token == "−":
             self._next()
-            first = self.product()
+            first = self.element_by_element()
             term: Term = lambda s: -first(s)  # noqa: E731
         else:
-            term = self.product()
+            term = self.element_by_element()
         while self.token in ("+", "−"):
             sign, left = self._next(), term
-            right = self.product()
+            right = self.element_by_element()
             term = _both(np.add if sign == "+" else np.subtract, left, right)
+        return term
+
+    def element_by_element(self) -> Term:
+        """Products between ⊙, which binds less than a product without a sign."""
+        term = self.product()
+        while self.token == "⊙":
+            self._next()
+            term = _both(np.multiply, term, self.product())
         return term
 
     def product(self) -> Term:
         term = self.factor()
-        while self.token in ("⊙", "·", "/") or self._begins():
-            sign = self._next() if self.token in ("⊙", "·", "/") else ""
-            joins = {"⊙": np.multiply, "·": np.dot, "/": np.divide, "": _times}[sign]
+        while self.token in ("·", "/") or self._begins():
+            sign = self._next() if self.token in ("·", "/") else ""
+            joins = {"·": np.dot, "/": np.divide, "": _times}[sign]
             term = _both(joins, term, self.factor())
         return term
 
@@ -166,12 +188,15 @@ class Reader:
 
     def factor(self) -> Term:
         term = self.atom()
-        while self.token in ("ᵀ", "²", "³", "₊") or (self.token == "[" and self.close):
+        while self.token in ("ᵀ", "²", "³", "₊", "^") or (self.token == "[" and self.close):
             sign, inner = self._next(), term
             if sign == "[":
                 place = self.sum()
                 self._take("]")
                 term = lambda s, of=inner, at=place: of(s)[at(s)]  # noqa: E731
+                continue
+            if sign == "^":
+                term = _both(np.power, inner, self.atom())
                 continue
             change = {
                 "ᵀ": lambda x: x[None, :],

@@ -156,7 +156,7 @@ def test_long_trainings_have_snapshots_further_apart(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def runs_steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     folder = tmp_path_factory.mktemp("steps")
-    return made(folder, ["captioner", "vit", "forecaster", "rnn_forecaster"], steps=1)
+    return made(folder, ["captioner", "vit", "forecaster", "rnn_forecaster", "rnn"], steps=1)
 
 
 def steps(run: Run, **asked: Any) -> StepsDrawing:
@@ -185,6 +185,18 @@ def test_steps_of_a_recurrent_forecaster_are_its_rows(runs_steps: dict[str, Run]
     assert [sheet.title for sheet in drawing.film().sheets][-1] == "state"
     one = steps(runs_steps["rnn_forecaster"], query=3)
     assert drawing.frames[3] in one.text() and one.figure().axes
+
+
+def test_steps_of_a_decoder_are_what_it_produces_as_rows_of_maps_are(
+    runs_steps: dict[str, Run],
+) -> None:
+    asked: dict[str, str] = {"text": "the dog sat", "target": "le chien"}
+    attention = steps(runs_steps["rnn"], block="cross_attention", **asked)
+    cells = steps(runs_steps["rnn"], block="decoder.cells", **asked)
+    assert attention.frames == cells.frames == [*asked["target"].split(), "</s>"]
+    read = steps(runs_steps["rnn"], block="encoder.stack.cell", **asked).frames
+    assert read == [*asked["text"].split(), "</s>"]
+    assert "named by the token that it produces" in " ".join(cells.text().split())
 
 
 def test_a_film_has_a_row_for_each_query(runs_steps: dict[str, Run]) -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from equations import evaluated
+from equations import clauses_of, evaluated
 from foveate.draw.blocks import picture
 from foveate.inspect.stages import Stage, attention_stages, capture_stages, cell_stages
 from foveate.models.encoder_decoder import Memory
@@ -26,6 +26,7 @@ from foveate.nn.feed_forward import FeedForward
 from foveate.nn.linear import BatchNorm, Norm
 from foveate.nn.positions import Position
 from foveate.nn.recurrent import Cell
+from foveate.nn.ssm import SSRU
 from foveate.spec import Tokens
 from laws.conftest import defaults
 
@@ -398,3 +399,38 @@ def test_feed_forwards(kind: str, bias: bool) -> None:
 def test_norms(kind: str) -> None:
     if kind != "none":
         check_block(defaults("norm")[kind].build(SIZE))
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "sinusoidal_halves", "concatenated", "appended"])
+@pytest.mark.parametrize("base", [10_000.0, 500.0])
+def test_sinusoids(kind: str, base: float) -> None:
+    position: Any = POSITIONS[kind].model_copy(update={"base": base}).build(SIZE, HEADS)
+    (part,) = picture(nn.ModuleDict({"position": position})).parts
+    shared = {"⌈D/2⌉": SIZE // 2}
+    if kind == "concatenated":
+        shared |= {"W": array(position.join.weight), "b": array(position.join.bias)}
+    size = getattr(position.config, "features", getattr(position.config, "size", SIZE))
+    x = torch.randn(1, LENGTH, position.config.token_size(SIZE))
+    with torch.no_grad():
+        shown = array(position.embed(x, torch.arange(LENGTH))[0])
+    for t in range(LENGTH):
+        symbols = shared | {"t": t, "x": array(x[0, t])}
+        computed = evaluated(part.blocks[0].equation, symbols, {"i": range(size // 2)})
+        close(shown[t], computed, part.blocks[0].equation)
+
+
+def test_the_simpler_recurrent_unit() -> None:
+    unit = SSRU(SIZE)
+    (part,) = picture(nn.ModuleDict({"unit": unit})).parts
+    symbols: dict[str, Array] = {"W_f": array(unit.forget.weight), "W": array(unit.value.weight)}
+    symbols |= {"b_f": array(unit.forget.bias), "c_{t−1}": np.zeros(SIZE)}
+    x = torch.randn(1, LENGTH, SIZE)
+    with torch.no_grad():
+        shown = array(unit(x)[0])
+    *defined, output = clauses_of(part.blocks[0].equation)
+    for t in range(LENGTH):
+        symbols["x_t"] = array(x[0, t])
+        for clause in defined:
+            symbols[clause.partition(" = ")[0]] = evaluated(clause, symbols, {})
+        close(shown[t], evaluated(output, symbols, {}), part.blocks[0].equation)
+        symbols["c_{t−1}"] = symbols["c_t"]

@@ -48,6 +48,7 @@ def gates(
         sheet(
             f"{name} gate", gate[shown], columns=words, down="unit", least=0.0, most=1.0,
             scale_label="0 shut … 1 open", rows=[str(unit) for unit in shown], aspect=0.35,
+            across="read",
         )
         for name, gate in over.items()
     ]  # fmt: skip

@@ -38,6 +38,7 @@ from foveate.inspect.records import LAYERS, block_of
 from foveate.nn.attention import BaseAttention
 from foveate.nn.feed_forward import FeedForward
 from foveate.nn.linear import Dropout
+from foveate.nn.positions import Sinusoidal
 from foveate.nn.recurrent import Cell
 
 BARS = "bar: √ of the number of parameters; ┣┓ … ⊕┛: a branch that the residual stream passes"
@@ -428,7 +429,7 @@ def _equation(module: nn.Module) -> str:
         parts = [texts[name] for name in ("output", "context", "weights")]
         inner = [texts[name] for name in ("score", "query features") if name in texts]
         return "; ".join([*parts, *(each for each in inner if each not in texts["weights"])])
-    if isinstance(module, FeedForward):
+    if isinstance(module, FeedForward | Sinusoidal):
         return module.equation
     bias = "bias" in dict(module.named_parameters(recurse=False))
     for kind, equation in EQUATIONS.items():

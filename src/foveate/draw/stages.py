@@ -155,10 +155,8 @@ def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0
         title = f"{spaced(name)}, head {head}"
     elif isinstance(module, Cell):
         stages, columns, title = cell_stages(module, calls, forced.row), [], spaced(name)
-        count = len(stages[0].values)
-        read = [*forced.read.get(name.split(".")[0], ())]
-        read = read[::-1] if backwards(name) else read
-        rows = read if len(read) == count else [str(t) for t in range(count)]
+        rows = forced.steps_of(name, len(stages[0].values))
+        rows = rows[::-1] if backwards(name) else rows
     else:
         raise ConfigError(f"{name} is neither an attention nor a recurrent cell")
     return drawn(stages, rows, columns, query, title)
@@ -207,7 +205,8 @@ def drawn(
         )  # fmt: skip
     caption = (
         "Captured: computed by the model in its own forward pass. Derived: computed from captured "
-        "stages and compared with the captured stage that follows."
+        "stages and compared with the captured stage that follows. Steps of a decoder are named "
+        "by the token that it produces, others by the one that is read."
     )
     return StepsDrawing(title=title, caption=caption, stages=sheets, frames=list(rows), frame=query)
 

@@ -233,6 +233,14 @@ class ForcedPass:
         numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
         return numbers
 
+    def steps_of(self, name: str, count: int) -> list[str]:
+        """Labels of the steps of a module: as rows of maps what a decoder produces, else what the
+        part reads; their numbers where neither has as many.
+        """
+        part = name.split(".")[0]
+        labels = [self.produced] * (part == "decoder") + [self.read.get(part, ())]
+        return next((list(x) for x in labels if len(x) == count), [*map(str, range(count))])
+
     def difference(
         self, before: NDArray[np.float64], after: NDArray[np.float64]
     ) -> NDArray[np.float64]:

@@ -28,7 +28,7 @@ class Position(Configurable, nn.Module):
             """How many of D features are the token's: those that ``embed`` reads."""
             return hidden_size
 
-    equation = "b_i"  # of what is added to a score, as printed
+    equation = "b_i"  # as printed: of what is added to a score, or of an embedding
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__()
@@ -65,6 +65,14 @@ class Sinusoidal(Position):
         base: float = Field(10_000.0, gt=0)  # of the wavelengths, from 2π to base · 2π
 
     config: Config
+    embedding = "x + PE(t)"  # as printed, with the encoding
+    waves = "PE(t, 2i) = sin(ω), PE(t, 2i + 1) = cos(ω)"
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        size = getattr(config, "features", getattr(config, "size", hidden_size))
+        powers = f"ω = t / {config.base:.6g}^(2i / {size + size % 2})"
+        self.equation = f"{self.embedding}, {self.waves}, {powers}"
 
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
         return x + self.encode(at, x.shape[-1]).to(x.dtype)
@@ -85,6 +93,7 @@ class Concatenated(Sinusoidal):
         size: int = Field(64, gt=0)  # features of the position beside those of the token
 
     config: Config
+    embedding = "W [x; PE(t)] + b"
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__(config, hidden_size, num_heads)
@@ -116,6 +125,7 @@ class Appended(Sinusoidal):
             return hidden_size - self.features
 
     config: Config
+    embedding = "[x; PE(t)]"
 
     def embed(self, x: Float[Tensor, "B T E"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
         encoding = self.encode(at, self.config.features).to(x.dtype)
@@ -152,6 +162,8 @@ class SinusoidalHalves(Sinusoidal):
 
     class Config(Sinusoidal.Config, kind="sinusoidal_halves"):
         pass
+
+    waves = "PE(t, i) = sin(ω), PE(t, ⌈D/2⌉ + i) = cos(ω)"
 
     def encode(self, at: Int[Tensor, "T"], size: int) -> Float[Tensor, "T D"]:
         angles = _angles(at, size + size % 2, self.config.base)  # (T, ⌈D/2⌉)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -182,3 +183,10 @@ def test_the_view_is_of_the_example_and_says_where_there_is_none(run: Run, monke
     assert {block.name: block.widths for block in bare} == {
         name: block.widths for name, block in blocks(drawing).items()
     }
+
+
+def test_one_class_that_computes_two_things_has_both_equations() -> None:
+    forced = TOYS["recurrent"]()
+    text = " ".join(picture(forced.model, forced).text().split())
+    assert "U_i h_{t−1}" in text and " y = W x + b " in text
+    assert re.search(r" y = W x (?!\+)", text)  # of what attention feeds, without a bias

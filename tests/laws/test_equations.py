@@ -421,7 +421,7 @@ def test_sinusoids(kind: str, base: float) -> None:
 
 def test_the_simpler_recurrent_unit() -> None:
     unit = SSRU(SIZE)
-    (part,) = picture(nn.ModuleDict({"unit": unit})).parts
+    (part,) = picture(nn.Sequential(unit)).parts
     symbols: dict[str, Array] = {"W_f": array(unit.forget.weight), "W": array(unit.value.weight)}
     symbols |= {"b_f": array(unit.forget.bias), "c_{t−1}": np.zeros(SIZE)}
     x = torch.randn(1, LENGTH, SIZE)

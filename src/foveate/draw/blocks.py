@@ -618,8 +618,8 @@ class ModelDrawing(Drawing):
         down = TALLEST / sqrt(max((block.size for block in blocks), default=1) or 1)
         columns = [ScaledPart(part, across, down) for part in self.parts]
         wide, tall = max(sum(c.width for c in columns), 5.0) + 0.2, max(c.height for c in columns)
-        classes = {b.does: f"{b.does} · {b.place} · {b.equation}" for b in blocks if b.equation}
-        legend = [line for each in classes.values() for line in textwrap.wrap(each, int(wide * 16))]
+        texts = dict.fromkeys(f"{b.does} · {b.place} · {b.equation}" for b in blocks if b.equation)
+        legend = [line for each in texts for line in textwrap.wrap(each, int(wide * 16))]
         notes = textwrap.wrap("; ".join([self.caption, *self.notes]), int(wide * 16))
         below = 0.14 * len(legend + notes) + 0.2
         made, ax = figures.page(wide, 0.4 + tall + below)
@@ -640,7 +640,7 @@ class ModelDrawing(Drawing):
         blocks = [block for part in self.parts for block in part.blocks]
         most = sqrt(max((block.size for block in blocks), default=1) or 1)
         names = max((len(block.heading) for block in blocks), default=0)
-        lines, classes = [self.title], dict[str, ModelBlock]()
+        lines, texts = [self.title], dict[tuple[str, str], ModelBlock]()
         for part in self.parts:
             rows = _folded(part)
             lines += ["", f"{part.name} ({part.does}), {part.parameters:,} parameters"]
@@ -648,7 +648,7 @@ class ModelDrawing(Drawing):
                 if isinstance(row, str):
                     lines.append(f"  ┃   {row}")
                     continue
-                classes.setdefault(row.does, row)
+                texts.setdefault((row.does, row.equation), row)
                 ends = row.branch is not None and (
                     isinstance(after, str) or after.branch != row.branch
                 )
@@ -660,6 +660,6 @@ class ModelDrawing(Drawing):
                     arrow = " ← " if row.backwards else " → "
                     places = arrow.join(visible(word) if word else "…" for word in _unrolled(row))
                     lines.append(f"  ┃     {row.states}: {places}")
-        for block in classes.values():
+        for block in texts.values():
             lines += ["", f"{block.does}: {block.place}", *textwrap.wrap(block.equation, 96)]
         return "\n".join([*lines, "", BARS, *self.notes])

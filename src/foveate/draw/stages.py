@@ -112,7 +112,8 @@ class StepsDrawing(Drawing):
         if any(stage.rows or stage.columns for stage in self.stages):
             return table_figure(self, self.frame)
         sheets = [stage.sheet(self.frame) for stage in self.stages]
-        return SheetGrid(title=self.heading, caption=self.caption, sheets=sheets).figure()
+        caption = textwrap.fill(self.caption, 90)
+        return SheetGrid(title=self.heading, caption=caption, sheets=sheets, across=1).figure()
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """The numbers of a frame, as many of a row as fit; a film of all frames in shades."""

@@ -17,9 +17,9 @@ FUNCTION, NESTING, ANY, CASTS = 60, 4, 177, 86
 # budget names in CHANGELOG.md what pays for it.
 BUDGET = {
     ".": 2488, "align": 960, "bench": 2139, "cli": 4374, "data": 4655, "decode": 1647,
-    "documents": 2464, "draw": 4405, "engine": 2219, "export": 3215, "inspect": 2058, "laws": 1243,
+    "documents": 2464, "draw": 4705, "engine": 2219, "export": 3215, "inspect": 2478, "laws": 1243,
     "models": 2353, "native": 671, "nn": 3203, "server": 5887, "tasks": 5448, "train": 3943,
-    "views": 3011,
+    "views": 3024,
 }  # fmt: skip
 
 # "file::function" → why its limits are raised. A new line here needs one in CHANGELOG.md.
@@ -106,5 +106,5 @@ def test_sizes_are_counted() -> None:
     assert sizes.code_lines(text) == 2
     assert (sizes.uses_of_any([text]), sizes.casts_and_ignores([text])) == (2, 1)
     texts = {Path("a.py"): "x\n", Path("nn/a.py"): "x\n" * 2, Path("nn/b/c.py"): "x\n"}
-    assert sizes.packages(texts) == {".": 1, "nn": 3203}
+    assert sizes.packages(texts) == {".": 1, "nn": 3}
     assert sizes.groups("A = 1\ndef f(): return A\ndef g(): return f()\nclass B: pass\nC = 2") == 2

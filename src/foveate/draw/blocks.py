@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from inspect import getsourcelines
 from itertools import groupby
@@ -33,7 +33,7 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Label, Text, visible
 from foveate.draw.terminal import cut
 from foveate.inspect.cells import backwards, capture_cells
-from foveate.inspect.hooks import ForcedPass
+from foveate.inspect.hooks import ForcedPass, tensors_in
 from foveate.inspect.records import LAYERS, block_of
 from foveate.nn.attention import BaseAttention
 from foveate.nn.feed_forward import FeedForward
@@ -167,7 +167,7 @@ def traced(forced: ForcedPass) -> Trace:
         added = args[1] if isinstance(module, Dropout) and len(args) > 1 else None
         residual = added if isinstance(added, Tensor) else None
         trace.calls.append(
-            ModuleCall(name, [*_tensors((args, named))], [*_tensors(output)], residual)
+            ModuleCall(name, [*tensors_in((args, named))], [*tensors_in(output)], residual)
         )
 
     with ExitStack() as stack, capture_cells(forced.model) as cells:
@@ -177,19 +177,6 @@ def traced(forced: ForcedPass) -> Trace:
         forced.run()
     trace.cells = {name: steps.states for name, steps in cells.items()}
     return trace
-
-
-def _tensors(value: object) -> Iterator[Tensor]:
-    """The tensors of a value, at any depth of tuples, lists, dicts and dataclasses."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _tensors(part)
-    elif is_dataclass(value):
-        yield from _tensors([getattr(value, each.name) for each in fields(value)])
 
 
 # ------------------------------------------------------------------------------------- the blocks
@@ -341,7 +328,7 @@ def _block(
     return ModelBlock(
         name=name, label=_label(name, module), layer=_layer(name), family=sort, hue=HUES.get(sort),
         does=kind.__name__ + heads, place=_place(kind.__module__, kind.__qualname__),
-        equation=_equation(module), widths=_widths(module, tensors, calls, gave),
+        equation=equation_of(module), widths=_widths(module, tensors, calls, gave),
         parameters=sum(counts), shared=shared,
         weights=[f"{name} {_shape(p)}" for name, p in tensors.items()],
         output=_shape(gave[0]) if gave else "", calls=len(calls), steps=steps,
@@ -419,7 +406,7 @@ def _place(module: str, name: str) -> str:
         return file
 
 
-def _equation(module: nn.Module) -> str:
+def equation_of(module: nn.Module) -> str:
     """What a block computes: by its kinds, or as the docstring of its class says."""
     if isinstance(module, Cell):
         read = ("input", "before", "cell before", "fed")

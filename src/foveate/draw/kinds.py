@@ -10,6 +10,7 @@ from pydantic import Field
 from foveate.draw.blocks import ModelDrawing
 from foveate.draw.charts import BarsDrawing, LinesDrawing
 from foveate.draw.film import FilmDrawing
+from foveate.draw.forward import ForwardDrawing
 from foveate.draw.lanes import LanesDrawing
 from foveate.draw.maps import AttentionDrawing
 from foveate.draw.page import PageGroup
@@ -19,8 +20,8 @@ from foveate.draw.stages import StepsDrawing
 from foveate.draw.texts import TableDrawing, WordsDrawing
 
 AnyDrawing = Annotated[
-    AttentionDrawing | FilmDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing
-    | WordsDrawing | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
+    AttentionDrawing | FilmDrawing | SheetDrawing | StepsDrawing | ForwardDrawing | LinesDrawing
+    | BarsDrawing | WordsDrawing | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
     Field(discriminator="kind"),
 ]  # fmt: skip
 

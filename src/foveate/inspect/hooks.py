@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -195,6 +195,19 @@ def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
         for module in modules:
             stack.enter_context(module.register_forward_hook(record))
         yield calls
+
+
+def tensors_in(value: object) -> Iterator[Tensor]:
+    """The tensors of a value, at any depth of tuples, lists, dicts and dataclasses."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from tensors_in(list(value.values()))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from tensors_in(part)
+    elif is_dataclass(value):
+        yield from tensors_in([getattr(value, each.name) for each in fields(value)])
 
 
 # ------------------------------------------------------------------------------------------ forced

@@ -163,6 +163,7 @@ VIEWS = ViewEntry.table(
     ("surface", "inside", "The loss around the weights, over two directions."),
     ("gates", "inside", "The gates of a recurrent network over time."),
     ("steps", "inside", "The stages of an attention head, or of a cell, in numbers."),
+    ("forward", "inside", "The whole forward pass, stage by stage, in numbers."),
     ("gradients", "inside", "How far back language models can learn."),
     ("model", "inside", "The model's blocks to scale: shapes, parameters, equations."),
     ("exposure", "exposure", "How a model errs by place: after the truth, and its own output."),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import foveate.draw.analyses as analyses
+import foveate.draw.forward as film
 import foveate.draw.stages as stages
 import foveate.inspect.cells as cells
 import foveate.inspect.perturbations as perturbations
@@ -18,6 +19,7 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
 from foveate.draw.blocks import ModelDrawing, picture
 from foveate.draw.charts import LinesDrawing, StatesDrawing
+from foveate.draw.forward import ForwardDrawing
 from foveate.draw.sheets import LensDrawing, SheetGrid
 from foveate.draw.stages import StepsDrawing
 from foveate.errors import UserError, is_for_the_user
@@ -129,6 +131,16 @@ def steps(
         raise ConfigError(f"--layer {layer}: {block or first} has {len(names)}, counted from 0")
     forced = ready(run, text, target, image)
     return stages.steps(forced, names[layer], query, head or 0)
+
+
+@view(needs.explains)
+def forward(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, head: Head = None,
+    query: Query = None,
+) -> ForwardDrawing:  # fmt: skip
+    """Every stage of one forward pass, from tokens to the output; of head and query 0 if absent."""
+    forced = ready(run, text, target, image)
+    return film.forward(forced, f"Forward pass of {run.path.name}", head or 0, query or 0)
 
 
 @view()

@@ -12,6 +12,7 @@ export interface Cells {
   columns: readonly string[];
   aspect?: number; // height of a cell by its width
   high?: number; // pixels of a row, whatever its cells' width; they fill the room there is
+  whole?: boolean; // all columns stand in the room there is, however narrow
   texts?: readonly (readonly string[])[]; // in the cells
   dots?: readonly (readonly [number, number])[]; // row, column
   down?: string; // what rows and columns are
@@ -20,6 +21,7 @@ export interface Cells {
 
 const SHORT = 64; // words along a side that are all written, if need be by scrolling
 const LOUPE = 9; // pixels of a cell below which a loupe helps
+export const WRITTEN = 36; // pixels of a number in a cell, where all columns have to fit
 const MOST = 44; // pixels of a cell
 
 /** Where things lie, in pixels. */
@@ -36,7 +38,7 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, most) - 6);
   const turn = flat ? 0 : room < 30 * cells.width ? -75 : -55;
   const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
-  const least = told ? 52 : cells.rows.length && short ? 12 : 0, aspect = cells.aspect ?? 1;
+  const least = told ? (cells.whole ? WRITTEN : 52) : cells.rows.length && short && !cells.whole ? 12 : 0, aspect = cells.aspect ?? 1;
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
   const wide = (room - left - right) / cells.width;
   const fit = cells.high && !told ? wide : Math.min(wide, told ? most : Math.max(least || 4, tall / cells.height / aspect), most);

@@ -3,6 +3,7 @@ import { attention } from "./attention";
 import { bars } from "./bars";
 import { h } from "./dom";
 import { film } from "./film";
+import { forward } from "./forward";
 import { lanes } from "./lanes";
 import { lines } from "./lines";
 import { model } from "./model";
@@ -19,7 +20,7 @@ import type { AnyDrawing } from "./types";
 import { words } from "./words";
 
 const KINDS: { [K in AnyDrawing["kind"]]: Draw<Extract<AnyDrawing, { kind: K }>> } = {
-  attention, film, sheet, steps, lines, bars, words, lanes, picture, model, table,
+  attention, film, sheet, steps, forward, lines, bars, words, lanes, picture, model, table,
 };
 
 export interface Mounted {

@@ -1,9 +1,10 @@
-// Written by `npm run types` from src/foveate/draw; do not edit. Of e18a324822a59c1a.
+// Written by `npm run types` from src/foveate/draw; do not edit. Of 67aa2beac5cdafe3.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
   | SheetDrawing
   | StepsDrawing
+  | ForwardDrawing
   | LinesDrawing
   | BarsDrawing
   | WordsDrawing
@@ -134,6 +135,90 @@ export interface StageDrawing {
   rows: string[];
   columns: string[];
   across: string;
+  least: number;
+  most: number;
+}
+/**
+ * Every stage of one forward pass, in order; ``query`` and ``head`` are shown first.
+ *
+ * ``places`` are the positions of each part of the model, named by what it reads there, and
+ * ``produced`` what comes of them. Pictures and terminals show one position and one head.
+ */
+export interface ForwardDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "forward";
+  parts: ModelPart[];
+  frames: FrameDrawing[];
+  places: {
+    [k: string]: string[];
+  };
+  produced: {
+    [k: string]: string[];
+  };
+  head: number;
+  query: number;
+}
+/**
+ * A column of the picture: an encoder, a decoder, what comes of them.
+ */
+export interface ModelPart {
+  name: string;
+  does: string;
+  blocks: ModelBlock[];
+}
+/**
+ * A module that is drawn as one block.
+ *
+ * ``widths`` are the sizes of the vectors that it reads, of larger ones inside, and of those that
+ * it gives. ``parameters`` are those that no earlier block has, ``shared`` those that one has.
+ * ``output`` is the shape of what it gives, at each of its ``calls``. The output of the last block
+ * of a ``branch`` is added to the residual stream, which passes beside them. ``reads`` names other
+ * parts whose output it reads. A recurrent cell has a place for each of its ``steps``, in the
+ * order of the text, and ``states`` from step to step. ``walk`` is the block and the layer of the
+ * view `steps`.
+ */
+export interface ModelBlock {
+  name: string;
+  label: string;
+  layer: number | null;
+  family: string;
+  hue: number | null;
+  does: string;
+  place: string;
+  equation: string;
+  widths: number[];
+  parameters: number;
+  shared: number;
+  weights: string[];
+  output: string;
+  calls: number;
+  branch: number | null;
+  reads: string[];
+  steps: string[];
+  states: string;
+  backwards: boolean;
+  walk: [string, number] | null;
+}
+/**
+ * A frame of a forward pass: its numbers (H, T, N), or (H, T, S, N) of weighted values.
+ *
+ * ``rows`` and ``columns`` name the ``places`` that label them. Of logits and probabilities the
+ * largest of each position are here, named by ``tokens``. ``reads`` are the numbers of the frames
+ * that it is computed from, ``shape`` is that of the whole frame.
+ */
+export interface FrameDrawing {
+  title: string;
+  block: string;
+  label: string;
+  equation: string;
+  shape: number[];
+  values: Numbers;
+  rows: string;
+  columns: string;
+  tokens: string[][];
+  reads: number[];
   least: number;
   most: number;
 }
@@ -297,47 +382,6 @@ export interface ModelDrawing {
   notes: string[];
   kind: "model";
   parts: ModelPart[];
-}
-/**
- * A column of the picture: an encoder, a decoder, what comes of them.
- */
-export interface ModelPart {
-  name: string;
-  does: string;
-  blocks: ModelBlock[];
-}
-/**
- * A module that is drawn as one block.
- *
- * ``widths`` are the sizes of the vectors that it reads, of larger ones inside, and of those that
- * it gives. ``parameters`` are those that no earlier block has, ``shared`` those that one has.
- * ``output`` is the shape of what it gives, at each of its ``calls``. The output of the last block
- * of a ``branch`` is added to the residual stream, which passes beside them. ``reads`` names other
- * parts whose output it reads. A recurrent cell has a place for each of its ``steps``, in the
- * order of the text, and ``states`` from step to step. ``walk`` is the block and the layer of the
- * view `steps`.
- */
-export interface ModelBlock {
-  name: string;
-  label: string;
-  layer: number | null;
-  family: string;
-  hue: number | null;
-  does: string;
-  place: string;
-  equation: string;
-  widths: number[];
-  parameters: number;
-  shared: number;
-  weights: string[];
-  output: string;
-  calls: number;
-  branch: number | null;
-  reads: string[];
-  steps: string[];
-  states: string;
-  backwards: boolean;
-  walk: [string, number] | null;
 }
 /**
  * Rows under the names of their columns; numbers stand at the right, texts at the left.

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 6401696482d37988.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 1a664ab259f12f03.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

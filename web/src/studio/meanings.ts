@@ -32,6 +32,7 @@ const MEANINGS: Record<string, Meaning> = {
   without: { title: "Without order, positions or scaling", means: "The answer and a map as it is, and with the words shuffled, without position encodings, or without ÷ √K.", caveat: "The weights were trained with what is dropped: another training might do without." },
   states: { title: "Hidden states", means: "How the hidden state moves from token to token: its first three principal components, a line each.", caveat: "They hold only a share of what differs, which the caption says." },
   steps: { title: "Step by step", means: "One query of one head from query, keys and values to the output, with the model's own numbers; or one step of a recurrent cell.", caveat: "A double click on a cell of an attention map, or Enter, opens it for that query; of a mean of heads it shows the head with most weight there." },
+  forward: { title: "Forward pass", means: "Every stage of one forward pass in order: what it reads, its equation, and what it gives, with the model's own numbers; forwards and back.", caveat: "Cells are rows of positions; choose a position, a head or a block, or step with , and ." },
   surface: { title: "Loss surface", means: "The loss around the weights, along two random directions (Li et al., 2018).", caveat: "Two directions of very many; it takes a while." },
   lens: { title: "Logit lens", means: "What the model would say if it ended after each layer.", caveat: "Early layers were never trained to be read so." },
 };

@@ -1,0 +1,229 @@
+"""Every frame of a forward pass is what NumPy computes, in float64, from the frames before it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foveate.config import ConfigError
+from foveate.data.tokenizer import EOS
+from foveate.draw.blocks import blocks_of, equation_of
+from foveate.draw.forward import ForwardDrawing
+from foveate.inspect.forward import frames
+from foveate.run import Run
+from foveate.tasks.base import Generates
+from foveate.views import find
+from foveate.views.options import Question
+from small_runs import made
+
+CLOSE = 1e-5
+TEXT = "the dog sleeps"
+HEADS = 2
+NAMES = ["transformer", "rnn", "classifier", "language", "masked", "captioner", "vit"]
+NAMES += ["forecaster", "rnn_forecaster"]
+Array = NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return made(tmp_path_factory.mktemp("forward"), NAMES, steps=10)
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x: Array) -> Array:
+    exp = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exp / exp.sum(axis=-1, keepdims=True)
+
+
+def waves(length: int, size: int) -> Array:
+    """PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i + 1) = cos(…)."""
+    angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, size, 2) / size)
+    return np.stack((np.sin(angles), np.cos(angles)), axis=-1).reshape(length, size)
+
+
+def greedy(run: Run) -> list[int]:
+    [answer] = run.translate([TEXT], beam_size=1)
+    return [*answer.outputs[0].ids]
+
+
+class Checked:
+    """The frames of a run, each of them compared with what it should be, in order."""
+
+    def __init__(self, run: Run) -> None:
+        state = run.model.state_dict()
+        self.weights = {name: tensor.double().numpy() for name, tensor in state.items()}
+        self.left: dict[tuple[str, str], list[Array]] = defaultdict(list)
+        self.ids = greedy(run) if isinstance(run.task, Generates) else None
+        self.film = frames(run.forced(TEXT, self.ids), blocks_of(run.model), equation_of)
+        for frame in self.film:
+            self.left[frame.block, frame.name].append(np.float64(frame.values))
+
+    def __call__(self, block: str, name: str, expected: Array) -> Array:
+        """The next frame of a block and a name, (H, T, N) or (T, N), near what is expected."""
+        values = self.left[block, name].pop(0)
+        values = values if expected.ndim == values.ndim else values[0]
+        place = f"{block} {name}"
+        np.testing.assert_allclose(values, expected, atol=CLOSE, rtol=CLOSE, err_msg=place)
+        return values
+
+    def linear(self, name: str, x: Array) -> Array:
+        return x @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0.0)
+
+    def embedded(self, side: str) -> Array:
+        block, [ids] = f"{side}.stem", self.left[f"{side}.stem", "tokens"]
+        ids = self(block, "tokens", ids)[0, :, 0].astype(int)
+        return self.weights[f"{block}.embedding.weight"][ids]
+
+    def norm(self, block: str, x: Array) -> Array:
+        mean, variance = x.mean(axis=-1, keepdims=True), x.var(axis=-1, keepdims=True)
+        scaled = (x - mean) / np.sqrt(variance + 1e-5) * self.weights[f"{block}.norm.weight"]
+        return self(block, "norm", scaled + self.weights[f"{block}.norm.bias"])
+
+    def attention(self, block: str, x: Array, memory: Array, causal: bool = False) -> Array:
+        def projected(name: str, x: Array) -> Array:
+            y = self.linear(f"{block}.{name}", x)
+            return self(block, name, y.reshape(len(y), HEADS, -1).transpose(1, 0, 2))
+
+        query = projected("query", x)
+        key, value = projected("key", memory), projected("value", memory)
+        product = query @ key.transpose(0, 2, 1) / np.sqrt(query.shape[-1])
+        score = self(block, "score", product)
+        if causal:
+            past = np.where(np.tri(len(x), dtype=bool), 0.0, -np.inf)
+            mask = self(block, "mask", np.broadcast_to(past, score.shape))
+            score = self(block, "masked score", score + mask)
+        return self.mixed(block, score, value)
+
+    def mixed(self, block: str, score: Array, value: Array) -> Array:
+        weights = self(block, "weights", softmax(score))
+        parts = self(block, "weighted values", weights[..., None] * value[:, None])
+        context = self(block, "context", parts.sum(axis=2))
+        if len(context) == 1:
+            return self(block, "output", context[0])
+        joined = self(block, "concatenated heads", np.concatenate([*context], axis=-1))
+        return self(block, "output", self.linear(f"{block}.output", joined))
+
+    def layers(self, side: str, memory: Array | None = None) -> Array:
+        """A Transformer's encoder or decoder, pre-norm: the output of its last norm."""
+        rows = self.embedded(side)
+        x = self(f"{side}.stem", "embedding", rows * np.sqrt(rows.shape[1]))
+        position = self(f"{side}.position", "position", waves(*x.shape))
+        x = self(f"{side}.position", "input", x + position)
+        blocks = ["self_attention", *["cross_attention"] * (memory is not None), "feed_forward"]
+        for layer in range(sum(f"{side}.layers.{n}.feed_forward" in self.blocks for n in range(9))):
+            for number, name in enumerate(blocks):
+                block = f"{side}.layers.{layer}.{name}"
+                y = self.norm(f"{side}.layers.{layer}.blocks.{number}.norm", x)
+                if name == "self_attention":
+                    y = self.attention(block, y, y, memory is not None)
+                elif memory is not None and name == "cross_attention":
+                    y = self.attention(block, y, memory)
+                else:
+                    y = self(block, "inner layer", self.linear(f"{block}.inner", y))
+                    y = self(block, "activation", np.maximum(y, 0))
+                    y = self(block, "outer layer", self.linear(f"{block}.outer", y))
+                x = self(block, "residual sum", x + y)
+        return self.norm(f"{side}.norm", x)
+
+    @property
+    def blocks(self) -> set[str]:
+        return {frame.block for frame in self.film}
+
+    def gru(self, block: str, inputs: Array, first: Array, fed: Array | None = None) -> Array:
+        """The states of a GRU; C ``fed`` is added to W x + b."""
+        before = self(block, "before", self.left[block, "before"][0][0])
+        np.testing.assert_allclose(before[0], first, atol=CLOSE)
+        x = self(block, "input", inputs) @ self.weights[f"{block}.weight_ih"].T
+        x = x + self.weights[f"{block}.bias_ih"]
+        if fed is not None:
+            fed = self(block, "fed", fed)
+            x = x + self("decoder.feed", "feed", self.linear("decoder.feed", fed))
+        back = before @ self.weights[f"{block}.weight_hh"].T + self.weights[f"{block}.bias_hh"]
+        (x_r, x_z, x_n), (h_r, h_z, h_n) = (np.split(part, 3, axis=-1) for part in (x, back))
+        reset = self(block, "reset gate", sigmoid(x_r + h_r))
+        update = self(block, "update gate", sigmoid(x_z + h_z))
+        new = self(block, "candidate", np.tanh(x_n + reset * h_n))
+        kept = self(block, "kept", update * before)
+        state = self(block, "state", kept + self(block, "added", (1 - update) * new))
+        np.testing.assert_allclose(before[1:], state[:-1], atol=CLOSE)
+        return state
+
+    def predicted(self, hidden: Array) -> None:
+        """Logits, their softmax, and the tokens that greedy decoding writes."""
+        logits = self("output", "logits", self.linear("output", hidden))
+        p = self("output", "softmax", softmax(logits))
+        assert self.film[-1].name == "softmax" and not any(self.left.values())
+        assert p.argmax(axis=-1).tolist() == [*(self.ids or []), EOS]
+
+
+def test_an_encoder_and_a_decoder(runs: dict[str, Run]) -> None:
+    check = Checked(runs["transformer"])
+    check.predicted(check.layers("decoder", check.layers("encoder")))
+
+
+def test_an_encoder_that_labels(runs: dict[str, Run]) -> None:
+    check = Checked(runs["classifier"])
+    hidden = check.layers("encoder")
+    hidden = check("pooling", "pooling", hidden.mean(axis=0, keepdims=True))
+    logits = check("output", "logits", check.linear("output", hidden))
+    p = check("output", "softmax", softmax(logits))
+    best = runs["classifier"].task.label_names[int(p[0].argmax())]
+    assert not any(check.left.values()) and best == runs["classifier"].classify([TEXT])[0].label
+
+
+def test_a_recurrent_translator_with_attention(runs: dict[str, Run]) -> None:
+    check = Checked(runs["rnn"])
+    cell, block = "encoder.stack.layers.0.0.cell", "decoder.cross_attention"
+    inputs = check("encoder.stem", "embedding", check.embedded("encoder"))
+    memory = check.gru(cell, inputs, np.zeros(24))
+    words = check("decoder.stem", "embedding", check.embedded("decoder"))
+    last = check("decoder.bridge", "last position", memory[-1:])
+    first = np.tanh(check("decoder.bridge", "bridge", check.linear("decoder.bridge", last)))
+    before = check.left["decoder.cells.0", "before"][0][0]
+    query = check(block, "query", check.linear(f"{block}.query", before)[None])
+    key = check(block, "key", check.linear(f"{block}.key", memory)[None])
+    value = check(block, "value", memory[None])
+    v = check.weights[f"{block}.score.weight"][0]
+    score = check(block, "score", np.tanh(query[:, :, None] + key[:, None]) @ v)
+    context = check.mixed(block, score, value)
+    state = check.gru("decoder.cells.0", words, first[0], context)
+    joined = check("decoder.readout", "joined", np.concatenate([state, context, words], axis=-1))
+    read = check("decoder.readout", "readout", check.linear("decoder.readout", joined))
+    check.predicted(check("decoder.readout", "tanh", np.tanh(read)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_has_a_film(runs: dict[str, Run], name: str) -> None:
+    run = runs[name]
+    drawing = find("forward").draw([run], Question(query=1))
+    assert isinstance(drawing, ForwardDrawing)
+    blocks = {block.name for part in drawing.parts for block in part.blocks if block.calls}
+    assert blocks <= {frame.block for frame in drawing.frames}, "a block has no frame"
+    for number, frame in enumerate(drawing.frames):
+        assert all(0 <= k < len(drawing.frames) and k != number for k in frame.reads)
+        count = frame.values.shape[1]
+        assert len(drawing.places.get(frame.rows, range(count))) == count
+    assert drawing.frames[-1].title == ("softmax" if run.task.gives != "forecast" else "head")
+
+
+def test_a_film_is_drawn(runs: dict[str, Run]) -> None:
+    drawing = find("forward").draw([runs["transformer"]], Question(text=TEXT, head=1, query=2))
+    assert isinstance(drawing, ForwardDrawing)
+    assert drawing.places["encoder"] == ["the", "dog", "sleeps", "</s>"]
+    produced = drawing.produced["decoder"]
+    assert drawing.places["decoder"] == ["<s>", *produced[:-1]] and produced[-1] == "</s>"
+    assert (
+        f"sleeps, decoder: {produced[1]} → {produced[2]}" in drawing.heading
+        and "max(0, z)" in drawing.text(width=100)
+    )
+    assert all(len(line) <= 100 for line in drawing.text(width=100).splitlines()[2:])
+    assert len(drawing.figure().axes) == 1
+    for question in (Question(head=2), Question(query=99)):
+        with pytest.raises(ConfigError, match="there are"):
+            find("forward").draw([runs["transformer"]], question)

@@ -10,15 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.draw.charts import LinesDrawing
+from foveate.draw.interactive import InteractiveDrawing
+from foveate.draw.kinds import groups_of
 from foveate.draw.lanes import LanesDrawing
 from foveate.draw.sheets import SheetGrid
 from foveate.draw.texts import TableDrawing
+from foveate.nn.scores import Entmax15, Softmax, Sparsemax
 from foveate.views.demos import DEMOS, DemoEntry, find
+from foveate.views.demos.formulas import entmax
 from foveate.views.demos.text import LINEAGE
 
 ROOT = Path(__file__).parent.parent
@@ -223,6 +228,42 @@ def test_a_step_of_a_typed_table(tmp_path: Path) -> None:
 
 
 def test_division_by_the_root_keeps_the_gradient_of_softmax() -> None:
-    curves = find("scaling").draw().arrays()
-    plain, scaled = curves["q · k"], curves["q · k / √K"]
+    arrays = {
+        name.split(": ")[1]: y for name, y in find("scaling").draw({"size": 500}).arrays().items()
+    }
+    plain, scaled = arrays["q · k"], arrays["q · k / √K"]
     assert plain[-1] < plain[0] / 5 and scaled[-1] > 0.9 * scaled[0]
+    hard, soft = arrays["softmax(q · k)"], arrays["softmax(q · k / √K)"]
+    logits = np.log(hard / hard[0])  # those of K = 512, the power of 2 that is nearest
+    np.testing.assert_allclose(np.log(soft / soft[0]), logits / 512**0.5, atol=1e-5)
+
+
+def test_entmax_has_the_kinds_of_the_library_as_cases() -> None:
+    scores = np.array([2.0, 1.6, 1.1, 0.3, -0.4, -1.5])
+    kinds = (1.0, Softmax), (1.5, Entmax15), (2.0, Sparsemax)
+    for alpha, kind in kinds:
+        weights = kind.Config().build()(torch.tensor(scores)).numpy()
+        np.testing.assert_allclose(entmax(scores, alpha), weights, atol=1e-6)
+    assert entmax(scores, 40.0).round(6).tolist() == [1, 0, 0, 0, 0, 0]
+
+
+def test_local_attention_leaves_a_window_and_a_bell() -> None:
+    arrays = find("local").draw({"position": 10, "window": 3}).arrays()
+    everywhere, window, bell = (arrays[name] for name in [*arrays][1:])
+    assert np.flatnonzero(window).tolist() == [*range(7, 14)] and (everywhere > 0).all()
+    np.testing.assert_allclose(
+        window[7:14] / window[10], everywhere[7:14] / everywhere[10], rtol=1e-5
+    )
+    np.testing.assert_allclose(bell[12], window[12] * math.exp(-(2**2) / (2 * 1.5**2)), rtol=1e-5)
+    with pytest.raises(ValueError, match=r"no place within 0\.1 of 10\.5"):
+        find("local").draw({"position": 10.5, "window": 0.1})
+
+
+def test_sliders_stand_at_the_options_and_the_page_holds_them() -> None:
+    [drawn] = find("lookup").draw({"blend": 0.123, "temperature": [2.0]}).browser_drawings()
+    assert isinstance(drawn, InteractiveDrawing)
+    values = [(s.option, s.index, s.value) for s in drawn.sliders]
+    assert values == [("key", None, 2), ("blend", None, 0.123), ("temperature", 0, 2)]
+    assert all(slider.value in slider.stops for slider in drawn.sliders)
+    page = find("lookup").draw().html()
+    assert groups_of(page)[0].drawings[0].model_dump()["formula"] == "lookup"

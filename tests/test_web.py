@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import hatch_build
+import numpy as np
 import pytest
 import python_tables
+
+from foveate.draw.parts import Numbers
 
 ROOT = Path(__file__).parent.parent
 WEB = ROOT / "web"
@@ -29,6 +33,25 @@ def test_what_typescript_has_of_python_is_fresh(part: str, file: str) -> None:
     assert output is not None
     fresh = python_tables.stamp(getattr(python_tables, part)())
     assert output[1] == fresh, f"web/src/{file} is stale: run `npm run types` in web/"
+
+
+def test_numbers_of_demos_that_the_browser_is_held_to_are_fresh() -> None:
+    stored = json.loads((WEB / "test" / "demos.json").read_text("utf-8"))
+    fresh = json.loads(json.dumps(python_tables.demos()))
+    assert alike(stored, fresh), "web/test/demos.json is stale: run `npm run types` in web/"
+    stored[0]["drawing"]["sliders"][0]["value"] += 1
+    assert not alike(stored, fresh)
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether two pieces of JSON say the same; numbers may differ by rounding."""
+    if isinstance(a, dict) and "codec" in a:
+        return np.allclose(Numbers(**a).array, Numbers(**b).array, atol=1e-4, equal_nan=True)
+    if isinstance(a, float):
+        return abs(a - b) < 1e-4
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(alike(a[key], b[key]) for key in a)
+    return len(a) == len(b) and all(map(alike, a, b)) if isinstance(a, list) else bool(a == b)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from pages import require_page, served, until, visitor, wait
 from foveate.bench.comparison import Comparison
 from foveate.draw.charts import line_chart
 from foveate.draw.texts import TableDrawing
+from foveate.views.demos import DEMOS
 from small_runs import made
 
 pytestmark = pytest.mark.slow
@@ -58,6 +59,41 @@ def test_a_demo_is_chosen_changed_and_found_again_by_its_address(open_url) -> No
     wait(again, "demo")
     assert again.get_by_test_id("command").inner_text() == command
     assert "64:100, highest" in again.get_by_test_id("drawing-demo").inner_text()
+
+
+def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(open_url) -> None:
+    page = open_url("#/demos?demo=lookup")
+    wait(page, "demo")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    blend = page.locator("input[data-option=blend]")
+    box = blend.bounding_box()
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + box["height"] / 2, steps=5)
+    page.mouse.up()
+    blend.press("ArrowRight")
+    value = float(blend.get_attribute("aria-valuetext"))
+    assert value > 0.7
+    until(page, "location.hash.includes('demo.blend=')")
+    rows = DEMOS["lookup"].draw({"blend": value}).sheets[0].rows
+    until(page, "row => document.querySelector('.fv-cells').textContent.includes(row)", rows[1])
+    assert page.get_by_test_id("command").inner_text() == f"foveate demo lookup --blend {value:g}"
+    page.get_by_role("button", name="reset").click()
+    until(page, "!location.hash.includes('blend')")
+    assert not [url for url in asked if "/api/" in url]
+    page.goto(page.url.split("#")[0] + "#/demos?demo=scores")
+    until(page, "document.querySelectorAll('.fv-plane .fv-cells').length >= 6")
+    box = page.locator(".fv-plane .fv-cells").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 0.25 * box["height"], steps=5)
+    page.mouse.up()
+    x, y = (
+        page.locator(f"input[data-option={name}]").get_attribute("aria-valuetext") for name in "xy"
+    )
+    assert 1 < float(x) < 2 and 1 < float(y) < 2
+    until(page, "query => document.body.innerText.includes(query)", f"query ({x}, {y})")
 
 
 def test_a_comparison_is_read_by_chapters_and_leads_to_one_sentence(open_url) -> None:

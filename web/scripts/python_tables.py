@@ -1,4 +1,5 @@
-"""What the browser must have the same as Python: the schema of drawings, colours, the studio's API.
+"""What the browser must have the same as Python: the schema of drawings, colours, the studio's API,
+numbers of demos.
 
 ``python web/scripts/python_tables.py`` prints it as JSON; ``npm run types`` writes TypeScript.
 """
@@ -15,6 +16,7 @@ import pydantic
 from foveate.draw import colors
 from foveate.draw.kinds import AnyDrawing
 from foveate.draw.parts import STEPS
+from foveate.views.demos import DEMOS
 
 
 def schema() -> dict[str, Any]:
@@ -39,6 +41,31 @@ def palette() -> dict[str, Any]:
     }
 
 
+# Options of demos whose sliders stand elsewhere than by default, small ones first.
+DRAGGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "lookup": ({}, {"key": 4, "blend": 0.6, "temperature": (0.5, 3.0)}),
+    "normalizers": ({}, {"scores": (0.1, 1, -2, 3, 0, 2.5), "temperature": 2.0, "alpha": 1.2}),
+    "scores": ({"points": 5}, {"x": -0.7, "y": 2.0}),
+    "scaling": ({"num_keys": 4}, {"size": 512}),
+    "local": ({}, {"position": 20.25, "window": 9.0}),
+    "sinusoids": ({"length": 8, "hidden_size": 6}, {"length": 12, "hidden_size": 8, "base": 50.0}),
+    "rotary": ({"length": 8, "head_size": 6}, {"length": 12, "head_size": 8, "base": 50.0}),
+}
+
+
+def demos() -> list[dict[str, Any]]:
+    """Each demo as it comes, numbers that are dragged, and what Python draws of them."""
+
+    def drawn(name: str, options: dict[str, Any]) -> dict[str, Any]:
+        [drawing] = DEMOS[name].draw(options).browser_drawings()
+        return drawing.model_dump(mode="json", by_alias=True)
+
+    return [
+        {"drawing": drawn(name, few), "dragged": few | to, "parts": drawn(name, few | to)["parts"]}
+        for name, (few, to) in DRAGGED.items()
+    ]
+
+
 def api() -> dict[str, Any]:
     """What the studio's API takes and tells, by name."""
     from foveate.server.studio_api import application, document
@@ -47,11 +74,11 @@ def api() -> dict[str, Any]:
     return {name: form for name, form in sorted(found.items()) if "Validation" not in name}
 
 
-def stamp(part: dict[str, Any]) -> str:
+def stamp(part: Any) -> str:
     """What a generated file says it was made of."""
     return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:16]
 
 
 if __name__ == "__main__":
-    parts = {"schema": schema(), "palette": palette(), "api": api()}
+    parts = {"schema": schema(), "palette": palette(), "api": api(), "demos": demos()}
     print(json.dumps({name: {"of": stamp(part), "is": part} for name, part in parts.items()}))

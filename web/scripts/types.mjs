@@ -1,4 +1,4 @@
-// Writes src/core/types.ts, src/core/palette.ts and src/studio/api.ts from what Python says
+// Writes src/core/types.ts, src/core/palette.ts, src/studio/api.ts and test/demos.json from what Python says
 // (scripts/python_tables.py).
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -57,3 +57,5 @@ const all = await compile(plain({ title: "Everything", type: "object", required:
 });
 writeFileSync("src/studio/api.ts",
   `${header(said.api.of, "server")}import type { ${[...taken].sort().join(", ")} } from "../core";\n\n${all}`);
+
+writeFileSync("test/demos.json", `${JSON.stringify(said.demos.is)}\n`);

@@ -288,9 +288,9 @@ def _label_points(ax: Axes, points: NDArray[np.float64], labels: Sequence[str]) 
 
 
 class PanelGrid(Drawing):
-    """Drawings of lines side by side, ``across`` in a row."""
+    """Charts side by side, ``across`` in a row."""
 
-    panels: list[LinesDrawing]
+    panels: list[LinesDrawing | BarsDrawing]
     across: int = 2
 
     def arrays(self) -> Arrays:
@@ -301,7 +301,8 @@ class PanelGrid(Drawing):
         }
 
     def drawings(self) -> list[Drawing]:
-        return [drawing for panel in self.panels for drawing in panel.drawings()]
+        drawn = [drawing for panel in self.panels for drawing in panel.drawings()]
+        return [*drawn[:-1], drawn[-1].model_copy(update={"caption": self.caption})]
 
     def figure(self) -> Figure:
         across = min(self.across, len(self.panels))

@@ -6,7 +6,7 @@ import base64
 import html
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from pydantic import Field
 import foveate.draw.figures as figures
 import foveate.draw.page as page
 from foveate.draw.figures import picture_bytes
-from foveate.draw.parts import Arrays, DrawingPart, Lines, Text
+from foveate.draw.parts import Arrays, BaseControls, DrawingPart, Lines, Text
 from foveate.draw.terminal import wrap
 from foveate.errors import UserError
 from foveate.files import replace_file
@@ -34,6 +34,7 @@ class Drawing(DrawingPart):
     title: Text = ""
     caption: Lines = ""
     notes: list[Text] = Field([])
+    controls: BaseControls | None = Field(None, exclude=True)  # what can be dragged in a browser
 
     def arrays(self) -> Arrays:
         """What is drawn, by name: numbers, and the labels of their axes."""
@@ -42,6 +43,11 @@ class Drawing(DrawingPart):
     def drawings(self) -> list[Drawing]:
         """The drawings of which a browser makes the same picture."""
         return [self]
+
+    def browser_drawings(self) -> Sequence[DrawingPart]:
+        """`drawings`, or one of them all where numbers can be dragged."""
+        drawn = self.drawings()
+        return drawn if self.controls is None else self.controls.over(self.title, drawn)
 
     def figure(self) -> Figure:
         """The drawing as a matplotlib figure of its own, unknown to ``pyplot`` and to windows."""
@@ -81,7 +87,7 @@ class Drawing(DrawingPart):
 
     def html(self) -> str:
         """The drawing as one page that needs no network, no library and no other file."""
-        return page.drawn(self.drawings(), self.title)
+        return page.drawn(self.browser_drawings(), self.title)
 
     def widget(self) -> object:
         """An ``anywidget.AnyWidget`` of the drawing; its trait ``selection`` is what is chosen.
@@ -89,7 +95,7 @@ class Drawing(DrawingPart):
         A notebook that is saved and opened without its kernel shows the page in its place. Raises
         ``ModuleNotFoundError`` where anywidget (the extra ``widget``) is not installed.
         """
-        return page.widget(self.drawings(), saved=self._repr_mimebundle_())
+        return page.widget(self.browser_drawings(), saved=self._repr_mimebundle_())
 
     def save(self, path: str | Path) -> Path:
         """Write the drawing in the format that the ending names, and return the path.

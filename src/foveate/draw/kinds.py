@@ -11,6 +11,7 @@ from foveate.draw.blocks import ModelDrawing
 from foveate.draw.charts import BarsDrawing, LinesDrawing
 from foveate.draw.film import FilmDrawing
 from foveate.draw.forward import ForwardDrawing
+from foveate.draw.interactive import InteractiveDrawing
 from foveate.draw.lanes import LanesDrawing
 from foveate.draw.maps import AttentionDrawing
 from foveate.draw.page import PageGroup
@@ -21,7 +22,8 @@ from foveate.draw.texts import TableDrawing, WordsDrawing
 
 AnyDrawing = Annotated[
     AttentionDrawing | FilmDrawing | SheetDrawing | StepsDrawing | ForwardDrawing | LinesDrawing
-    | BarsDrawing | WordsDrawing | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
+    | BarsDrawing | WordsDrawing | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing
+    | InteractiveDrawing,
     Field(discriminator="kind"),
 ]  # fmt: skip
 

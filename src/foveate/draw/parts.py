@@ -6,7 +6,7 @@ import base64
 import io
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -158,6 +158,14 @@ class Numbers(DrawingPart):
         steps = np.rint(self.data.clip(0, 1) * np.float64(STEPS))
         steps[(self.data > 0) & (steps == 0)] = 1
         return steps.astype("<u2").tobytes()
+
+
+class BaseControls(DrawingPart):
+    """What of a drawing can be dragged in a browser."""
+
+    def over(self, title: str, parts: Sequence[DrawingPart]) -> Sequence[DrawingPart]:
+        """The drawings with their controls."""
+        raise NotImplementedError
 
 
 P = TypeVar("P", bound=DrawingPart)

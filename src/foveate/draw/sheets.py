@@ -30,7 +30,8 @@ class SheetDrawing(Drawing):
     """Numbers (T, S) as colours, the first row on top; they diverge from white at 0 where ends do.
 
     NaN stays blank. ``cells`` are texts that stand in the cells, ``told`` says what the ends are
-    where they should not be numbers. ``aspect`` is the height of a cell by its width.
+    where they should not be numbers. ``aspect`` is the height of a cell by its width. ``dots`` are
+    places (row, column) that are marked, between cells where they are no whole numbers.
     """
 
     kind: Literal["sheet"] = "sheet"
@@ -44,6 +45,7 @@ class SheetDrawing(Drawing):
     scale_label: str = Field("", alias="told")
     aspect: float = 1.0
     cells: list[list[Text]] = Field([])
+    dots: list[tuple[float, float]] = Field([])
 
     @property
     def legend(self) -> str:
@@ -87,6 +89,8 @@ class SheetDrawing(Drawing):
                 figures.write(
                     ax, s + 0.5, t + 0.5, cut(text) if text else "", ink, size=size, ha="center"
                 )
+        for y, x in self.dots:
+            ax.plot(x + 0.5, y + 0.5, "o", color="white", markeredgecolor="black")
         if not self.marked:
             ax.set(xticks=[], yticks=[])
         if self.columns or self.rows:

@@ -248,7 +248,7 @@ class StudioState:
 
     def demo(self, name: str, options: Mapping[str, object] | None = None) -> Drawings:
         """A demo with some options, the others as they are by default."""
-        return self._sent(lambda: demos.find(name).draw(options).drawings())
+        return self._sent(lambda: demos.find(name).draw(options).browser_drawings())
 
     def comparison(self, name: str, number: int) -> Drawings:
         """A chapter of a comparison, counted from 1."""
@@ -267,7 +267,7 @@ class StudioState:
 
         return changed(drawing, numbers)
 
-    def _sent(self, draw: Callable[[], Sequence[Drawing]]) -> Drawings:
+    def _sent(self, draw: Callable[[], Sequence[DrawingPart]]) -> Drawings:
         """What is drawn, with the time that it took."""
         began = time.perf_counter()
         drawings: list[Any] = [self.linked(drawing) for drawing in draw()]

@@ -4,6 +4,7 @@ import { bars } from "./bars";
 import { h } from "./dom";
 import { film } from "./film";
 import { forward } from "./forward";
+import { interactive } from "./interactive";
 import { lanes } from "./lanes";
 import { lines } from "./lines";
 import { model } from "./model";
@@ -20,7 +21,7 @@ import type { AnyDrawing } from "./types";
 import { words } from "./words";
 
 const KINDS: { [K in AnyDrawing["kind"]]: Draw<Extract<AnyDrawing, { kind: K }>> } = {
-  attention, film, sheet, steps, forward, lines, bars, words, lanes, picture, model, table,
+  attention, film, sheet, steps, forward, lines, bars, words, lanes, picture, model, table, interactive,
 };
 
 export interface Mounted {
@@ -49,13 +50,14 @@ export function mount(host: Element, drawing: AnyDrawing, options: Options = {})
   const twin = twinOf(() => drawn?.twin());
   const element = h("section", { class: "fv" }, title, body, caption, notes);
   let current = drawing, drawn: Drawn | undefined;
-  if (options.frame !== false)
+  const framed = () => options.frame !== false && current.kind !== "interactive"; // its parts have frames of their own
+  if (framed())
     element.append(h("div", { class: "fv-foot", "data-unsaved": true }, twin.element,
       saveButtons(element, () => current, () => drawn?.json?.() ?? current, options.page)));
   else title.hidden = caption.hidden = notes.hidden = true;
 
   const memory = new Map<string, unknown>();
-  const stage: Stage = { body, selection, options, memory, changed: () => twin.refresh() };
+  const stage: Stage = { body, selection, options, memory, mount, changed: () => twin.refresh() };
   const show = (next: AnyDrawing) => {
     const grows = next.kind === current.kind ? drawn?.grow : undefined;
     if (!grows) {
@@ -64,7 +66,7 @@ export function mount(host: Element, drawing: AnyDrawing, options: Options = {})
     }
     current = next;
     element.dataset.kind = next.kind;
-    if (options.frame !== false) {
+    if (framed()) {
       title.hidden = !(title.textContent = next.title);
       caption.hidden = !(caption.textContent = next.caption);
       notes.hidden = !(notes.textContent = next.notes.join(" · "));

@@ -40,7 +40,7 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
     values = floats(made);
     grid.show({
       height, width, levels: levelsBetween(values, how.least, how.most), colours: how.colours, rows, columns,
-      aspect: drawing.aspect, texts: drawing.cells, down: drawing.down, across: drawing.across,
+      aspect: drawing.aspect, texts: drawing.cells, dots: drawing.dots, down: drawing.down, across: drawing.across,
     });
     read();
     stage.changed();

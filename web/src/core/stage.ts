@@ -1,5 +1,6 @@
 // What a kind of drawing is given to draw on, and what it gives back.
 import type { Choice, Selection } from "./selection";
+import type { mount } from "./mount";
 import type { AnyDrawing } from "./types";
 
 /** Parts of attention; without a list all that belong to the drawing's form are shown. */
@@ -13,6 +14,8 @@ export interface Options {
   onforce?: (word: number, alternative: number) => void;
   /** The computation of a block of a model was asked for: the view `steps` of this block, layer and head. */
   onwalk?: (block: string, layer: number, head: number) => void;
+  /** A slider was let go: what its option is now. */
+  ondrag?: (option: string, value: number | number[]) => void;
   /** Parts of attention that are shown here. */
   parts?: readonly Part[];
   /** Title, caption, notes, table and the buttons that save; they are there unless this is false. */
@@ -49,6 +52,8 @@ export interface Stage {
   readonly options: Options;
   /** What outlives an update: which curves are hidden, where one has scrolled to. */
   readonly memory: Map<string, unknown>;
+  /** Draw one drawing inside another. */
+  readonly mount: typeof mount;
   /** The drawing shows something else: what goes along with it (the table) is made anew. */
   changed(): void;
 }

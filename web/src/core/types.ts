@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/draw; do not edit. Of 67aa2beac5cdafe3.
+// Written by `npm run types` from src/foveate/draw; do not edit. Of ca31a5b49445ad93.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -11,7 +11,8 @@ export type AnyDrawing =
   | LanesDrawing
   | PictureDrawing
   | ModelDrawing
-  | TableDrawing;
+  | TableDrawing
+  | InteractiveDrawing;
 
 /**
  * Attention between words, layer by layer and head by head, and what is shown of it first.
@@ -89,7 +90,8 @@ export interface Snapshot {
  * Numbers (T, S) as colours, the first row on top; they diverge from white at 0 where ends do.
  *
  * NaN stays blank. ``cells`` are texts that stand in the cells, ``told`` says what the ends are
- * where they should not be numbers. ``aspect`` is the height of a cell by its width.
+ * where they should not be numbers. ``aspect`` is the height of a cell by its width. ``dots`` are
+ * places (row, column) that are marked, between cells where they are no whole numbers.
  */
 export interface SheetDrawing {
   title: string;
@@ -106,6 +108,7 @@ export interface SheetDrawing {
   told: string;
   aspect: number;
   cells: string[][];
+  dots: [number, number][];
 }
 /**
  * The stages of each query or step, a frame each; ``frame`` is shown first, a film where None.
@@ -393,4 +396,30 @@ export interface TableDrawing {
   kind: "table";
   columns: string[];
   rows: (string | number | null)[][];
+}
+/**
+ * Drawings as Python makes them at the values of the sliders, and what can be dragged.
+ */
+export interface InteractiveDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  formula: string;
+  sliders: Slider[];
+  data: {
+    [k: string]: Numbers;
+  };
+  plane: [string, string] | null;
+  kind: "interactive";
+  parts: (SheetDrawing | LinesDrawing | BarsDrawing)[];
+}
+/**
+ * A number that is dragged from stop to stop: an option of a demo, or a value of several.
+ */
+export interface Slider {
+  option: string;
+  index: number | null;
+  label: string;
+  stops: number[];
+  value: number;
 }

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 1a664ab259f12f03.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 40519c5b1b42e00b.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -12,6 +12,7 @@ export interface Everything {
   AnswerHypothesis: AnswerHypothesis;
   AnswerRequest: AnswerRequest;
   AnswerStart: AnswerStart;
+  BaseControls: BaseControls;
   BeamStep: BeamStep;
   ComparisonInfo: ComparisonInfo;
   ComparisonList: ComparisonList;
@@ -230,6 +231,10 @@ export interface SilencedHead {
   layer: number;
   head?: number | null;
 }
+/**
+ * What of a drawing can be dragged in a browser.
+ */
+export interface BaseControls {}
 /**
  * A page that ``foveate compare`` has written: its models, and the titles of its chapters.
  */

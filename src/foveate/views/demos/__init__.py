@@ -74,6 +74,7 @@ DEMOS = DemoEntry.table(
     ("vanishing", "networks", "The gradient against distance, by cell and forget gate."),
     ("scores", "formulas", "The score of a key anywhere in the plane, for six scores."),
     ("normalizers", "formulas", "The weights that five normalizers make of the same scores."),
+    ("local", "attention", "Local attention: a window, and a Gaussian, about a place."),
     ("sinusoids", "formulas", "Sinusoidal positions: the vectors and their products."),
     ("rotary", "formulas", "Rotary positions: the angle of each pair, and the products."),
     ("noam", "formulas", "Learning rates with warm-up of several sizes D:steps."),

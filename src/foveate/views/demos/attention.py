@@ -13,7 +13,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import Config, read
-from foveate.draw.charts import LinesDrawing, line_chart
+from foveate.draw.charts import LinesDrawing, PanelGrid, bar_chart, line_chart
+from foveate.draw.interactive import Controls, Slider, geometric
+from foveate.draw.parts import Numbers
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.draw.stages import StepsDrawing, drawn
 from foveate.draw.texts import TableDrawing
@@ -71,6 +73,15 @@ def lookup(
         sheets=[table], across=1, title=f"A lookup: the query asks for key {key}",
         caption="Softmax mixes the values of all keys, the nearest the most; the smaller τ, the "
         "nearer it is to hardmax, which picks one.",
+        controls=Controls(
+            formula="lookup", data={"values": Numbers.exact(mixed.numpy())},
+            sliders=[
+                Slider.of("key", key, np.arange(1.0, count + 1), label="key asked for"),
+                Slider.of("blend", blend, np.linspace(0, 1, 101), label="leaning to the next key"),
+                *(Slider.of("temperature", tau, geometric(0.02, 10), k, f"τ of row {k + 2}")
+                  for k, tau in enumerate(temperature)),
+            ],
+        ),
     )  # fmt: skip
 
 
@@ -136,23 +147,78 @@ def step(
 @demo
 def scaling(
     num_keys: Annotated[int, Field(ge=2, le=256, description="from which a query chooses")] = 16,
-) -> LinesDrawing:
+    size: Annotated[int, Field(ge=1, le=1024, description="K, rounded to a power of 2")] = 64,
+) -> PanelGrid:
     """Mean ‖∂α/∂e‖ of softmax over random scores q · k, with and without the division by √K."""
     random, sizes = torch.Generator().manual_seed(0), 2 ** np.arange(0, 11)
     curves: dict[str, list[float]] = {"q · k": [], "q · k / √K": []}
-    for size in sizes.tolist():
-        query = torch.randn(200, 1, size, generator=random)
-        scores = (query @ torch.randn(200, size, num_keys, generator=random)).squeeze(1)
-        for name, factor in (("q · k", 1.0), ("q · k / √K", size**-0.5)):
+    for width in sizes.tolist():
+        query = torch.randn(200, 1, width, generator=random)
+        scores = (query @ torch.randn(200, width, num_keys, generator=random)).squeeze(1)
+        for name, factor in (("q · k", 1.0), ("q · k / √K", width**-0.5)):
             weights = (scores * factor).softmax(dim=-1)
             jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None]
             curves[name].append(float(jacobian.norm(dim=(1, 2)).mean()))
-    return line_chart(
-        sizes.astype(float), curves, "K, numbers of a key", "mean norm of ∂α/∂e",
-        "Why scores are divided by √K", log="x",
+    query, keys = (torch.randn(int(sizes[-1]), n, generator=random) for n in (1, num_keys))
+    place = round(np.log2(size))
+    size, sums = int(sizes[place]), (query * keys).cumsum(dim=0)[sizes - 1]  # q · k for each K
+    shares = {
+        name: (sums[place] * factor).softmax(dim=-1).numpy()
+        for name, factor in (("softmax(q · k)", 1.0), ("softmax(q · k / √K)", size**-0.5))
+    }
+    labels = [str(key) for key in range(1, num_keys + 1)]
+    return PanelGrid(
+        panels=[
+            line_chart(
+                sizes.astype(float), curves, "K, numbers of a key", "mean norm of ∂α/∂e",
+                log="x", marks={f"K = {size}": size},
+            ),
+            bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
+        ],
+        title="Why scores are divided by √K",
         caption="Products of K random numbers spread like √K: softmax then picks one key and "
         "passes no gradient. Divided by √K they spread like one product.",
+        controls=Controls(
+            formula="scaling", data={"scores": Numbers.exact(sums.numpy())},
+            sliders=[Slider.of("size", size, sizes.astype(float), label="K, numbers of a key")],
+        ),
     )  # fmt: skip
+
+
+@demo
+def local(
+    position: Annotated[float, Field(ge=0, le=31, description="p, the middle of the window")] = 12,
+    window: Annotated[float, Field(gt=0, le=32, description="D, places each way")] = 5,
+) -> LinesDrawing:
+    """Global and local attention of one query: windows of Luong et al. (2015), σ = D/2.
+
+    local-m: softmax over p − D … p + D. local-p: the weights of local-m, each multiplied by
+    exp(−(s − p)² / 2σ²).
+    """
+    places = np.arange(32.0)
+    scores = torch.randn(32, generator=torch.Generator().manual_seed(3)).numpy()
+    away = places - position
+    inside = np.where(np.abs(away) <= window, scores, -np.inf)
+    if np.isinf(inside).all():
+        raise UserError(f"no place within {window:g} of {position:g}: widen the window")
+    weights = {
+        name: Softmax.Config().build()(torch.tensor(e)).numpy()
+        for name, e in (("global", scores), ("local-m, the window alone", inside))
+    }
+    bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
+    weights["local-p, with a Gaussian"] = weights["local-m, the window alone"] * bell
+    return line_chart(
+        places, weights, "place s", "weight", f"Local attention: p = {position:g}, D = {window:g}",
+        marks={"p": position},
+        caption="A window leaves the keys that are near; the Gaussian makes the place p "
+        "differentiable, and its weights sum to less than 1.",
+    ).model_copy(update={"controls": Controls(
+        formula="local", data={"scores": Numbers.exact(scores)},
+        sliders=[
+            Slider.of("position", position, np.linspace(0, 31, 125), label="p, middle"),
+            Slider.of("window", window, np.linspace(0.5, 32, 64), label="D, places each way"),
+        ],
+    )})  # fmt: skip
 
 
 # ------------------------------------------------------------------------------ masks

@@ -13,6 +13,8 @@ import foveate.nn.scores as kinds
 from foveate.config import ConfigError
 from foveate.draw.analyses import schedule, sheets
 from foveate.draw.charts import LinesDrawing, PanelGrid, line_chart
+from foveate.draw.interactive import Controls, Slider, geometric
+from foveate.draw.parts import Floats, Numbers
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.nn.positions import Rotary, Sinusoidal
 from foveate.train.optim import Noam
@@ -20,6 +22,7 @@ from foveate.views.demos import demo
 
 Length = Annotated[int, Field(ge=2, le=512, description="places")]
 Size = Annotated[int, Field(ge=2, le=1024, description="numbers of a vector, D")]
+Base = Annotated[float, Field(gt=1, description="of the wavelengths")]
 SCORES: dict[str, type[kinds.Score]] = {
     "cosine (Graves 2014)": kinds.CosineScore,
     "additive (Bahdanau 2015)": kinds.Additive,
@@ -33,11 +36,17 @@ SCORES: dict[str, type[kinds.Score]] = {
 # ------------------------------------------------------------------------------ attention
 
 
+def small_score(kind: type[kinds.Score]) -> kinds.Score:
+    """A score of vectors of two numbers, with the same weights at every call."""
+    torch.manual_seed(5)
+    score: kinds.Score = kind.Config().build(num_heads=1, head_size=2)
+    return score
+
+
 @torch.no_grad()
 def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int) -> Tensor:
     """The score of a query (2,) with every key of a square of the plane, (points, points)."""
-    torch.manual_seed(5)
-    score = kind.Config().build(num_heads=1, head_size=2)
+    score = small_score(kind)
     across = torch.linspace(-reach, reach, points)
     keys = torch.cartesian_prod(-across, across).flip(1)  # rows of equal y, the highest first
     if not kind.reads_keys:
@@ -61,12 +70,44 @@ def scores(
         least, best = shared if kind.reads_keys else (0.0, 1.0)
         values = landscape(kind, query, reach, points).numpy()
         label = "" if kind.reads_keys else "reads no key"
-        drawn.append(sheet(name, values, least=least, most=best, scale_label=label))
+        marked = {
+            "dots": [((1 - y / reach) / 2 * (points - 1), (1 + x / reach) / 2 * (points - 1))]
+        }
+        drawn.append(
+            sheet(name, values, least=least, most=best, scale_label=label).model_copy(update=marked)
+        )
+    weights = {
+        name: Numbers.exact(next(small_score(kind).parameters()).detach().flatten().numpy())
+        for name, kind in (("additive", kinds.Additive), ("general", kinds.General))
+    }
+    stops = np.linspace(-reach, reach, 121)
     return SheetGrid(
         sheets=drawn, across=3, title=f"The score of a key in the plane, query ({x:g}, {y:g})",
         caption="A dot product grows with the length of a key, a cosine depends on its direction "
-        "alone, and a location score reads no key.",
+        "alone, and a location score reads no key; the dot is the query.",
+        controls=Controls(
+            formula="scores", data=weights | {"reach": Numbers.exact(np.array([reach]))},
+            sliders=[Slider.of("x", x, stops, label="query, x"),
+                     Slider.of("y", y, stops, label="query, y")],
+            plane=("x", "y"),
+        ),
     )  # fmt: skip
+
+
+def entmax(scores: Floats, alpha: float) -> Floats:
+    """[(α − 1) e − τ]₊^(1/(α − 1)), τ such that the sum is 1, by bisection; softmax for α = 1
+    (Peters, Niculae & Martins, 2019).
+    """
+    if alpha == 1:
+        weights: Floats = np.exp(scores - scores.max())
+        return weights / weights.sum()
+    z, power = (alpha - 1) * scores, 1 / (alpha - 1)
+    low, high = z.max() - 1, z.max() - len(z) ** (1 - alpha)
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = ((z - middle).clip(min=0) ** power).sum() >= 1
+        low, high = (middle, high) if enough else (low, middle)
+    return (z - low).clip(min=0) ** power
 
 
 @demo
@@ -74,18 +115,22 @@ def normalizers(
     scores: Annotated[tuple[float, ...], Field(min_length=1, description="one a key; repeat")]
     = (2.0, 1.6, 1.1, 0.3, -0.4, -1.5),
     temperature: Annotated[float, Field(gt=0, description="of the second softmax")] = 0.3,
+    alpha: Annotated[float, Field(ge=1, le=4, description="of entmax")] = 1.5,
 ) -> SheetGrid:  # fmt: skip
     """The weights that each normalizer makes of the same scores."""
-    configs: dict[str, kinds.Normalizer.Config] = {
-        "softmax": kinds.Softmax.Config(),
-        f"softmax, τ = {temperature:g}": kinds.Softmax.Config(temperature=temperature),
-        "entmax-1.5": kinds.Entmax15.Config(),
-        "sparsemax": kinds.Sparsemax.Config(),
-        "hardmax": kinds.Hardmax.Config(),
-    }
-    weights = np.array([c.build()(torch.tensor(scores)).tolist() for c in configs.values()])
+    softmax, tau = kinds.Softmax.Config(), kinds.Softmax.Config(temperature=temperature)
+    rows = {
+        name: config.build()(torch.tensor(scores)).double().numpy()
+        for name, config in (
+            ("softmax", softmax), (f"softmax, τ = {temperature:g}", tau), ("entmax", softmax),
+            ("sparsemax", kinds.Sparsemax.Config()), ("hardmax", kinds.Hardmax.Config()),
+        )
+    }  # fmt: skip
+    rows["entmax"] = entmax(np.array(scores), alpha)
+    names = [f"entmax, α = {alpha:g}" if name == "entmax" else name for name in rows]
+    weights = np.stack([*rows.values()])
     drawn = sheet(
-        "", weights, list(configs), [f"{score:g}" for score in scores], across="scores of the keys",
+        "", weights, names, [f"{score:g}" for score in scores], across="scores of the keys",
         least=0.0, most=1.0, aspect=0.6, scale_label=" ",
         cells=[["0" if w == 0 else f"{w:.2f}" for w in row] for row in weights],
     )  # fmt: skip
@@ -94,27 +139,49 @@ def normalizers(
         title="Weights made of the same scores",
         caption="0 is exactly 0: softmax leaves every key some weight, sparsemax and entmax none "
         "to low scores; a small temperature τ brings softmax near hardmax.",
+        controls=Controls(
+            formula="normalizers",
+            sliders=[
+                *(Slider.of("scores", score, np.linspace(-3, 3, 61), k, f"score {k + 1}")
+                  for k, score in enumerate(scores)),
+                Slider.of("temperature", temperature, geometric(0.02, 10), label="τ of softmax"),
+                Slider.of("alpha", alpha, np.linspace(1, 4, 61), label="α of entmax"),
+            ],
+        ),
     )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------ positions
 
 
+def position_sliders(length: int, option: str, size: int, base: float) -> list[Slider]:
+    """Sliders of an encoding: places, numbers of a vector, base of the wavelengths."""
+    return [
+        Slider.of("length", length, np.arange(8.0, 129, 4), label="places T"),
+        Slider.of(option, size, np.arange(8.0, 129, 4), label=option.replace("_", " ")),
+        Slider.of("base", base, geometric(2, 1e6), label="base of the wavelengths"),
+    ]
+
+
 @demo
-def sinusoids(length: Length = 64, hidden_size: Size = 64) -> SheetGrid:
+def sinusoids(length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0) -> SheetGrid:
     """The vector of each place, sines and cosines, and the products of two places."""
-    position = Sinusoidal(Sinusoidal.Config(), hidden_size, 1)
+    position = Sinusoidal(Sinusoidal.Config(base=base), hidden_size, 1)
     return SheetGrid(
         sheets=sheets(position, length, hidden_size, 1), title="Sinusoidal positions",
         caption="Waves become longer along the dimensions; the product of two places depends on "
         "their distance alone.",
+        controls=Controls(
+            formula="sinusoids",
+            sliders=position_sliders(length, "hidden_size", hidden_size, base),
+        ),
     )  # fmt: skip
 
 
 @demo
-def rotary(length: Length = 64, head_size: Size = 64) -> SheetGrid:
+def rotary(length: Length = 64, head_size: Size = 64, base: Base = 10_000.0) -> SheetGrid:
     """The angle of each pair of dimensions at each place, and the products of two places."""
-    position = Rotary(Rotary.Config(), head_size, 1)
+    position = Rotary(Rotary.Config(base=base), head_size, 1)
     places, pairs = torch.arange(length), head_size // 2
     first = torch.cat((torch.ones(pairs), torch.zeros(pairs))).expand(1, 1, length, -1)
     cos, sin = position.rotate(first, places)[0, 0].chunk(2, dim=-1)  # of (1, 0), turned
@@ -124,8 +191,11 @@ def rotary(length: Length = 64, head_size: Size = 64) -> SheetGrid:
     )  # fmt: skip
     return SheetGrid(
         sheets=[turns, sheets(position, length, head_size, 1)[1]], title="Rotary positions",
-        caption="Pair i of a query or key at place t is turned by t / 10000^(2i/K): fast pairs "
+        caption="Pair i of a query or key at place t is turned by t / base^(2i/K): fast pairs "
         "first; the product depends on the distance alone.",
+        controls=Controls(
+            formula="rotary", sliders=position_sliders(length, "head_size", head_size, base)
+        ),
     )  # fmt: skip
 
 

@@ -1,0 +1,62 @@
+// Equations of attention, positions and recurrence, as Python computes them. Pure functions.
+
+type Vector = ArrayLike<number>;
+
+export const range = (count: number): number[] => Array.from({ length: count }, (_, k) => k);
+export const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
+export const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
+export const dot = (a: Vector, b: Vector): number => sum(range(a.length).map((k) => a[k]! * b[k]!));
+export const norm = (a: Vector): number => Math.sqrt(dot(a, a));
+/** M v of a matrix whose rows lie one after the other. */
+export const times = (matrix: Vector, v: Vector): number[] =>
+  range(matrix.length / v.length).map((row) => sum(range(v.length).map((k) => matrix[row * v.length + k]! * v[k]!)));
+
+/** exp(e_i / τ) / Σ_j exp(e_j / τ). */
+export function softmax(scores: readonly number[], temperature = 1): number[] {
+  const top = Math.max(...scores), powers = scores.map((e) => Math.exp((e - top) / temperature)), total = sum(powers);
+  return powers.map((power) => power / total);
+}
+
+/** 1 at the highest score, the first among equals. */
+export const hardmax = (scores: readonly number[]): number[] => scores.map((_, k) => Number(k === scores.indexOf(Math.max(...scores))));
+
+/** [(α − 1) e − τ]₊^(1/(α − 1)), τ such that the sum is 1, by bisection; α = 1 is softmax and 2 sparsemax. */
+export function entmax(scores: readonly number[], alpha: number): number[] {
+  if (alpha === 1) return softmax(scores);
+  const z = scores.map((e) => (alpha - 1) * e), power = 1 / (alpha - 1), top = Math.max(...z);
+  const above = (threshold: number) => z.map((each) => Math.max(0, each - threshold) ** power);
+  let [low, high] = [top - 1, top - z.length ** (1 - alpha)];
+  for (let k = 0; k < 60; k++) {
+    const middle = (low + high) / 2;
+    if (sum(above(middle)) >= 1) low = middle;
+    else high = middle;
+  }
+  return above(low);
+}
+
+/** 10 cos(q, k), 10 the sharpness that Python has by default. */
+export const cosine = (q: Vector, k: Vector): number => (10 * dot(q, k)) / (Math.max(norm(q), 1e-12) * Math.max(norm(k), 1e-12));
+export const scaledDot = (q: Vector, k: Vector): number => dot(q, k) / Math.sqrt(q.length);
+/** vᵀ tanh(q + k). */
+export const additive = (v: Vector, q: Vector, k: Vector): number => dot(v, range(q.length).map((i) => Math.tanh(q[i]! + k[i]!)));
+/** qᵀ W k. */
+export const general = (weight: Vector, q: Vector, k: Vector): number => dot(q, times(weight, k));
+
+/** exp(−(s − p)² / 2σ²). */
+export const gaussian = (distance: number, deviation: number): number => Math.exp(-(distance ** 2) / (2 * deviation ** 2));
+
+/** t / base^(2i/size): the angle of pair i at place t. */
+export const angle = (place: number, pair: number, size: number, base: number): number => place * base ** ((-2 * pair) / size);
+/** sin and cos of the angles, one after the other. */
+export const sinusoid = (place: number, size: number, base: number): number[] => {
+  const even = size + (size % 2);
+  return range(size).map((k) => (k % 2 ? Math.cos : Math.sin)(angle(place, Math.floor(k / 2), even, base)));
+};
+/** Pairs (x_i, x_{i+K/2}), turned by their angles at a place. */
+export function rotated(x: Vector, place: number, base: number): number[] {
+  const half = x.length / 2, turned = range(half).map((i) => {
+    const at = angle(place, i, x.length, base), [cos, sin] = [Math.cos(at), Math.sin(at)], [a, b] = [x[i]!, x[i + half]!];
+    return [a * cos - b * sin, b * cos + a * sin] as const;
+  });
+  return [...turned.map(([a]) => a), ...turned.map(([, b]) => b)];
+}

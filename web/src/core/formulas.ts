@@ -1,0 +1,109 @@
+// What is drawn of a demo when its sliders are dragged: one function for each, of the drawings that Python made.
+import { additive, angle, cosine, dot, entmax, gaussian, general, hardmax, range, rotated, scaledDot, sinusoid, softmax } from "./equations";
+import { base64Of } from "./numbers";
+import type { BarsDrawing, InteractiveDrawing, LinesDrawing, Numbers, SheetDrawing } from "./types";
+
+export type Part = InteractiveDrawing["parts"][number];
+/** The numbers that are dragged, by option: all values of one that has several. */
+export type Dragged = Readonly<Record<string, number | number[]>>;
+type Data = Readonly<Record<string, readonly number[]>>;
+type Formula = (dragged: Dragged, data: Data, parts: readonly Part[]) => Part[];
+
+const FEW = 64; // numbers that stand in their cells
+
+const encoded = (rows: readonly (readonly number[])[]): Numbers =>
+  ({ shape: [rows.length, rows[0]!.length], codec: "f32", url: "", data: base64Of(new Uint8Array(Float32Array.from(rows.flat()).buffer)) });
+/** A number as Python's `:g` writes it; of fewer digits as `:.3g`. */
+const plain = (value: number, digits = 6) => String(Number(value.toPrecision(digits)));
+/** A title whose part before the first · is another. */
+const titled = (title: string, head: string) => [head, ...title.split(" · ").slice(1)].join(" · ");
+
+/** A sheet of other numbers; its ends are those of the numbers, 0 in the middle where signs differ. */
+function sheetOf(part: Part, rows: readonly (readonly number[])[], others: Partial<SheetDrawing> = {}): SheetDrawing {
+  const known = rows.flat().filter(Number.isFinite);
+  let [least, most] = known.length ? [known.reduce((a, b) => Math.min(a, b)), known.reduce((a, b) => Math.max(a, b))] : [0, 0];
+  if (least < 0 && most > 0) [least, most] = [-Math.max(most, -least), Math.max(most, -least)];
+  return { ...(part as SheetDrawing), values: encoded(rows), least, most, ...others };
+}
+
+function lookup(dragged: Dragged, { values = [] }: Data, [part]: readonly Part[]): Part[] {
+  const { key, blend } = dragged as { key: number; blend: number }, count = values.length;
+  const scores = values.map((_, k) => (k === key - 1 ? 1 - blend : 0) + (k === key % count ? blend : 0));
+  const out = (weights: readonly number[]) => dot(weights, values).toFixed(1), hard = hardmax(scores);
+  const soft = (dragged.temperature as number[]).map((tau) => [`τ = ${plain(tau)}`, softmax(scores, tau)] as const);
+  const rows = [["score qᵀk", scores] as const, ...[...soft, ["hardmax", hard] as const].map(([name, weights]) => [`${name}: out = ${out(weights)}`, weights] as const)];
+  return [sheetOf(part!, rows.map(([, row]) => row), {
+    title: `A lookup: the query asks for key ${key}`, rows: rows.map(([name]) => name), least: 0, most: 1,
+    cells: rows.map(([, row]) => row.map((value) => value.toFixed(2))),
+  })];
+}
+
+function normalizers(dragged: Dragged, _: Data, [part]: readonly Part[]): Part[] {
+  const scores = (dragged.scores as number[]), tau = dragged.temperature as number, alpha = dragged.alpha as number;
+  const rows: Record<string, number[]> = {
+    softmax: softmax(scores), [`softmax, τ = ${plain(tau)}`]: softmax(scores, tau), [`entmax, α = ${plain(alpha)}`]: entmax(scores, alpha),
+    sparsemax: entmax(scores, 2), hardmax: hardmax(scores),
+  };
+  return [sheetOf(part!, Object.values(rows), {
+    rows: Object.keys(rows), columns: scores.map((score) => plain(score)), least: 0, most: 1,
+    cells: Object.values(rows).map((row) => row.map((weight) => (weight === 0 ? "0" : weight.toFixed(2)))),
+  })];
+}
+
+function scores(dragged: Dragged, { reach = [], additive: v = [], general: w = [] }: Data, parts: readonly Part[]): Part[] {
+  const far = reach[0]!, q = [dragged.x as number, dragged.y as number], points = (parts[0] as SheetDrawing).values.shape[0]!;
+  const along = range(points).map((k) => -far + (2 * far * k) / (points - 1));
+  const plane = (score: (k: number[]) => number) => along.map((y) => along.map((x) => score([x, -y])));
+  const most = Math.max(...plane((k) => dot(q, k)).flat().map(Math.abs));
+  const kinds: ((k: number[]) => number)[] = [
+    (k) => cosine(q, k), (k) => additive(v, q, k), () => NaN, (k) => general(w, q, k), (k) => dot(q, k), (k) => scaledDot(q, k),
+  ];
+  return kinds.map((score, n) => sheetOf(parts[n]!, plane(score), {
+    title: titled(parts[n]!.title, `The score of a key in the plane, query (${plain(q[0]!)}, ${plain(q[1]!)})`),
+    dots: [[((1 - q[1]! / far) / 2) * (points - 1), ((1 + q[0]! / far) / 2) * (points - 1)]],
+    ...(n === 2 ? { least: 0, most: 1 } : n === 5 ? { least: -most, most } : {}),
+  }));
+}
+
+function scaling(dragged: Dragged, { scores: all = [] }: Data, [chart, bars]: readonly Part[]): Part[] {
+  const size = dragged.size as number, place = Math.log2(size), { labels, series } = bars as BarsDrawing;
+  const own = all.slice(place * labels.length, (place + 1) * labels.length);
+  const weights = [softmax(own), softmax(own.map((e) => e / Math.sqrt(size)))];
+  return [
+    { ...(chart as LinesDrawing), marks: [{ x: size, label: `K = ${size}` }] },
+    { ...(bars as BarsDrawing), title: `Weights of one query, K = ${size}`, series: series.map((each, k) => ({ ...each, values: weights[k]! })) },
+  ];
+}
+
+function local(dragged: Dragged, { scores: all = [] }: Data, [part]: readonly Part[]): Part[] {
+  const p = dragged.position as number, d = dragged.window as number, chart = part as LinesDrawing;
+  const inside = softmax(all.map((e, s) => (Math.abs(s - p) <= d ? e : -Infinity)));
+  const weights = [softmax(all), inside, inside.map((weight, s) => weight * gaussian(s - p, d / 2))];
+  return [{
+    ...chart, title: `Local attention: p = ${plain(p)}, D = ${plain(d)}`, marks: [{ x: p, label: "p" }],
+    curves: chart.curves.map((curve, k) => ({ ...curve, y: weights[k]! })),
+  }];
+}
+
+/** The vectors and the products of two of them by the largest, as the sheets of an encoding. */
+function products(part: Part, vectors: readonly (readonly number[])[]): SheetDrawing {
+  const all = vectors.map((a) => vectors.map((b) => dot(a, b))), most = Math.max(...all.flat().map(Math.abs));
+  const title = `${part.title.split(" · ")[0]} · product of two places / the largest (${plain(most, 3)})`;
+  return sheetOf(part, all.map((row) => row.map((value) => value / most)), { title });
+}
+
+function sinusoids(dragged: Dragged, _: Data, [first, second]: readonly Part[]): Part[] {
+  const { length, hidden_size: size, base } = dragged as { length: number; hidden_size: number; base: number };
+  const vectors = range(length).map((t) => sinusoid(t, size, base)), few = length * size <= FEW;
+  const names = (count: number) => (few ? range(count).map(String) : []), cells = few ? vectors.map((row) => row.map((value) => value.toFixed(2))) : [];
+  return [sheetOf(first!, vectors, { aspect: few ? 0.5 : size / length, rows: names(length), columns: names(size), cells }), products(second!, vectors)];
+}
+
+function rotary(dragged: Dragged, _: Data, [first, second]: readonly Part[]): Part[] {
+  const { length, head_size: size, base } = dragged as { length: number; head_size: number; base: number };
+  const turns = range(length).map((t) => range(size / 2).map((i) => { const at = angle(t, i, size, base); return Math.atan2(Math.sin(at), Math.cos(at)); }));
+  const ones = range(length).map((t) => rotated(Array<number>(size).fill(1), t, base));
+  return [sheetOf(first!, turns, { least: -Math.PI, most: Math.PI, aspect: size / 2 / length }), products(second!, ones)];
+}
+
+export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids, rotary };

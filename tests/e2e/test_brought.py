@@ -127,6 +127,7 @@ def test_the_film_grows_while_a_training_goes_on(open_url, runs) -> None:
 
 def test_the_health_of_modules_is_drawn(open_url: Callable[..., Any], runs: dict[str, Run]) -> None:
     page = open_url("#/train?run=rnn")
+    page.get_by_test_id("more-charts").locator("summary").first.click()
     view = wait(page, "view-health")
     drawings = view.get_by_test_id("drawing-health")
     assert drawings.count() >= 1

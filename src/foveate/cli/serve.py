@@ -194,7 +194,7 @@ def studio(
     token: Annotated[str | None, typer.Option(help="what the page asks for")] = None,
     openapi: Annotated[bool, typer.Option("--openapi", help="print the API and end")] = False,
 ) -> None:
-    """Open runs in the browser, or without any the small ones that ship with foveate."""
+    """Open runs in the browser; without any, those that ship."""
     from foveate.server.launch import serve_studio, studio_document
 
     if openapi:

@@ -89,8 +89,8 @@ def test_pages_of_other_sites_may_not_use_it_but_friends_may(server: Program) ->
 
 
 def test_the_studio_is_at_the_root(server: Program) -> None:
-    assert "studio" in httpx.get(server.url).text
-    [result] = httpx.get(f"{server.url}/api/v1/runs").json()["runs"]
+    assert "studio" in httpx.get(server.url, timeout=60).text  # PyTorch is imported now
+    [result] = httpx.get(f"{server.url}/api/v1/runs", timeout=60).json()["runs"]
     assert result["id"] == "transformer"
     for method, path, status in (("GET", "/translate", 405), ("POST", "/nowhere", 404)):
         answer = httpx.request(method, f"{server.url}{path}")

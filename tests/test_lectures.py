@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from foveate.cli import app, looking
 from foveate.cli.options import VerbGroup
-from foveate.config import read
-from foveate.run import PACKAGED, Run, RunConfig, load
+from foveate.config import PACKAGED, read
+from foveate.run import Run, RunConfig, load
 from foveate.train import checkpoint, stored
 
 pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")

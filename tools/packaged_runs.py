@@ -24,11 +24,11 @@ from typing import Any
 from foveate.bench.budget import contenders
 from foveate.bench.lineage import lineage
 from foveate.cli.train import SIZES
-from foveate.config import merge, parse_tree, read, shipped
+from foveate.config import PACKAGED, merge, parse_tree, read, shipped
 from foveate.data import synthetic
 from foveate.data.catalogue import find
 from foveate.files import replace_file
-from foveate.run import PACKAGED, Run, RunConfig
+from foveate.run import Run, RunConfig
 from foveate.train.journal import LOG, SNAPSHOTS
 from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors

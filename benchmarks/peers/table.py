@@ -79,9 +79,14 @@ def trained(rows: list[Result]) -> list[str]:
     return lines
 
 
+def cases_of(rows: list[Result]) -> list[str]:
+    """What any row has measured, in order."""
+    return list(dict.fromkeys(case for row in rows for case in row["median"]))
+
+
 def listed(rows: list[Result]) -> list[str]:
     """A column for each case that any row has."""
-    cases = list(dict.fromkeys(case for row in rows for case in row["median"]))
+    cases = cases_of(rows)
     lines = ["| who | " + " | ".join(cases) + " |", "|---" + "|---:" * len(cases) + "|"]
     for row in rows:
         cells = (f"{row['median'][c]:,.4g}" if c in row["median"] else "" for c in cases)
@@ -91,12 +96,11 @@ def listed(rows: list[Result]) -> list[str]:
 
 def by_case(rows: list[Result]) -> list[str]:
     """A line for each case that any row has, a column for each row."""
-    cases = list(dict.fromkeys(case for row in rows for case in row["median"]))
     lines = [
         "| | " + " | ".join(row["said"] for row in rows) + " |",
         "|---" + "|---:" * len(rows) + "|",
     ]
-    for case in cases:
+    for case in cases_of(rows):
         cells = (f"{row['median'][case]:,.0f}" if case in row["median"] else "" for row in rows)
         lines.append(f"| {case} | " + " | ".join(cells) + " |")
     return lines

@@ -256,6 +256,9 @@ def read_resolved(config: type[C], path: Path, trust: bool = False) -> C:
     return parse_tree(config, tree, path)
 
 
+PACKAGED = Path(__file__).parent / "packaged"  # small runs, by their names in the lectures
+
+
 def shipped(path: Path) -> Path:
     """The path, or where nothing is there the config, run or file of that name that foveate ships.
 

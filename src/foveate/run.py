@@ -28,7 +28,7 @@ from foveate.answers import (
     TextAnswer,
     several,
 )
-from foveate.config import Config, ConfigError, read_resolved, shipped
+from foveate.config import PACKAGED, Config, ConfigError, read_resolved, shipped
 from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, TextData, TextFormat
 from foveate.decode.beam import Beam, another, with_beam
@@ -363,9 +363,6 @@ class Run:
         """The example with its target, as a pass that can be run repeatedly."""
         ready = self.task.forced(self.model, source, target, self.search())
         return replace(ready, units=units)
-
-
-PACKAGED = Path(__file__).parent / "packaged"  # small runs, by their names in the lectures
 
 
 def load(

@@ -148,10 +148,11 @@ def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
         "torch": f"absent (training and most views use it; {install('train')})",
         "system": platform.platform(),
     }
-    _processor(report)
+    usable, load = usable_cores(), os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    _processor(report, usable, load)
     _memory(report, folder)
     if importlib.util.find_spec("torch") is not None:
-        _products(report, seconds)
+        _products(report, seconds, usable, load)
         _devices(report)
     _tools(report)
     return report
@@ -160,14 +161,14 @@ def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
 # ------------------------------------------------------------------------------ processor
 
 
-def _processor(report: MachineReport) -> None:
+def _processor(report: MachineReport, usable: float, load: float) -> None:
     from foveate.engine.loading import LibraryError, loaded
 
     flags = set(_field("/proc/cpuinfo", "flags", "Features").split())
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    name = _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
     report.facts["processor"] = facts = {
-        "model": _field("/proc/cpuinfo", "model name") or platform.processor(),
-        "cores usable": f"{usable_cores():g} of {os.cpu_count()}",
+        "model": name,
+        "cores usable": f"{usable:g} of {os.cpu_count()}",
         "load": f"{load:.1f} (mean of a minute)",
         "bf16 in hardware": ", ".join(sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)) or "no",
         "AMX": "yes" if "amx_tile" in flags else "no",
@@ -180,14 +181,14 @@ def _processor(report: MachineReport) -> None:
         report.advice.append(f"The engine in C does not run: {error}.")
 
 
-def _products(report: MachineReport, seconds: float) -> None:
+def _products(report: MachineReport, seconds: float, usable: float, load: float) -> None:
     import torch
 
     from foveate.bench.machine import DTYPES, product_rate
     from foveate.native.kernels import busy_now
     from foveate.train.config import single_thread
 
-    usable, threads = usable_cores(), torch.get_num_threads()
+    threads = torch.get_num_threads()
     wide = torch.backends.cpu.get_cpu_capability()
     with single_thread() as clock:
         report.gflops = {
@@ -195,7 +196,6 @@ def _products(report: MachineReport, seconds: float) -> None:
         }
     matrix = torch.ones(512, 512)
     busy = busy_now(lambda: matrix @ matrix, seconds)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     report.facts["software"]["torch"] = torch.__version__
     report.facts["processor"] |= {
         "threads of torch": str(threads),

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.parse import urljoin
 
-from foveate.config import Config
+from foveate.config import PACKAGED, Config
 from foveate.errors import UserError
 from foveate.files import cache_folder, replace_file
 
@@ -126,7 +126,7 @@ def find(path: str | Path, folders: bool = False) -> Path:
     expanded = Path(path).expanduser()
     roots = [Path(), mirror_folder(), cache_folder()]
     if expanded.parts[:1] == ("packaged",):  # data of the runs that foveate ships
-        roots.append(Path(__file__).parents[1])
+        roots.append(PACKAGED.parent)
     places = list(dict.fromkeys(root / expanded for root in roots if root is not None))
     for place in places:
         for candidate in (place, Path(f"{place}.gz")):

@@ -11,10 +11,10 @@ from functools import cache
 from pydantic import Field
 
 import foveate.views.examples as examples
-from foveate.config import Config, kinds
+from foveate.config import PACKAGED, Config, kinds
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
-from foveate.run import PACKAGED, Run, device, task_of
+from foveate.run import Run, device, task_of
 from foveate.server.runs import StoredRun
 from foveate.server.studio_schemas import StudioResponse
 from foveate.server.studio_state import StudioRuns

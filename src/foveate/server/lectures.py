@@ -16,8 +16,7 @@ from typing import get_origin
 
 from pydantic import Field
 
-from foveate.config import Config
-from foveate.run import PACKAGED
+from foveate.config import PACKAGED, Config
 from foveate.server.common import not_found
 from foveate.server.studio_schemas import StudioResponse
 from foveate.views import demos, find

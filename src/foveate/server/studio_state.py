@@ -17,13 +17,13 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from starlette.requests import ClientDisconnect
 
-from foveate.config import ConfigError
+from foveate.config import PACKAGED, ConfigError
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import DrawingPart, Numbers, P, changed
 from foveate.inspect.edits import edit, silenced
 from foveate.inspect.hooks import hook_points
 from foveate.inspect.records import block_of, suffixes
-from foveate.run import PACKAGED, Run, load
+from foveate.run import Run, load
 from foveate.server import studio_answers as answers
 from foveate.server.batching import AnswerPlan, Batcher, Batching, Operation
 from foveate.server.common import ByteStore, RequestError, not_found

@@ -345,7 +345,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
                     "the model: a size or the vocabulary has changed; use the config.toml beside it"
                 )
             value = file.get_tensor(name)
-            if value.dtype not in (tensor.dtype, torch.float16):  # weights that ship are fp16
+            if value.dtype not in (tensor.dtype, tensor.is_floating_point() and torch.float16):
                 raise TrainError(f"{path}: {name} is {value.dtype} there, not {tensor.dtype}")
             # a sum is quickly had; a large one may overflow
             if not (math.isfinite(value.sum()) or bool(value.isfinite().all())):

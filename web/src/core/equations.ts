@@ -4,7 +4,6 @@ type Vector = ArrayLike<number>;
 
 export const range = (count: number): number[] => Array.from({ length: count }, (_, k) => k);
 export const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
-export const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
 export const dot = (a: Vector, b: Vector): number => sum(range(a.length).map((k) => a[k]! * b[k]!));
 export const norm = (a: Vector): number => Math.sqrt(dot(a, a));
 /** M v of a matrix whose rows lie one after the other. */

@@ -17,6 +17,7 @@ export class PackedModel {
   readonly #shortlist: Packed["shortlist"];
   readonly #reads: Tokenizer;
   readonly #writes: Tokenizer;
+  #characters: Uint8Array | false | undefined; // behind each token that is written; false where each is valid by itself
 
   /** Throws an error that says why this page cannot run a file. */
   constructor(engine: Engine, file: ArrayBuffer) {
@@ -40,7 +41,7 @@ export class PackedModel {
 
   #settings(search: SearchTree, best: number, end: number): Settings {
     const { sampling, top_k, top_p, min_p, temperature, repetition_penalty, seed } = search;
-    const characters = search.whole_characters ? tokenStates(this.#writes.surfaces) : undefined;
+    const characters = search.whole_characters && (this.#characters ??= tokenStates(this.#writes.surfaces) ?? false);
     return {
       ...this.#plain, end, width: search.beam_size, best, lengthPenalty: search.length_penalty,
       minLength: search.min_length, noRepeat: search.no_repeat, reach: this.header.reach ?? 0,

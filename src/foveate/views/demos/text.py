@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.align.ibm import EMTraining, Model1
-from foveate.config import Config, ConfigError, load_tree, parse_tree
+from foveate.config import PACKAGED, Config, ConfigError, load_tree, parse_tree
 from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
@@ -297,7 +297,7 @@ def strip(name: str, config: Encoder.Config, order: list[int], size: int) -> She
 
 # ------------------------------------------------------------------------------ a measured result
 
-LINEAGE = Path(__file__).parents[2] / "packaged" / "lineage.json"  # by `foveate compare lineage`
+LINEAGE = PACKAGED / "lineage.json"  # by `foveate compare lineage`
 SPOKEN = {"no-attention": "no attention", "luong-dot": "attention", "transformer": "Transformer"}
 
 

@@ -150,7 +150,8 @@ def test_curves_show_what_their_captions_say() -> None:
     norms = DEMOS["residual"].draw().arrays()
     assert norms["plain, f(x)"][0] < 1e-6 < 1 < norms["residual, x + f(x)"][0]
     norms = DEMOS["vanishing"].draw({"length": 16, "forget": [3.0]}).arrays()
-    assert norms["Elman"][-1] < 0.01 < 0.3 < norms["LSTM, forget gate 0.95"][-1]
+    assert norms["Elman, U × 1"][-1] < 0.01 < 0.3 < norms["LSTM, forget gate 0.95"][-1]
+    assert DEMOS["vanishing"].draw({"recurrence": 3.0}).arrays()["Elman, U × 3"][-1] > 10
     stored = DEMOS["memory"].draw({"length": 16}).arrays()
     assert stored["Transformer"][2] == 16 * stored["Transformer"][0]
     assert stored["LSTM"][2] == stored["LSTM"][0]

@@ -1,5 +1,6 @@
 // What is drawn of a demo when its sliders are dragged: one function for each, of the drawings that Python made.
-import { additive, angle, cosine, dot, entmax, gaussian, general, hardmax, range, rotated, scaledDot, sinusoid, softmax } from "./equations";
+import { additive, angle, cosine, dot, entmax, gaussian, general, hardmax, logistic, range, rotated, scaledDot, sinusoid, softmax } from "./equations";
+import { nearest } from "./lines";
 import { base64Of } from "./numbers";
 import type { BarsDrawing, InteractiveDrawing, LinesDrawing, Numbers, SheetDrawing } from "./types";
 
@@ -106,4 +107,12 @@ function rotary(dragged: Dragged, _: Data, [first, second]: readonly Part[]): Pa
   return [sheetOf(first!, turns, { least: -Math.PI, most: Math.PI, aspect: size / 2 / length }), products(second!, ones)];
 }
 
-export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids, rotary };
+function vanishing(dragged: Dragged, { scales = [], biases = [], elman = [], lstm = [] }: Data, [part]: readonly Part[]): Part[] {
+  const chart = part as LinesDrawing, u = dragged.recurrence as number, forget = dragged.forget as number[], count = chart.x.length;
+  const row = (table: readonly number[], place: number) => table.slice(place * count, (place + 1) * count);
+  const turned = [[`Elman, U × ${plain(u)}`, row(elman, nearest(scales, u))] as const, undefined,
+    ...forget.map((bias) => [`LSTM, forget gate ${logistic(bias).toFixed(2)}`, row(lstm, nearest(biases, bias))] as const)];
+  return [{ ...chart, curves: chart.curves.map((curve, k) => (turned[k] ? { ...curve, name: turned[k][0], y: turned[k][1] } : curve)) }];
+}
+
+export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids, rotary, vanishing };

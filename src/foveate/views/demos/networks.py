@@ -13,11 +13,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.draw.analyses import gradients
 from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.draw.interactive import Controls, Slider
+from foveate.draw.parts import Floats, Numbers
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.draw.texts import TableDrawing
-from foveate.inspect.flow import influence
+from foveate.inspect.flow import by_distance, influence
 from foveate.kinds import load_kinds
 from foveate.models.classic import BagEncoder, WindowDecoder
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Model
@@ -28,12 +29,13 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import State
 from foveate.nn.efficient_attention import LocalAttention
 from foveate.nn.feed_forward import ReLU
-from foveate.nn.recurrent import ElmanCell, LSTMCell
+from foveate.nn.recurrent import Cell, ElmanCell, LSTMCell
 from foveate.spec import Tokens
 from foveate.views.demos import demo
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}
 NARROW = {"embedding_size": 64, "dropout": 0.0}
+SCALES, BIASES = np.linspace(0.5, 3, 6), np.arange(-2.0, 5)  # stops of sliders
 Forget = Annotated[float, Field(description="added to the LSTM's forget gate, before the sigmoid")]
 
 
@@ -54,13 +56,17 @@ def ids(length: int) -> Tensor:
     return torch.randint(5, 100, (1, length), generator=torch.Generator().manual_seed(2))
 
 
-def recurrent(cell: str, forget: float = 0.0) -> Decoder:
-    """One layer of a cell; ``forget`` is added to the LSTM's forget gate before its sigmoid."""
+def recurrent(cell: str, forget: float = 0.0, scale: float = 1.0) -> Decoder:
+    """One layer of a cell, its recurrent weights times ``scale``; ``forget`` is added to the LSTM's
+    forget gate before its sigmoid.
+    """
     fields = {"cell": cell, "readout": "state", **SMALL, **NARROW}
     built = decoder(RecurrentDecoder.Config.parse(fields))
     inner = built.get_submodule("cells.0")
-    if isinstance(inner, LSTMCell):
-        with torch.no_grad():
+    assert isinstance(inner, Cell)
+    with torch.no_grad():
+        inner.weight_hh.mul_(scale)
+        if isinstance(inner, LSTMCell):
             inner.bias_ih[inner.hidden_size : 2 * inner.hidden_size] += forget
     return built
 
@@ -123,22 +129,40 @@ def vanishing(
     length: Annotated[int, Field(ge=4, le=256, description="places")] = 40,
     forget: Annotated[tuple[float, ...], Field(description="biases of forget gates; repeat")]
     = (0.0, 3.0),
+    recurrence: Annotated[float, Field(gt=0, le=4, description="times Elman's U")] = 1.0,
 ) -> LinesDrawing:  # fmt: skip
     """The gradient's norm against distance, for each cell."""
-    text, models = ids(length), {"Elman": recurrent("rnn"), "GRU": recurrent("gru")}
+    text, last = ids(length), max(3, length * 3 // 4)  # means over few places are left out
+
+    def fall(model: Decoder) -> Floats:
+        run = partial(model, text, None)
+        norms = by_distance(influence(run, model.get_submodule("stem"), draws=1))[:last]
+        return norms / norms[0]
+
+    scales = np.union1d(SCALES, np.round(recurrence, 6))
+    biases = np.union1d(BIASES, np.round(forget, 6))
+    by_scale = {scale: fall(recurrent("rnn", scale=scale)) for scale in scales.tolist()}
+    by_bias = {bias: fall(recurrent("lstm", bias)) for bias in biases.tolist()}
+    curves = {f"Elman, U × {recurrence:g}": by_scale[round(recurrence, 6)]}
+    curves["GRU"] = fall(recurrent("gru"))
     for bias in forget:
-        models[f"LSTM, forget gate {torch.tensor(bias).sigmoid():.2f}"] = recurrent("lstm", bias)
-    models["Transformer"] = transformer()
-    drawn = gradients(
-        {n: attends(model, partial(model, text, None)) for n, model in models.items()}
-    )
-    last = max(3, length * 3 // 4)  # means over few places are left out
-    curves = [curve.model_copy(update={"y": curve.y[:last]}) for curve in drawn.curves]
-    caption = (
-        "Elman's gradient falls by a constant factor a step, an open forget gate keeps it, and "
-        "attention is one step from every place."
-    )
-    return drawn.model_copy(update={"x": drawn.x[:last], "curves": curves, "caption": caption})
+        curves[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = by_bias[round(bias, 6)]
+    curves["Transformer"] = fall(transformer())
+    tables = {"scales": scales, "biases": biases}
+    tables |= {"elman": np.stack([*by_scale.values()]), "lstm": np.stack([*by_bias.values()])}
+    return line_chart(
+        range(last), curves, "distance k in tokens", "gradient norm / that at k = 0",
+        "The gradient against distance in time", "y",
+        caption="Elman's gradient is multiplied at each step: it vanishes, or explodes where U is "
+        "large. An open forget gate keeps it, and attention is one step from every place.",
+    ).model_copy(update={"controls": Controls(
+        formula="vanishing", data={name: Numbers.exact(table) for name, table in tables.items()},
+        sliders=[
+            Slider.of("recurrence", recurrence, scales, label="Elman's U, times"),
+            *(Slider.of("forget", bias, biases, k, f"bias of forget gate {k + 1}")
+              for k, bias in enumerate(forget)),
+        ],
+    )})  # fmt: skip
 
 
 @demo

@@ -20,7 +20,7 @@ from foveate.draw.parts import Numbers
 ROOT = Path(__file__).parent.parent
 WEB = ROOT / "web"
 SCRIPT = ROOT / "src" / "foveate" / "draw" / "embed.js"
-MOST_PACKED = 40_000  # bytes
+MOST_PACKED = 44_000  # bytes, as web/scripts/sizes.mjs has it
 
 
 WRITTEN = {"schema": "core/types.ts", "palette": "core/palette.ts", "api": "studio/api.ts"}

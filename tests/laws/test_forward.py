@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
@@ -198,6 +203,62 @@ def test_a_recurrent_translator_with_attention(runs: dict[str, Run]) -> None:
     check.predicted(check("decoder.readout", "tanh", np.tanh(read)))
 
 
+def gradients(run: Run, ids: list[int]) -> dict[str, Array]:
+    """The norm of the loss's gradient by what each module gave, at each position, by autograd."""
+    given: dict[str, Tensor] = {}
+
+    def keep(name: str, output: Tensor | tuple[Tensor, ...]) -> None:
+        tensor = output[0] if isinstance(output, tuple) else output
+        if isinstance(tensor, Tensor) and tensor.requires_grad:
+            tensor.retain_grad()
+            given[name] = tensor
+
+    forced = run.forced(TEXT, ids)
+    with ExitStack() as stack, torch.enable_grad():
+        for name, module in run.model.named_modules():
+            hook = partial(lambda name, module, args, output: keep(name, output), name)
+            stack.enter_context(module.register_forward_hook(hook))
+        run.model.zero_grad()
+        forced.run().mean().neg().backward()
+    return {
+        name: x.grad[forced.row].norm(dim=-1).double().numpy()
+        for name, x in given.items()
+        if x.grad is not None
+    }
+
+
+@pytest.mark.parametrize("name", ["transformer", "rnn"])
+def test_a_training_step_goes_back(runs: dict[str, Run], name: str) -> None:
+    run = runs[name]
+    forced, blocks = run.forced(TEXT, ids := greedy(run)), blocks_of(run.model)
+    forward = frames(forced, blocks, equation_of)
+    film = frames(forced, blocks, equation_of, train=True)
+    for before, after in zip(forward, film, strict=False):
+        np.testing.assert_array_equal(before.values, after.values)
+    loss, *back, weights = film[len(forward) :]
+    p, targets = forward[-1].values[0], [*ids, EOS]
+    at = range(len(targets))
+    np.testing.assert_allclose(loss.values[0, 0], -np.log(p[at, targets]), rtol=CLOSE)
+    wrong = p.copy()
+    wrong[at, targets] -= 1
+    wrong /= len(targets)  # ∂L/∂z of a softmax: (p − y) / N
+    output = run.model.get_parameter("output.weight").detach().double().numpy()
+    top, below, *_ = back
+    assert (top.name, top.block) == ("gradient of logits", "output")
+    np.testing.assert_allclose(top.values[0, 0], np.linalg.norm(wrong, axis=-1), rtol=1e-4)
+    expected = np.linalg.norm(wrong @ output, axis=-1)
+    np.testing.assert_allclose(below.values[0, 0], expected, rtol=1e-4)
+    modules = gradients(run, ids)
+    named = {f"{frame.block} {frame.name}": frame.values[0, 0] for frame in back}
+    for side in ("encoder", "decoder"):
+        for block, title in ((f"{side}.stem", "embedding"), (f"{side}.norm", "norm")):
+            if block in modules:
+                at_block = named[f"{block} gradient of {title}"]
+                np.testing.assert_allclose(at_block, modules[block], rtol=1e-4, atol=1e-9)
+    squares = sum(float(x.grad.square().sum()) for x in run.model.parameters() if x.dim() > 1)
+    assert np.square(weights.values).sum() == pytest.approx(squares, rel=1e-4)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_model_has_a_film(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
@@ -224,6 +285,26 @@ def test_a_film_is_drawn(runs: dict[str, Run]) -> None:
     )
     assert all(len(line) <= 100 for line in drawing.text(width=100).splitlines()[2:])
     assert len(drawing.figure().axes) == 1
-    for question in (Question(head=2), Question(query=99)):
-        with pytest.raises(ConfigError, match="there are"):
+    for question in (Question(head=2), Question(query=99), Question(block="encoder", layer=9)):
+        with pytest.raises(ConfigError, match=r"there are|counted from 0|has encoder"):
             find("forward").draw([runs["transformer"]], question)
+
+
+def test_a_lecture_halts_at_the_blocks_or_at_the_stages_of_one(runs: dict[str, Run]) -> None:
+    def halts(**fields: Any) -> list[str]:
+        drawing = find("forward").draw([runs["transformer"]], Question(text=TEXT, **fields))
+        assert isinstance(drawing, ForwardDrawing)
+        return [drawing.frames[number].title for number in drawing.stops]
+
+    layer = ["weights", "residual sum"]
+    encoder, decoder = ["embedding", "input", *layer], ["embedding", "input", "weights", *layer]
+    assert halts() == ["tokens", *encoder, *decoder, "softmax"]
+    stages = ["norm", "inner layer", "activation", "outer layer", "residual sum"]
+    assert halts(block="encoder.feed_forward", layer=0) == stages
+    first, *back, last = halts(train=True)
+    assert (first, last) == ("loss", "gradient of weights")
+    assert all(title.startswith("gradient of ") for title in back)
+    drawing = find("forward").draw([runs["transformer"]], Question(text=TEXT, train=True))
+    assert "gradient of embedding" in drawing.text(100) and "inner layer" not in drawing.text(100)
+    with pytest.raises(ConfigError, match="--train"):
+        find("forward").draw([runs["forecaster"]], Question(train=True))

@@ -17,7 +17,7 @@ from pydantic import Field
 
 import foveate.draw.figures as figures
 from foveate.config import ConfigError
-from foveate.draw.blocks import ModelPart, blocks_of, equation_of, picture
+from foveate.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, picture
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Floats, Label, Numbers, Text
 from foveate.draw.terminal import SHADES, cut
@@ -37,6 +37,11 @@ CELLS = 12  # numbers of a strip that are written into its cells
 SHADED = 32  # signs of a strip in a terminal
 
 
+CAPTION = (
+    "Captured in one forward pass; weighted values, sums of mask and score, positions and the "
+    "softmax are computed from captured numbers."
+)
+BACK = " Gradients are those of autograd, of this example alone."
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # where an equation is from
 
 
@@ -44,8 +49,8 @@ class FrameDrawing(DrawingPart):
     """A frame of a forward pass: its numbers (H, T, N), or (H, T, S, N) of weighted values.
 
     ``rows`` and ``columns`` name the ``places`` that label them. Of logits and probabilities the
-    largest of each position are here, named by ``tokens``. ``reads`` are the numbers of the frames
-    that it is computed from, ``shape`` is that of the whole frame.
+    largest of each position are here, named by ``tokens``; so are losses and gradients. ``reads``
+    are the numbers of the frames that it is computed from, ``shape`` is that of the whole frame.
     """
 
     title: Text
@@ -72,7 +77,8 @@ class ForwardDrawing(Drawing):
     """Every stage of one forward pass, in order; ``query`` and ``head`` are shown first.
 
     ``places`` are the positions of each part of the model, named by what it reads there, and
-    ``produced`` what comes of them. Pictures and terminals show one position and one head.
+    ``produced`` what comes of them. Pictures and terminals show one position and one head, and
+    where it is an ``excerpt`` only the frames of the ``stops``, at which a lecture halts.
     """
 
     kind: Literal["forward"] = "forward"
@@ -82,6 +88,8 @@ class ForwardDrawing(Drawing):
     produced: dict[str, list[Label]]
     head: int = 0
     query: int = 0
+    stops: list[int] = Field(default_factory=lambda: [0])
+    excerpt: bool = False
 
     def arrays(self) -> Arrays:
         """Each frame by its number, block and name; logits and probabilities with their tokens."""
@@ -116,9 +124,9 @@ class ForwardDrawing(Drawing):
 
     def _blocks(self) -> Iterator[tuple[str, list[tuple[int, FrameDrawing]]]]:
         """The frames of each block under its name, with their numbers."""
-        for (block, label), run in groupby(
-            enumerate(self.frames, start=1), key=lambda each: (each[1].block, each[1].label)
-        ):
+        numbers = self.stops if self.excerpt else range(len(self.frames))
+        shown = ((number + 1, self.frames[number]) for number in numbers)
+        for (block, label), run in groupby(shown, lambda each: (each[1].block, each[1].label)):
             part = block.split(".")[0]
             yield part if part == label else f"{part} · {label}", [*run]
 
@@ -178,7 +186,9 @@ class ForwardDrawing(Drawing):
             dark = abs(level - 0.5) > 0.27 if frame.least < 0 else level <= 0.5
             middle, ink = (edges[k] + edges[k + 1]) / 2, "white" if dark else "black"
             ink = ink if np.isfinite(value) else "black"
-            figures.write(ax, middle, y + ROW / 2, _number(value), ink, size=5.5, ha="center")
+            figures.write(
+                ax, middle, y + ROW / 2, _number(value, frame), ink, size=5.5, ha="center"
+            )
             if words:
                 room = int(STRIP / values.shape[1] * 17)
                 word = cut(words[k], max(2, room))
@@ -203,20 +213,21 @@ class ForwardDrawing(Drawing):
                 elif words:
                     order = np.argsort(-strip[0], kind="stable") if frame.most == 1 else range(9)
                     pairs = [(words[k], strip[0, k]) for k in order if k < len(words)]
-                    written = "  ".join(f"{cut(word)} {_number(p)}" for word, p in pairs)
+                    written = "  ".join(f"{cut(word, 24)} {_number(p, frame)}" for word, p in pairs)
                 else:
-                    written = " ".join(map(_number, strip[0, :16]))
+                    written = " ".join(_number(x, frame) for x in strip[0, :16])
                 shades = "" if len(strip) > 1 else _shaded(strip[0], frame)
                 lines.append(f"{number:>3} {frame.title:<19} {shades:<{SHADED}}  {written[:room]}")
                 lines.append(f"    {frame.equation}")
         return "\n".join([*lines, "", self.caption_in(width), *self.notes]).rstrip()
 
 
-def _number(value: float) -> str:
+def _number(value: float, frame: FrameDrawing) -> str:
     if not np.isfinite(value):
         return "−∞" if value < 0 else "∞"
     whole = float(value).is_integer() and abs(value) >= 100
-    return (f"{value:.0f}" if whole else f"{value:.2f}").replace("-", "−")
+    digits = "0f" if whole else "2g" if frame.title.startswith("gradient") else "2f"
+    return f"{value:.{digits}}".replace("-", "−")
 
 
 def _shaded(values: Floats, frame: FrameDrawing) -> str:
@@ -230,13 +241,21 @@ def _shaded(values: Floats, frame: FrameDrawing) -> str:
 # ----------------------------------------------------------------------------------- of one pass
 
 
-def forward(forced: ForcedPass, title: str = "", head: int = 0, query: int = 0) -> ForwardDrawing:
-    """The drawing of a forced pass.
+def forward(
+    forced: ForcedPass,
+    title: str = "",
+    head: int = 0,
+    query: int = 0,
+    block: str = "",
+    train: bool = False,
+) -> ForwardDrawing:
+    """The drawing of a forced pass; of the frames of a ``block``, a dotted name, or of all.
 
-    Raises ``ConfigError`` for a head or a query beyond the last.
+    Of ``train`` the loss and its gradient, going back. Raises ``ConfigError`` for a head or a query
+    beyond the last.
     """
     model = forced.model
-    film = frames(forced, blocks_of(model), equation_of)
+    film = frames(forced, blocks_of(model), equation_of, train)
     places = _places(forced, film)
     produced = {part: _produced(forced, places[part]) for part in places if part == "decoder"}
     heads = max((len(frame.values) for frame in film), default=1)
@@ -246,38 +265,69 @@ def forward(forced: ForcedPass, title: str = "", head: int = 0, query: int = 0) 
     if query >= longest:
         raise ConfigError(f"--query {query}: there are {longest}, from 0 to {longest - 1}")
     made = picture(model, forced)
-    labels = {block.name: block.label for part in made.parts for block in part.blocks}
-    caption = (
-        "Captured in one forward pass; weighted values, sums of mask and score, positions and the "
-        "softmax are computed from captured numbers."
-    )
-    drawn = [_frame(frame, labels, forced) for frame in film]
-    notes = []
-    if any(frame.tokens for frame in drawn):
-        notes = [f"logits and softmax: the {MOST_TOKENS} most probable of each position"]
+    blocks = {block.name: block for part in made.parts for block in part.blocks}
+    fewer = forced.token is not None and any(frame.name == "logits" for frame in film)
     return ForwardDrawing(
-        title=title, caption=caption, notes=notes, parts=made.parts, frames=drawn, places=places,
-        produced=produced, head=head, query=query,
+        title=title, caption=CAPTION + BACK * train, parts=made.parts, places=places,
+        notes=[f"logits and softmax: the {MOST_TOKENS} most probable of each position"] * fewer,
+        frames=[_frame(frame, blocks, forced, places) for frame in film], produced=produced,
+        head=head, query=query, excerpt=train or bool(block),
+        stops=_stops(film, blocks, block, train),
     )  # fmt: skip
 
 
-def _frame(frame: ForwardFrame, labels: dict[str, str], forced: ForcedPass) -> FrameDrawing:
+def _stops(
+    film: Sequence[ForwardFrame], blocks: dict[str, ModelBlock], block: str, train: bool
+) -> list[int]:
+    """The frames at which a lecture halts: all of a block, with the norm that it reads.
+
+    Else the first, the weights of each attention and the last frame of each other block of the
+    first layer, going back the first one of each block; norms are passed over.
+    """
+    start = next((k for k, frame in enumerate(film) if frame.name == "loss"), len(film))
+    shown = range(start, len(film)) if train else range(start)
+    if block:
+        own = [k for k in shown if film[k].block == block]
+        return [*(k for k in film[own[0]].reads if film[k].name == "norm"), *own]
+    stops = [shown[0]]
+    for name, run in groupby(shown, key=lambda k: film[k].block):
+        numbers, layer = [*run], blocks[name].layer if name in blocks else None
+        if film[numbers[-1]].name.endswith("norm") or (layer and not train):
+            continue
+        weights = next((k for k in numbers if film[k].name == "weights"), numbers[-1])
+        stops.append(numbers[0] if train else weights)
+    return list(dict.fromkeys(stops))
+
+
+def _frame(
+    frame: ForwardFrame,
+    blocks: dict[str, ModelBlock],
+    forced: ForcedPass,
+    places: dict[str, list[str]],
+) -> FrameDrawing:
+    def label(name: str) -> str:
+        return blocks[name].label if name in blocks else spaced(name.split(".")[-1])
+
     values, tokens = frame.values, list[list[str]]()
     if frame.name in ("logits", "softmax") and forced.token is not None:
         order = np.argsort(-values[0], axis=-1, kind="stable")[:, :MOST_TOKENS]
         tokens = [[forced.token(int(i)) for i in row] for row in order]
         values = np.take_along_axis(values[0], order, axis=-1)[None]
+    elif frame.name == "gradient of weights":
+        tokens = [[f"{name.split('.')[0]} · {label(name)}" for name in frame.names]]
+    elif frame.most is not None:
+        own = range(values.shape[-1])
+        tokens = [[*frame.names] or places.get(frame.columns) or [*map(str, own)]]
     known = np.abs(values[np.isfinite(values)])
     far = max(float(known.max(initial=0)), 1e-12)
     share = frame.name in ("weights", "softmax") or frame.name.endswith(" gate")
     positive = share or not (values < 0).any()
     return FrameDrawing(
-        title=frame.name, block=frame.block,
-        label=labels.get(frame.block, spaced(frame.block.split(".")[-1])),
+        title=frame.name, block=frame.block, label=label(frame.block),
         equation=CITED.sub("", frame.equation), shape=list(frame.values.shape),
         values=Numbers.exact(values),
         rows=frame.rows, columns=frame.columns, tokens=tokens, reads=list(frame.reads),
-        least=0.0 if positive else -far, most=1.0 if share else far,
+        least=0.0 if positive else -far, most=frame.most or (1.0 if share else far),
     )  # fmt: skip
 
 

@@ -79,8 +79,9 @@ class ForwardFrame:
 
     ``values`` are (H, T, N), a row for each position and one head where there are none, or
     (H, T, S, N) of weighted values. ``rows`` and ``columns`` are the parts of the model whose
-    positions they count, empty where they count none. ``block`` is the module's dotted name.
-    ``reads`` are the numbers of the frames that it is computed from, of those that are known.
+    positions they count, empty where they count none; ``names`` are the columns' own. ``block`` is
+    the module's dotted name. ``reads`` are the numbers of the frames that it is computed from, of
+    those that are known. ``most`` is the largest number of all frames of its kind.
     """
 
     name: str
@@ -90,6 +91,8 @@ class ForwardFrame:
     rows: str
     columns: str = ""
     reads: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    most: float | None = None
 
 
 @dataclass
@@ -101,11 +104,15 @@ class ModuleCalls:
     read: list[tuple[Tensor, ...]] = field(default_factory=list)
     gave: list[Tensor] = field(default_factory=list)
 
+    def tensors(self, argument: int | None = None) -> list[Tensor]:
+        """An argument of all calls, or what they gave."""
+        if argument is None:
+            return self.gave
+        return [read[argument] for read in self.read if len(read) > argument]
+
     def joined(self, row: int, argument: int | None = None) -> Array | None:
         """One row of the batch, (T, N), over all calls: of an argument, or of what it gave."""
-        tensors = self.gave
-        if argument is not None:
-            tensors = [read[argument] for read in self.read if len(read) > argument]
+        tensors = self.tensors(argument)
         parts = [part for x in tensors if (part := _positions(x, row)) is not None]
         alike = {part.shape[1:] for part in parts}
         return np.concatenate(parts) if len(alike) == 1 and len(parts) == len(tensors) else None
@@ -124,13 +131,13 @@ def _positions(x: Tensor, row: int) -> Array | None:
 # ------------------------------------------------------------------------------------------ frames
 
 
-@torch.inference_mode()
 def frames(
-    forced: ForcedPass, blocks: Mapping[str, nn.Module], equation: Describe
+    forced: ForcedPass, blocks: Mapping[str, nn.Module], equation: Describe, train: bool = False
 ) -> list[ForwardFrame]:
     """The frames of a forced pass through ``blocks``, by their dotted names, in their order.
 
-    The last one is the probability of each token, label or class where the pass scores these.
+    The last one is the probability of each token, label or class where the pass scores these. With
+    ``train`` the loss follows, and its gradient from the last frame back to the first.
     """
     units = {inner: part for name, block in blocks.items() for inner, part in _divided(name, block)}
     units |= {
@@ -141,16 +148,18 @@ def frames(
     calls: list[ModuleCalls] = []
     stages: dict[str, dict[str, Calls]] = {}
     with ExitStack() as stack:
+        stack.enter_context(torch.enable_grad() if train else torch.inference_mode())
         for name, part in units.items():
             hook = partial(_record, calls, name)
             stack.enter_context(part.register_forward_hook(hook, with_kwargs=True))
             if isinstance(part, BaseAttention | Cell):
                 stages[name] = stack.enter_context(capture_stages(part))
-        forced.run()
+        loss = -forced.run()
     film = _Film(forced, equation)
     for each in calls:
         film.add(each.name, each, stages.get(each.name, {}))
-    return film.finished()
+    back = film.going_back(calls, blocks, loss) if train else ()
+    return [*film.finished(), *back]
 
 
 def _divided(name: str, block: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -267,7 +276,12 @@ class _Film:
         """Embeddings with their positions, and the positions alone where these are added."""
         before, text = self.frames[-1].values[0], self.equation(position)
         at = torch.arange(len(values), device=next(self.forced.model.parameters()).device)
-        alone = position.embed(torch.zeros(1, *before.shape, device=at.device), at)[0].cpu().numpy()
+        alone = (
+            position.embed(torch.zeros(1, *before.shape, device=at.device), at)[0]
+            .detach()
+            .cpu()
+            .numpy()
+        )
         if alone.shape == before.shape and _same(values, before + alone):
             self._make("position", name, text, alone, [])
             return self._make("input", name, "x + PE(t)", values, [before, alone])
@@ -391,6 +405,53 @@ class _Film:
             replace(frame, reads=tuple(dict.fromkeys(self._numbers(number))))
             for number, frame in enumerate(self.frames)
         ]
+
+    def going_back(
+        self, calls: Sequence[ModuleCalls], blocks: Mapping[str, nn.Module], loss: Tensor
+    ) -> Iterator[ForwardFrame]:
+        """The loss at each target, then the norm of the gradient of their mean L at each position.
+
+        Of frames that modules gave or read, from the last back to the first, then of the weights.
+        """
+        row, of_frames = self.forced.row, dict[int, list[Tensor]]()
+        for each in calls:
+            for argument in (None, 0):
+                values, tensors = each.joined(row, argument), each.tensors(argument)
+                if values is None or not all(x.requires_grad for x in tensors):
+                    continue
+                values = values[::-1] if backwards(each.name) else values
+                if (number := self._find(values, 0)) is not None:  # the frame that gave them
+                    of_frames.setdefault(number, tensors)
+        weights = dict[nn.Parameter, str]()
+        for name, part in blocks.items():
+            weights |= {x: name for x in part.parameters() if x.dim() > 1 and x not in weights}
+        tensors = [x for each in of_frames.values() for x in each]
+        gradients = torch.autograd.grad(loss.mean(), [*tensors, *weights], materialize_grads=True)
+        at_hand, block = iter(gradients), self.frames[-1].block
+        norms = {k: self._norms([next(at_hand) for _ in of_frames[k]]) for k in of_frames}
+        steepest = max((float(each.max()) for each in norms.values()), default=0.0)
+        losses, names = loss.detach().double().cpu().numpy(), (*self.forced.produced,)
+        text, most = "L_t = −log p(y_t);   L = mean of L_t", float(losses.max())
+        yield ForwardFrame("loss", block, text, losses[None, None], "", names=names, most=most)
+        for number in sorted(norms, reverse=True):
+            at = self.frames[number]
+            values = norms[number][:: -1 if backwards(at.block) else 1][None, None]
+            yield ForwardFrame(
+                f"gradient of {at.name}", at.block, "‖∂L/∂x_t‖", values, "", at.rows, most=steepest
+            )
+        squares = dict.fromkeys(weights.values(), 0.0)
+        for name, gradient in zip(weights.values(), at_hand, strict=True):
+            squares[name] += float(gradient.double().square().sum())
+        values, names = np.sqrt([[[*squares.values()]]]), (*squares,)
+        most = float(values.max())
+        yield ForwardFrame(
+            "gradient of weights", "weights", "‖∂L/∂W‖", values, "", names=names, most=most
+        )
+
+    def _norms(self, gradients: Sequence[Tensor]) -> Array:
+        parts = [_positions(gradient, self.forced.row) for gradient in gradients]
+        norms: Array = np.linalg.norm(np.concatenate([x for x in parts if x is not None]), axis=-1)
+        return norms
 
     def _numbers(self, number: int) -> Iterator[int]:
         """The numbers of the frames that a frame has read."""

@@ -17,7 +17,7 @@ import foveate.inspect.perturbations as perturbations
 import foveate.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.draw.blocks import ModelDrawing, picture
+from foveate.draw.blocks import ModelDrawing, blocks_of, picture
 from foveate.draw.charts import LinesDrawing, StatesDrawing
 from foveate.draw.forward import ForwardDrawing
 from foveate.draw.sheets import LensDrawing, SheetGrid
@@ -32,7 +32,7 @@ from foveate.run import Run
 from foveate.tasks.language import Language
 from foveate.views import view
 from foveate.views.examples import ready, text_of
-from foveate.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text
+from foveate.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text, Train
 
 
 @view(needs.attends, needs.explains)
@@ -122,25 +122,37 @@ def steps(
         for name, part in run.model.named_modules()
         if isinstance(part, BaseAttention | Cell)
     }
-    blocks = list(dict.fromkeys(parts.values()))
-    first = next((each for each in blocks if each.endswith("cross_attention")), blocks[0])
-    names = [name for name, each in parts.items() if (block or first) in suffixes(each)]
-    if not names:
-        raise ConfigError(f"--block {block}: {run.path} has {', '.join(blocks)}")
-    if not -len(names) <= layer < len(names):
-        raise ConfigError(f"--layer {layer}: {block or first} has {len(names)}, counted from 0")
+    first = next((each for each in parts.values() if each.endswith("cross_attention")), None)
+    name = _in_layer(run, [*parts], block or first or next(iter(parts.values())), layer)
     forced = ready(run, text, target, image)
-    return stages.steps(forced, names[layer], query, head or 0)
+    return stages.steps(forced, name, query, head or 0)
+
+
+def _in_layer(run: Run, names: Sequence[str], block: str, layer: int) -> str:
+    """The module of a block in a layer; names that end in its own fit too."""
+    fitting = [name for name in names if block in suffixes(block_of(name))]
+    if not fitting:
+        blocks = dict.fromkeys(map(block_of, names))
+        raise ConfigError(f"--block {block}: {run.path} has {', '.join(blocks)}")
+    if not -len(fitting) <= layer < len(fitting):
+        raise ConfigError(f"--layer {layer}: {block} has {len(fitting)}, counted from 0")
+    return fitting[layer]
 
 
 @view(needs.explains)
 def forward(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, head: Head = None,
-    query: Query = None,
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
+    layer: Layer = -1, head: Head = None, query: Query = None, train: Train = False,
 ) -> ForwardDrawing:  # fmt: skip
-    """Every stage of one forward pass, from tokens to the output; of head and query 0 if absent."""
-    forced = ready(run, text, target, image)
-    return film.forward(forced, f"Forward pass of {run.path.name}", head or 0, query or 0)
+    """Every stage of one forward pass, from tokens to the output; of head and query 0 if absent.
+
+    Or those of a ``block``; or the loss, and its gradient from the output back.
+    """
+    if train and (reason := needs.gives_probabilities(run)):
+        raise ConfigError(f"--train: {reason}")
+    name = _in_layer(run, [*blocks_of(run.model)], block, layer) if block else ""
+    forced, title = ready(run, text, target, image), "Training step" if train else "Forward pass"
+    return film.forward(forced, f"{title} of {run.path.name}", head or 0, query or 0, name, train)
 
 
 @view()

@@ -18,6 +18,7 @@ Split = Annotated[str, Field(description="train, valid or test")]
 Block = Annotated[str | None, Field(description="cross_attention, self_attention, …")]
 Layer = Annotated[int, Field(description="from 0, or -1 for the last")]
 Head = Annotated[int | None, Field(ge=0, description="the mean of all if absent; of steps head 0")]
+Train = Annotated[bool, Field(description="the loss, and its gradient from the output back")]
 Query = Annotated[
     int | None, Field(ge=0, description="which query, or step of a cell, from 0; all if absent")
 ]
@@ -64,6 +65,7 @@ class Question(Config):
     layer: Layer = -1
     head: Head = None
     query: Query = None
+    train: Train = False
     scale: Scale = None
     units: AxisUnits = "auto"
     top: Top = 5

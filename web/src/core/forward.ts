@@ -6,6 +6,7 @@ import { decode, floats, type Values } from "./numbers";
 import { palette } from "./palette";
 import type { Draw, Drawn, Twin } from "./stage";
 import { figure } from "./text";
+import { barred } from "./words";
 import type { ForwardDrawing, FrameDrawing, ModelBlock } from "./types";
 
 const PAUSE = 1600; // milliseconds of a frame while the film is played
@@ -32,7 +33,7 @@ export function folded(blocks: readonly ModelBlock[], open: number | null): Mode
 
 export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
   const { frames, parts, places, produced } = drawing, last = frames.length - 1, all = scenes(frames);
-  const kept = (stage.memory.get("forward") ?? { at: 0, head: drawing.head, rows: {} }) as { at: number; head: number; rows: Record<string, number> };
+  const kept = (stage.memory.get("forward") ?? { at: drawing.stops[0] ?? 0, head: drawing.head, rows: {} }) as { at: number; head: number; rows: Record<string, number> };
   let timer: ReturnType<typeof setInterval> | undefined, grids: Grid[] = [];
   const rowOf = (part: string) => Math.min(kept.rows[part] ?? drawing.query, Math.max(0, (places[part]?.length ?? 1) - 1));
   const named = (part: string, row: number) => `${places[part]?.[row] ?? row}${produced[part] ? ` → ${produced[part][row] ?? ""}` : ""}`;
@@ -105,7 +106,7 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
   const written = (value: number) => (value === -Infinity ? "−∞" : Number.isInteger(value) && Math.abs(value) >= 100 ? String(value) : value.toFixed(2).replace("-", "−"));
 
   const card = (frame: FrameDrawing, isGiven: boolean): HTMLElement => {
-    const grid = new Grid((row, column) => { point(row, column); }, frame.title), how = ends(frame.least, frame.most);
+    const grid = new Grid((row, column) => { point(row, column); }, frame.title);
     let shown: ReturnType<typeof matrix> | undefined, pointed = 0;
     grid.loupe?.element.remove();
     grids.push(grid);
@@ -124,18 +125,21 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
     const box = h("figure", { class: isGiven ? "fv-given" : "" }, h("figcaption", {}, h("b", {}, frame.title), ` ${frame.shape.filter((n, k) => k || n > 1).join(" × ")}`), grid.element);
     queue(frame, (made) => {
       shown = matrix(frame, made);
-      const { values, height, width, rows } = shown, levels = levelsBetween(values, how.least, how.most);
-      if (isRectified(frame)) values.forEach((value, k) => { if (value === 0) levels[k] = -1; });
+      const { values, height, width, rows } = shown;
       const columns = shown.keyed ? [] : (places[frame.columns] ?? []);
       const isWritten = !isGiven && (width === 1 || (columns.length > 0 && (box.clientWidth - LABELS) / width >= WRITTEN));
       const texts = isWritten ? Array.from({ length: height }, (_, row) => Array.from(values.subarray(row * width, (row + 1) * width), written)) : [];
       const high = Math.max(4, Math.min(TALL, TALLEST / height)), row = shown.keyed ? 0 : Math.min(rowOf(frame.rows), height - 1);
-      grid.show({ height, width, levels, colours: how.colours, rows, columns, texts, whole: true, ...(texts.length && columns.length ? {} : { high }) });
+      grid.show({ height, width, ...shaded(frame, values), rows, columns, texts, whole: true, ...(texts.length && columns.length ? {} : { high }) });
       grid.select(row, columns.length ? largest(values.subarray(row * width, (row + 1) * width)) : 0);
     });
     return box;
   };
   const isRectified = ({ title, least }: FrameDrawing) => least === 0 && (title === "activation" || title === "ReLU");
+  const shaded = (frame: FrameDrawing, values: ArrayLike<number>) => {
+    const { least, most, colours } = ends(frame.least, frame.most);
+    return { colours, levels: levelsBetween(values, least, most).map((level, k) => (isRectified(frame) && values[k] === 0 ? -1 : level)) };
+  };
   const queue = (frame: FrameDrawing, act: (made: Values) => void) => {
     const coming = decode(frame.values), at = kept.at;
     if (coming instanceof Promise) coming.then((made) => { if (kept.at === at) act(made); }, (error: unknown) => { reading.textContent = `The numbers could not be had: ${String(error)}`; });
@@ -152,20 +156,15 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
       const title = h("span", { class: "fv-quiet" }, ...(word === undefined ? [] : [h("bdi", {}, word), ": "]), frame.shape[0]! > 1 ? `head ${kept.head}, ` : "");
       const tokens = frame.tokens[row];
       if (tokens) {
-        const top = Math.max(...own.map(Math.abs), 1e-9);
-        title.append(`${tokens.length} of ${frame.shape.at(-1)!.toLocaleString("en-US")}`);
-        flow.append(h("figure", {}, h("figcaption", {}, h("b", {}, frame.title), " of ", title), h("ol", { class: "fv-alternatives" }, ...tokens.map((token, k) => {
-          const share = h("span", { class: "fv-share" });
-          share.style.width = `${Math.max(0, (100 * own[k]!) / top)}%`;
-          return h("li", { class: k ? "" : "fv-taken" }, h("bdi", { class: "fv-other" }, token), h("span", { class: "fv-bar-room" }, share), h("b", {}, figure(own[k]!)));
-        }))));
+        if (tokens.length < frame.shape.at(-1)!) title.append(`${tokens.length} of ${frame.shape.at(-1)!.toLocaleString("en-US")}`);
+        flow.append(h("figure", {}, h("figcaption", {}, h("b", {}, frame.title), word === undefined ? "" : " of ", title), h("ol", { class: "fv-alternatives" }, ...tokens.map((token, k) =>
+          barred(h("bdi", { class: "fv-other" }, token), own[k]! / frame.most, own[k]!, !k && frame.rows !== "")))));
       } else {
         const zeros = own.filter((value) => value === 0).length, fit = Math.max(4, Math.min(own.length, Math.floor((numbers.clientWidth - 8) / CELL)));
         title.append(`${own.length > fit ? `the first ${fit} of ` : ""}${own.length} numbers`, isRectified(frame) ? `, ${zeros} of them 0 (blank)` : "");
-        const line = new Grid(undefined), how = ends(frame.least, frame.most), some = own.slice(0, fit), levels = levelsBetween(some, how.least, how.most);
-        if (isRectified(frame)) some.forEach((value, k) => { if (value === 0) levels[k] = -1; });
+        const line = new Grid(undefined), some = own.slice(0, fit);
         numbers.append(title, line.element);
-        line.show({ height: 1, width: fit, levels, colours: how.colours, rows: [], columns: places[frame.columns]?.slice(0, fit) ?? [], texts: [some.map(written)], whole: true });
+        line.show({ height: 1, width: fit, ...shaded(frame, some), rows: [], columns: places[frame.columns]?.slice(0, fit) ?? [], texts: [some.map(written)], whole: true });
       }
     });
   };
@@ -210,6 +209,13 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
   };
   const drawn: Drawn = {
     twin,
+    step: (by) => {
+      const next = by > 0 ? drawing.stops.find((k) => k > kept.at) : drawing.stops.findLast((k) => k < kept.at);
+      if (next === undefined) return false;
+      stop();
+      show(next);
+      return true;
+    },
     key: ({ key, target }) => {
       const by = { ".": 1, ",": -1 }[key];
       const inside = target instanceof Element && stage.body.contains(target); // pages have arrow keys of their own

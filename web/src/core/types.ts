@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/draw; do not edit. Of ca31a5b49445ad93.
+// Written by `npm run types` from src/foveate/draw; do not edit. Of 06b91265c553f303.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -145,7 +145,8 @@ export interface StageDrawing {
  * Every stage of one forward pass, in order; ``query`` and ``head`` are shown first.
  *
  * ``places`` are the positions of each part of the model, named by what it reads there, and
- * ``produced`` what comes of them. Pictures and terminals show one position and one head.
+ * ``produced`` what comes of them. Pictures and terminals show one position and one head, and
+ * where it is an ``excerpt`` only the frames of the ``stops``, at which a lecture halts.
  */
 export interface ForwardDrawing {
   title: string;
@@ -162,6 +163,8 @@ export interface ForwardDrawing {
   };
   head: number;
   query: number;
+  stops: number[];
+  excerpt: boolean;
 }
 /**
  * A column of the picture: an encoder, a decoder, what comes of them.
@@ -208,8 +211,8 @@ export interface ModelBlock {
  * A frame of a forward pass: its numbers (H, T, N), or (H, T, S, N) of weighted values.
  *
  * ``rows`` and ``columns`` name the ``places`` that label them. Of logits and probabilities the
- * largest of each position are here, named by ``tokens``. ``reads`` are the numbers of the frames
- * that it is computed from, ``shape`` is that of the whole frame.
+ * largest of each position are here, named by ``tokens``; so are losses and gradients. ``reads``
+ * are the numbers of the frames that it is computed from, ``shape`` is that of the whole frame.
  */
 export interface FrameDrawing {
   title: string;

@@ -7,6 +7,13 @@ import { alongOf } from "./keys";
 import { figure, tick } from "./text";
 import type { WordsDrawing } from "./types";
 
+/** A line of a list: a name, a share as a bar, a number. */
+export const barred = (name: Element, share: number, value: number, isTaken: boolean): HTMLElement => {
+  const bar = h("span", { class: "fv-share" });
+  bar.style.width = `${100 * Math.max(0, share)}%`;
+  return h("li", { class: isTaken ? "fv-taken" : "" }, name, h("span", { class: "fv-bar-room" }, bar), h("b", {}, figure(value)));
+};
+
 export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing) => {
   const { words: list } = drawing, texts = list.map((word) => word.text);
   const how = ends(drawing.least, drawing.most), coloured = list.some((word) => word.value !== null);
@@ -37,12 +44,10 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
     const top = Math.max(...word.alternatives.map(({ p }) => p), 1e-9), index = place!;
     const said = [word.value === null ? "" : figure(word.value), word.note].filter(Boolean).join(" · ");
     const rows = word.alternatives.map(({ text: other, p }, k) => {
-      const bar = h("span", { class: "fv-share" });
-      bar.style.width = `${(100 * p) / top}%`;
       const name = h("bdi", { class: "fv-other" }, other);
       const named = options.onforce
         ? h("button", { type: "button", title: "put this here and go on", click: () => options.onforce?.(index, k) }, name) : name;
-      return h("li", { class: other === word.text ? "fv-taken" : "" }, named, h("span", { class: "fv-bar-room" }, bar), h("b", {}, figure(p)));
+      return barred(named, p / top, p, other === word.text);
     });
     others.replaceChildren(h("p", {}, h("bdi", {}, `« ${word.text} »`), said && ` ${said}`), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
     text.setAttribute("aria-label", `${word.text}: ${said}`);

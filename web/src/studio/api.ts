@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 40519c5b1b42e00b.
+// Written by `npm run types` from src/foveate/server; do not edit. Of c55fa108ea482be4.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -424,6 +424,10 @@ export interface Question {
    * which query, or step of a cell, from 0; all if absent
    */
   query?: number | null;
+  /**
+   * the loss, and its gradient from the output back
+   */
+  train?: boolean;
   /**
    * colours: absolute (default; of pictures by panel), or by row
    */

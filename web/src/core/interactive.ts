@@ -1,5 +1,5 @@
 // Sliders over drawings: what is dragged, by mouse, finger or arrow keys, changes them at once, without a request.
-import { h, zoomOf } from "./dom";
+import { h, tallOf, zoomOf } from "./dom";
 import { FORMULAS, type Dragged } from "./formulas";
 import { decode, floats, type Values } from "./numbers";
 import { nearest } from "./lines";
@@ -7,6 +7,8 @@ import type { Mounted } from "./mount";
 import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { InteractiveDrawing, Slider } from "./types";
+
+const AROUND = 96; // pixels around the cells of each part
 
 /** The values of sliders by option. */
 export function dragged(sliders: readonly Slider[]): Dragged {
@@ -20,7 +22,7 @@ export const interactive: Draw<InteractiveDrawing> = (stage, drawing) => {
   const hosts = drawing.parts.map(() => h("div")), framed = stage.options.frame !== false;
   let frame = 0, parts = drawing.parts;
 
-  const rows = sliders.map((slider) => {
+  const inputs = sliders.map((slider) => {
     const shown = h("output", {}), { stops } = slider, last = stops.length - 1;
     const move = () => { turn(slider, stops[Number(input.value)]!); };
     const input = h("input", { type: "range", min: 0, max: last, step: 1, value: 0, "data-option": slider.option, input: move, change: () => tell(slider) });
@@ -34,14 +36,16 @@ export const interactive: Draw<InteractiveDrawing> = (stage, drawing) => {
   });
   const reset = h("button", { type: "button", disabled: true, click: () => {
     sliders.forEach((slider, k) => { slider.value = drawing.sliders[k]!.value; });
-    rows.forEach(({ set }) => { set(); });
+    inputs.forEach(({ set }) => { set(); });
     draw();
     sliders.forEach(tell);
   } }, "reset");
-  const controls = h("fieldset", { class: "fv-sliders", "data-unsaved": true }, h("legend", {}, "drag"), ...rows.map(({ element }) => element), reset);
+  const controls = h("fieldset", { class: "fv-sliders", "data-unsaved": true }, h("legend", {}, "drag"), ...inputs.map(({ element }) => element), reset);
   const view = h("div", { class: drawing.plane ? "fv-live fv-plane" : "fv-live", "data-parts": hosts.length }, ...hosts);
   controls.hidden = !formula;
   stage.body.append(controls, view);
+  const tall = tallOf(stage.body, NaN), rows = Math.ceil(hosts.length / 3); // at most three beside each other
+  if (tall) view.style.setProperty("--tall", String(Math.max(60, (tall + AROUND) / rows - AROUND)));
   const page = stage.options.page && (() => stage.options.page!({ ...drawing, sliders, parts }));
   const drawn: Mounted[] = parts.map((part, k) => stage.mount(hosts[k]!, part, { ...stage.options, selection: stage.selection, onselect: undefined, page }));
   if (!framed && parts.length > 1) hosts.forEach((host, k) => host.prepend(h("h3", {}, parts[k]!.title.split(" · ").at(-1))));
@@ -54,7 +58,7 @@ export const interactive: Draw<InteractiveDrawing> = (stage, drawing) => {
   };
   const turn = (slider: Slider, value: number) => {
     slider.value = value;
-    rows[sliders.indexOf(slider)]!.set();
+    inputs[sliders.indexOf(slider)]!.set();
     frame ||= requestAnimationFrame(draw);
   };
   const tell = ({ option }: Slider) => stage.options.ondrag?.(option, dragged(sliders)[option]!);

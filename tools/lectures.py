@@ -40,7 +40,9 @@ these pages from them. Where a slide differs from the literature, the step says 
 
 A page begins in an empty folder, after `pip install '.[studio]'` in a checkout of foveate: it says
 which command makes each run that its steps read, and how long that takes. `benchmarks/lectures.py`
-types all commands. Trainings end after a number of steps; the minutes are estimates.
+types all commands; `tools/slides.py` takes pictures of all slides, and
+docs/results/lecture-slides.json says how each was found. Trainings end after a
+number of steps; the minutes are estimates.
 """
 
 

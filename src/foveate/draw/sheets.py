@@ -105,15 +105,15 @@ class SheetDrawing(Drawing):
             legend = ", ".join(part for part in (self.legend, SHADES) if part.strip())
             title = f"{self.title} ({legend})"
             return "\n".join([title, *_shaded(self, width or 100)])
-        left = max(map(len, self.rows), default=0)
-        wide = max(map(len, [*self.columns, "0.00"])) + 2
+        names = self.rows or [""] * len(self.cells)
+        left = max(map(len, names))
+        wide = max(map(len, [*self.columns, "-0.00"])) + 2
         lines = [self.title]
-        if not self.columns:  # words that go on
-            rows = zip(self.rows, self.cells, strict=True)
-            return "\n".join(
-                [*lines, *(f"{n:>{left}}  {' '.join(row)}".rstrip() for n, row in rows)]
-            )
-        for name, row in zip(["", *self.rows], [self.columns, *self.cells], strict=True):
+        if not self.columns:  # words that go on, or numbers
+            rows = (" ".join(f"{c:>{5 * c[-1:].isdigit()}}" for c in row) for row in self.cells)
+            pairs = zip(names, rows, strict=True)
+            return "\n".join([*lines, *(f"{name:>{left}}  {row}".rstrip() for name, row in pairs)])
+        for name, row in zip(["", *names], [self.columns, *self.cells], strict=True):
             lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in row))
         return "\n".join(lines)
 
@@ -136,7 +136,7 @@ def sheet(
         most = max(most, -least)
         least = -most
     if written:
-        cells = [["" if np.isnan(v) else f"{v:.2f}" for v in row] for row in values]
+        cells = [["" if np.isnan(v) else f"{round(v, 2) + 0.0:.2f}" for v in row] for row in values]
     return SheetDrawing(
         title=title, values=Numbers.exact(values), rows=list(rows), columns=list(columns),
         down=down, across=across, least=least, most=most, aspect=aspect,

@@ -92,6 +92,7 @@ DEMOS = DemoEntry.table(
     ("weights", "attention", "Fixed weights against weights that the input makes."),
     ("permutation", "attention", "Shuffled inputs: attention gives shuffled outputs."),
     ("bottleneck", "text", "BLEU by length of source: three models trained alike, measured."),
+    ("block", "layer", "Each part of a Transformer layer as matrices of small numbers."),
     ("linear", "attention", "Self-attention is linear in its values, layers with ReLU not."),
     ("leak", "attention", "Without a mask the first step reads what comes later."),
 )

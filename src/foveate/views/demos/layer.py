@@ -1,0 +1,123 @@
+"""A Transformer layer in small numbers: the matrices of each of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from foveate.draw.sheets import SheetGrid, sheet
+from foveate.inspect.stages import attention_stages, capture_stages
+from foveate.nn.attention import Attention
+from foveate.nn.feed_forward import GELU, ReLU
+from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
+from foveate.nn.scores import Hardmax
+from foveate.views.demos import demo
+
+WORDS, WRITTEN = ("the", "cat", "sat"), ("le", "chat", "dort")
+NO, MOMENTS = tuple[str, ...](), ("mean", "var.")
+ACTIVATIONS = {"relu": ReLU, "gelu": GELU}
+Part = Literal[
+    "queries", "scores", "weights", "output", "heads", "cross", "residual", "norm", "feed-forward",
+    "dropout",
+]  # fmt: skip
+PARTS = {  # the matrices of each part, and what they show
+    "queries": ("X", "× W_Q", "= Q", "A row of X times W_Q is the query of its word; keys and "
+                "values have matrices of their own."),
+    "scores": ("Q", "× Kᵀ", "= Q Kᵀ", "Q Kᵀ / √2", "Row i, column j: how well the key of word j "
+               "answers the query of word i."),
+    "weights": ("scores Q Kᵀ / √2", "softmax of each row", "hardmax of each row", "Softmax gives "
+                "every key a share; hardmax picks one, and passes no gradient."),
+    "output": ("A", "× V", "= A V", "Each row is a mean of the values, with the weights of its "
+               "query."),
+    "heads": ("[head 1; head 2]", "× W_O", "= output", "Heads stand side by side; W_O mixes them "
+              "back to the size of x."),
+    "cross": ("s, the decoder's states", "+ c, from the encoder", "= s + c", "Each row of c is a "
+              "mean of the encoder's values alone; the sum keeps what the decoder had."),
+    "residual": ("x", "+ f(x), attention", "= x + f(x)", "x passes unchanged, and so does its "
+                 "gradient; the layer finds what is added."),
+    "norm": ("layer norm of x + f(x)", "batch norm of x + f(x)", "Layer norm: mean 0, "
+             "variance 1 over the numbers of one word. Batch norm: over all words of a batch, for "
+             "each number."),
+    "feed-forward": ("x", "x W₁ + b₁", "activation", "× W₂ + b₂", "The same two matrices at every "
+                     "word, the activation between them."),
+    "dropout": ("f(x)", "dropout of f(x)", "x + dropout", "In training some of f(x) are 0, and the "
+                "others are divided by the share that is kept; x stays whole."),
+}  # fmt: skip
+
+
+def short(*shape: int) -> Tensor:
+    """Random numbers with one decimal place."""
+    return torch.randn(shape).mul(8).round() / 10 + 0.0
+
+
+def matrices(
+    activation: str, drop: float
+) -> dict[str, tuple[Tensor, Sequence[str], Sequence[str]]]:
+    """Every matrix of a layer by its name, with the names of its rows and columns."""
+    attention = Attention.Config.parse({"num_heads": 2, "head_size": 2, "bias": False}).build(3)
+    forward = ACTIVATIONS[activation].Config().build(3, 4)
+    for weight in (*attention.parameters(), *forward.parameters()):
+        weight.copy_(short(*weight.shape))
+    x, states = short(1, 3, 3), short(1, 3, 3)
+    with capture_stages(attention) as calls:
+        added = attention(x, x)[0]
+    heads = [
+        {stage.name: torch.tensor(stage.values) for stage in attention_stages(attention, calls, n)}
+        for n in (0, 1)
+    ]
+    crossed, x, states, head = attention(states, x)[0], x[0], states[0], heads[0]
+    query, output = (attention.get_submodule(part).weight.T for part in ("query", "output"))
+    inner, total, dropped = forward.inner(x), x + added, Dropout(drop)(added)
+    rows, columns = LayerNorm(LayerNorm.Config(), 3)(total), BatchNorm(BatchNorm.Config(), 3)(total)
+    by_row = torch.cat((rows, rows.mean(1, True), rows.var(1, False, keepdim=True)), dim=1)
+    by_column = torch.cat((columns, columns.mean(0, True), columns.var(0, False, keepdim=True)))
+    return {
+        "X": (x, WORDS, NO), "× W_Q": (query[:, :2], NO, NO), "= Q": (head["query"], WORDS, NO),
+        "Q": (head["query"], WORDS, NO), "× Kᵀ": (head["key"].T, NO, WORDS),
+        "= Q Kᵀ": (head["product"], WORDS, WORDS), "Q Kᵀ / √2": (head["score"], WORDS, WORDS),
+        "scores Q Kᵀ / √2": (head["score"], WORDS, WORDS),
+        "softmax of each row": (head["weights"], WORDS, WORDS),
+        "hardmax of each row": (Hardmax.Config().build()(head["score"]), WORDS, WORDS),
+        "A": (head["weights"], WORDS, WORDS), "× V": (head["value"], WORDS, NO),
+        "= A V": (head["context"], WORDS, NO),
+        "[head 1; head 2]": (torch.cat([each["context"] for each in heads], dim=1), WORDS, NO),
+        "× W_O": (output, NO, NO), "= output": (added, NO, NO),
+        "s, the decoder's states": (states, WRITTEN, NO),
+        "+ c, from the encoder": (crossed, NO, NO), "= s + c": (states + crossed, WRITTEN, NO),
+        "x": (x, WORDS, NO), "+ f(x), attention": (added, NO, NO), "= x + f(x)": (total, WORDS, NO),
+        "layer norm of x + f(x)": (by_row, WORDS, ("1", "2", "3", *MOMENTS)),
+        "batch norm of x + f(x)": (by_column, (*WORDS, *MOMENTS), ("1", "2", "3")),
+        "x W₁ + b₁": (inner, WORDS, NO), "activation": (forward.activate(inner), WORDS, NO),
+        "× W₂ + b₂": (forward(x), WORDS, NO),
+        "f(x)": (added, WORDS, NO), "dropout of f(x)": (dropped, NO, NO),
+        "x + dropout": (x + dropped, WORDS, NO),
+    }  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def block(
+    part: Annotated[Part, Field(description="of the layer")] = "queries",
+    activation: Annotated[Literal["relu", "gelu"], Field(description="of feed-forward")] = "relu",
+    drop: Annotated[float, Field(ge=0, lt=1, description="share that dropout sets to 0")] = 0.5,
+    seed: Annotated[int, Field(ge=0, description="of inputs and matrices")] = 98,
+) -> SheetGrid:
+    """Three words of three numbers in a part of a layer that has two heads of two numbers."""
+    torch.manual_seed(seed)
+    made, (*names, caption) = matrices(activation, drop), PARTS[part]
+    drawn = []
+    for name in names:
+        values, rows, columns = made[name]
+        most = float(values.abs().max())
+        title = f"{activation} of it" if name == "activation" else name
+        drawn.append(
+            sheet(title, values.numpy(), rows, columns, least=-most, most=most, scale_label=" ",
+                  written=True)
+        )  # fmt: skip
+    return SheetGrid(
+        sheets=drawn, across=len(drawn), title=f"A layer in small numbers: {part}", caption=caption
+    )

@@ -1,0 +1,107 @@
+"""Every slide of the lectures as the studio shows it, and what was found when they were looked at.
+
+    python tools/slides.py PICTURES [--only romac] [--step 3] [--run RUN] [--dark]
+
+Plays the slides with the runs that foveate ships (or further ones) in an empty folder, at two
+sizes, and writes LECTURE-STEP-WIDTH.png into PICTURES. docs/results/lecture-slides.json gets a line
+for each: whether all of it is seen without scrolling, the smallest type in pixels, and, kept while
+the command of the slide is the same, ``own`` (whether the picture shows this point and no other),
+``verdict`` and ``looked`` (the date), which a person writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Option
+
+from foveate.server.lectures import Lecture, lectures
+from screenshots import chromium, served
+
+TABLE = Path(__file__).parent.parent / "docs" / "results" / "lecture-slides.json"
+SIZES = {1280: 800, 1920: 1080}
+BY_PERSON = {"own": None, "verdict": "", "looked": ""}
+LONGEST = 300_000  # milliseconds of a drawing
+MEASURES = """() => {
+  const stage = document.querySelector('.stage'), all = document.querySelectorAll('.screen *');
+  const texts = [...all].filter((e) => e.checkVisibility()
+    && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()));
+  const size = (e) => parseFloat(getComputedStyle(e).fontSize) * e.currentCSSZoom;
+  const { scrollHeight, clientHeight, scrollWidth, clientWidth } = stage;
+  return {
+    whole: scrollHeight <= clientHeight + 1 && scrollWidth <= clientWidth + 1,
+    type: Math.round(Math.min(...texts.map(size))),
+  };
+}"""
+
+Row = dict[str, Any]
+
+
+def rows(lecture: Lecture, before: list[Row]) -> list[Row]:
+    """A line for each step; what a person wrote of a command before is kept."""
+    known = {(row["lecture"], row["command"]): row for row in before}
+    result = []
+    for number, step in enumerate(lecture.steps, 1):
+        old = known.get((lecture.name, step.command), {})
+        written = {name: old.get(name, absent) for name, absent in BY_PERSON.items()}
+        head = {"lecture": lecture.name, "step": number, "title": step.title}
+        result.append(head | {"command": step.command} | written | {"seen": old.get("seen", {})})
+    return result
+
+
+def play(browser: Any, address: str, row: Row, out: Path, scheme: str) -> None:
+    """Take the pictures of a slide, the stages of a walk all in place, and measure it."""
+    for width, height in SIZES.items():
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme
+        )
+        page = context.new_page()
+        page.goto(f"{address}#/lecture/{row['lecture']}/{row['step']}")
+        page.wait_for_selector(
+            '[data-testid="lecture"]:is([data-status="done"], [data-status="failed"])',
+            timeout=LONGEST,
+        )
+        for _ in range(page.locator(".stage .fv-later").count()):
+            page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(500)
+        seen = page.evaluate(MEASURES)
+        missing = page.get_by_test_id("makes").count() or page.get_by_role("alert").count()
+        row["seen"][str(width)] = {"drawn": not missing, **seen}
+        end = "-dark" if scheme == "dark" else ""
+        page.screenshot(path=out / f"{row['lecture']}-{row['step']:02}-{width}{end}.png")
+        context.close()
+
+
+def main(
+    pictures: Path,
+    only: Annotated[list[str] | None, Option(help="lectures; repeat")] = None,
+    step: Annotated[list[int] | None, Option(help="numbers of steps; repeat")] = None,
+    run: Annotated[list[Path] | None, Option(help="further runs; repeat")] = None,
+    dark: Annotated[bool, Option("--dark", help="in dark colours; the table stays")] = False,
+) -> None:
+    """Take the pictures and renew the table."""
+    pictures, runs = pictures.resolve(), [path.resolve() for path in run or []]
+    pictures.mkdir(parents=True, exist_ok=True)
+    before = json.loads(TABLE.read_text("utf-8"))["slides"] if TABLE.is_file() else []
+    table = [row for each in lectures().lectures for row in rows(each, before)]
+    os.chdir(tempfile.mkdtemp())
+    os.environ.pop("FOVEATE_DATA", None)
+    with served(runs) as address, chromium() as browser:
+        for row in table:
+            if (only and row["lecture"] not in only) or (step and row["step"] not in step):
+                continue
+            play(browser, address, row, pictures, "dark" if dark else "light")
+            print(row["lecture"], row["step"], row["command"], row["seen"], flush=True)
+    if not dark:
+        about = "python tools/slides.py PICTURES; own, verdict and looked are a person's"
+        text = json.dumps({"command": about, "slides": table}, indent=1, ensure_ascii=False)
+        TABLE.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

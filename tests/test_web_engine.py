@@ -17,11 +17,14 @@ import numpy as np
 import pytest
 
 import foveate.engine.packed
-from foveate.data.tokenizer import BOS, EOS, Tokenizer
+from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.decode.outputs import best
 from foveate.engine.compiled import CompiledSearch, Floats, Settings
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
+from foveate.inspect.edits import edit, silence
+from foveate.pack import pack
+from foveate.run import Run
 from stored_models import BEAM, PAIRS, SOURCES
 
 ROOT = Path(__file__).parent
@@ -133,6 +136,7 @@ def test_a_file_of_each_family_answers_in_node_as_in_python(
 def test_the_maps_of_all_attentions_are_those_of_python(script: Path) -> None:
     line, target = PAIRS[0]
     ids = {file: model(file).tokenizers[-1].encode(target).ids for file in FILES}
+    ids |= {file: [] for file in FILES if model(file).header.task == "language"}
     right = {str(file): maps(model(file), line, ids[file]) for file in FILES}
     calls = {str(file): [["maps", line, ids[file]]] for file in FILES}
     answers = in_node(script, "engine-wasm", calls)
@@ -144,6 +148,42 @@ def test_the_maps_of_all_attentions_are_those_of_python(script: Path) -> None:
             assert shape == weights.shape, name
             assert np.abs(np.reshape(each["values"], shape) - weights).max() < 1e-5, name
             assert (len(each["rowLabels"]), len(each["columnLabels"])) == shape[1:], name
+
+
+def test_the_likely_tokens_have_the_probabilities_of_python(script: Path) -> None:
+    line, files = SOURCES[0], [f for f in FILES if "translation" in model(f).header.task]
+    ids = {f: list(model(f).translate([line], beam_size=1)[0].outputs[0].ids) for f in files}
+    calls = {str(f): [["tokens", line, {"ids": ids[f], "ended": True}, 3]] for f in files}
+    answers = in_node(script, "engine-wasm", calls)
+    for file in files:
+        [tokens], (reads, writes) = answers[str(file)], model(file).tokenizers
+        assert [token["id"] for token in tokens] == [*ids[file], EOS]
+        assert "".join(token["text"] for token in tokens) == writes.decode(ids[file])
+        never = (PAD, BOS) if model(file).header.task == "prefix_translation" else ()
+        search = CompiledSearch(model(file).engine.compiled, Settings(BOS, EOS, never=never))
+        source = [*reads.encode(line).ids, EOS]
+        for place, token in enumerate(tokens):
+            assert len(token["alternatives"]) == 3, file
+            assert token["alternatives"][0]["id"] == token["id"], file  # the output is greedy
+            for other in token["alternatives"]:
+                output = [*ids[file][:place], other["id"]]
+                log_p = search.log_probabilities(source, output)[-1]
+                assert other["p"] == pytest.approx(np.exp(log_p), abs=1e-5), file
+
+
+def test_silenced_heads_add_nothing(run: Run, script: Path, tmp_path: Path) -> None:
+    heads = [("decoder.layers.0.cross_attention", 1), ("encoder.layers.0.self_attention", None)]
+    file, pair = str(pack(run, tmp_path / "run.safetensors")), PAIRS[0]
+    calls: list[list[Any]] = [["score", *pair]]
+    right = [run.score([pair])[0].token_log_probabilities]
+    for name, head in heads:
+        calls += [["silence", [{"name": name, "head": head}]], ["score", *pair]]
+        with edit(run.model, {name: silence(*([] if head is None else [head]))}):
+            right.append(run.score([pair])[0].token_log_probabilities)
+    calls += [["silence", []], ["score", *pair]]
+    answers = in_node(script, "engine-wasm", {file: calls})[file][::2]
+    assert answers[0] != answers[1] != answers[2]
+    assert_equal(answers, [*map(list, right), answers[0]])
 
 
 TOKENIZERS: dict[str, Any] = {

@@ -20,8 +20,9 @@ function made(half = 0x3c00): ArrayBuffer {
 }
 
 test("a packed file has its header, and its weights in their order with the scales of rows of int8", () => {
-  const { header, weights } = read(made());
+  const { header, weights, names } = read(made());
   expect(header.task).toBe("translation");
+  expect(names).toEqual(["000.map", "001.bias"]);
   expect(weights).toEqual([
     { shape: [2, 3], values: Int8Array.of(1, -2, 3, -4, 5, -6), scale: Float32Array.of(0.5, 0.25) }, { shape: [1], values: Float32Array.of(1) },
   ]);

@@ -41,6 +41,7 @@ SIGNATURES = {  # result and arguments
     "forbid": (_int, _at, _int, _at, _int),
     "require": (_int, _at, _at, _int),
     "observe": (None, _at, _at, _int),
+    "keep_all": (_int, _at, _at),
     "instruction_set": (ctypes.c_char_p,),
 }
 

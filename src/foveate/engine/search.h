@@ -31,6 +31,7 @@ typedef struct {
     int32_t *ids;
     int32_t *ready;               /* finished sources: number, outputs, each as in `found` */
     size_t filled, space;
+    float *every;                 /* log p of all tokens at each forced position (T, V); NULL: not kept */
     int failed;                   /* a Refusal */
 } Search;
 
@@ -586,7 +587,10 @@ static int read_sequence(Search *q, Source *s, int hypothesis, const int32_t *to
         apply(&m->output, rows, q->work.x, z, SET, q->work.room);
         for (int i = 0; i < rows; i++, z += m->vocabulary) {
             for (int j = 0; j < q->is.nevers; j++) z[q->is.never[j]] = -INFINITY;
-            log_p[from + i] = z[targets[from + i]] - log_sum_exp(z, m->vocabulary);
+            const float log_z = log_sum_exp(z, m->vocabulary);
+            log_p[from + i] = z[targets[from + i]] - log_z;
+            float *every = q->every ? q->every + (size_t)(from + i) * m->vocabulary : NULL;
+            for (int v = 0; every && v < m->vocabulary; v++) every[v] = z[v] - log_z;
         }
     }
     return 1;
@@ -822,6 +826,10 @@ int classify(Search *q, const int32_t *ids, int count, float *scores, int labels
 
 /* Let taps take what layers compute, until the next call; their memory stays the caller's. */
 void observe(Search *q, Tap *tap, int taps) { q->work.tap = tap, q->work.taps = taps; }
+
+/* Let `force` write log p of all tokens at each position, until the next call; how many tokens there
+ * are. The memory stays the caller's. */
+int keep_all(Search *q, float *to) { return q->every = to, q->model->vocabulary; }
 
 /* Decode up to so many positions, but stop once a source is finished; how many sources are left, or
  * a refusal: nothing more is decoded then. */

@@ -68,6 +68,7 @@ interface Functions {
   classify(search: number, ids: number, count: number, scores: number, labels: number): number;
   clear(search: number): void;
   observe(search: number, taps: number, count: number): void;
+  keep_all(search: number, to: number): number;
   instruction_set(): number;
   _initialize(): void;
 }
@@ -124,6 +125,7 @@ export class Engine {
 
 export class CompiledModel {
   readonly address: number;
+  readonly #weights: number[] = [];
 
   constructor(readonly engine: Engine, numbers: readonly number[], tensors: readonly Tensor[]) {
     const { functions } = engine, structs = engine.room(tensors.length * TENSOR);
@@ -134,11 +136,16 @@ export class CompiledModel {
       return both;
     });
     this.address = engine.lend([Float64Array.from(numbers)], (program) => functions.read_model(program, numbers.length, structs, tensors.length));
-    addresses.forEach((both, n) => { // what the model does not refer to was copied
-      if (!engine.view(structs + n * TENSOR, TENSOR).getInt32(12, true)) both.forEach((address) => functions.free(address));
-    });
+    const isCopied = (n: number) => !engine.view(structs + n * TENSOR, TENSOR).getInt32(12, true); // the model refers to the others
+    addresses.forEach((both, n) => (isCopied(n) ? both.forEach((address) => functions.free(address)) : this.#weights.push(...both)));
     functions.free(structs);
     if (!this.address) throw new Error("the engine cannot read this model: its program does not fit");
+  }
+
+  free(): void {
+    const { functions } = this.engine;
+    functions.free_model(this.address);
+    this.#weights.forEach((address) => functions.free(address));
   }
 }
 
@@ -220,6 +227,20 @@ export class CompiledSearch {
       at += count * size;
     }
     return partial;
+  }
+
+  /** Log p of all tokens at each position of a given output, its end included. */
+  distributions(source: readonly number[], target: readonly number[]): Float32Array[] {
+    const engine = this.#engine, { functions } = engine, size = functions.keep_all(this.#address, 0);
+    const address = engine.room(4 * size * target.length);
+    try {
+      functions.keep_all(this.#address, address);
+      this.logProbabilities(source, target);
+      return target.map((_, t) => engine.floats(address + 4 * t * size, size));
+    } finally {
+      functions.keep_all(this.#address, 0);
+      functions.free(address);
+    }
   }
 
   /** Log p of each token of a given output, its end included. */

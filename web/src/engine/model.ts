@@ -1,31 +1,49 @@
 // A packed model with everything that it needs to answer (`foveate.engine.packed.PackedModel`).
 import { tokenStates } from "./characters";
-import { CompiledModel, CompiledSearch, type AttentionMap, type Engine, type Output, type Settings } from "./compiled";
+import { CompiledModel, CompiledSearch, type AttentionMap, type Engine, type Output, type Partial, type Settings, type Source } from "./compiled";
 import { read, type Header, type Packed, type SearchTree } from "./packed";
-import { BOS, EOS, PAD, Tokenizer } from "./tokenizer";
+import { silenced } from "./silence";
+import { BOS, EOS, PAD, SILENT, splitWords, Tokenizer, UNK } from "./tokenizer";
+import type { Token } from "../studio/api";
 
-export interface Choices { beamSize?: number; lengthPenalty?: number; count?: number; to?: string }
-export interface Drawn { beamSize?: number; count?: number; seed?: number; temperature?: number; topK?: number; topP?: number }
+export interface Choices { beamSize?: number; lengthPenalty?: number; count?: number; to?: string; prefix?: readonly number[] }
+export interface Drawn extends Choices { seed?: number; temperature?: number; topK?: number; topP?: number }
+/** A head of an attention by its name; null: all of them. */
+export interface Silence { name: string; head: number | null }
 export interface Translation { text: string; score: number; ids: number[] }
 export interface Continuation { text: string; logP: number }
 /** Rows of a decoder are what is produced, columns what it reads. */
 export interface LabelledMap extends AttentionMap { rowLabels: string[]; columnLabels: string[] }
 
+const NEAR = 8; // tokens before another on which its text depends
+
+/** The places of the highest values, best first. */
+function highest(values: Float32Array, count: number): number[] {
+  const best: number[] = [];
+  values.forEach((value, place) => {
+    if (best.length === count && value <= values[best.at(-1)!]!) return;
+    best.splice(best.findLastIndex((other) => values[other]! >= value) + 1, 0, place);
+    if (best.length > count) best.pop();
+  });
+  return best;
+}
+
 export class PackedModel {
   readonly header: Header;
-  readonly #model: CompiledModel;
-  readonly #shortlist: Packed["shortlist"];
+  readonly #packed: Packed;
+  #model: CompiledModel;
+  #silent: readonly Silence[] = [];
   readonly #reads: Tokenizer;
   readonly #writes: Tokenizer;
   #characters: Uint8Array | false | undefined; // behind each token that is written; false where each is valid by itself
 
   /** Throws an error that says why this page cannot run a file. */
   constructor(engine: Engine, file: ArrayBuffer) {
-    const { header, weights, shortlist } = read(file), { source, target, text } = header.tokenizers;
+    const packed = read(file), { header, weights } = packed, { source, target, text } = header.tokenizers;
     if (header.format) throw new Error("this page does not know the layout of the data's raw lines");
     if (!(target ?? text)) throw new Error("the file lacks a tokenizer");
     this.header = header;
-    this.#shortlist = shortlist;
+    this.#packed = packed;
     this.#writes = new Tokenizer((target ?? text)!);
     this.#reads = source ? new Tokenizer(source) : this.#writes;
     this.#model = new CompiledModel(engine, header.program, weights);
@@ -45,10 +63,25 @@ export class PackedModel {
     return {
       ...this.#plain, end, width: search.beam_size, best, lengthPenalty: search.length_penalty,
       minLength: search.min_length, noRepeat: search.no_repeat, reach: this.header.reach ?? 0,
-      never: this.header.task === "language" || this.header.task === "prefix_translation" ? [PAD, BOS] : [],
+      never: this.#never,
       ...(sampling && { sampling: { temperature, topK: top_k ?? 0, topP: top_p ?? 1, minP: min_p ?? 0, repetitionPenalty: repetition_penalty, seed } }),
       ...(characters && { characters }),
     };
+  }
+
+  /** Let these heads add nothing from now on, and all others again. */
+  silence(heads: readonly Silence[]): void {
+    if (JSON.stringify(heads) === JSON.stringify(this.#silent)) return;
+    const counts = new Map(this.maps("a").map(({ name, heads: count }) => [name, count]));
+    const weights = heads.reduce((all, { name, head }) => silenced({ ...this.#packed, weights: all }, name, head, counts.get(name) ?? 0), this.#packed.weights);
+    const model = new CompiledModel(this.#model.engine, this.header.program, weights);
+    this.#model.free();
+    this.#model = model;
+    this.#silent = heads;
+  }
+
+  get #never(): number[] {
+    return this.#continues || this.header.task === "prefix_translation" ? [PAD, BOS] : [];
   }
 
   /** A search that computes what is given: nothing is left out of its sums. */
@@ -65,6 +98,11 @@ export class PackedModel {
     }
   }
 
+  /** The exponent of the length by which scores are divided. */
+  lengthPenalty(choices: Choices): number {
+    return this.#continues ? 0 : this.#chosen(choices).length_penalty;
+  }
+
   /** The model's own search, or a beam of the given choices, wide enough for the outputs that are wanted. */
   #chosen({ beamSize, lengthPenalty, count = 1 }: Choices): SearchTree {
     let search = this.header.search;
@@ -78,35 +116,40 @@ export class PackedModel {
 
   /** The ids that an output of a source may hold. */
   #likely(ids: readonly number[]): number[] {
-    const [often, likely] = this.#shortlist!, width = likely.shape[1]!;
+    const [often, likely] = this.#packed.shortlist!, width = likely.shape[1]!;
     const rows = ids.flatMap((id) => [...likely.values.subarray(id * width, (id + 1) * width)]);
     return [...new Set([...often.values, ...rows])].sort((a, b) => a - b);
   }
 
-  /** The translations of a line, best first; on the way the texts of the beam after each step. */
-  *translating(line: string, choices: Choices = {}): Generator<string[], Translation[]> {
-    const search = this.#chosen(choices), ids = this.sourceIds(line, choices.to);
-    if (!line.trim()) return [{ text: "", score: 0, ids: [] }];
-    const limit = Math.trunc(search.max_ratio * (ids.length - 1)) + search.max_extra;
-    const vocabulary = this.header.task === "translation" && search.shortlist && this.#shortlist ? this.#likely(ids) : [];
-    const compiled = new CompiledSearch(this.#model, this.#settings(search, choices.count ?? 1, EOS));
+  /** The outputs of a source, best first; on the way the hypotheses after each step. */
+  *#searching(settings: Settings, source: Source): Generator<Partial[], Output[]> {
+    const search = new CompiledSearch(this.#model, settings);
     try {
-      const steps = compiled.outputs([{ ids, limit, vocabulary }], true);
+      const steps = search.outputs([source], true);
       for (;;) {
         const { done, value } = steps.next();
-        if (done) return value[0]!.map((output) => ({ text: this.#writes.decode(output.ids), score: output.score, ids: output.ids }));
-        yield value.get(0)?.map((each) => this.#writes.decode(each.ids)) ?? [];
+        if (done) return value[0]!;
+        yield value.get(0) ?? [];
       }
     } finally {
-      compiled.free();
+      search.free();
     }
   }
 
+  /** The translations of a line, best first; on the way the hypotheses after each step. */
+  translating(line: string, choices: Choices = {}): Generator<Partial[], Output[]> {
+    const search = this.#chosen(choices), ids = this.sourceIds(line, choices.to), { prefix = [] } = choices;
+    const limit = Math.max(Math.trunc(search.max_ratio * (ids.length - 1)), prefix.length) + search.max_extra;
+    const shortens = this.header.task === "translation" && search.shortlist && this.#packed.shortlist && !prefix.length;
+    return this.#searching(this.#settings(search, choices.count ?? 1, EOS), { ids, limit, prefix, vocabulary: shortens ? this.#likely(ids) : [] });
+  }
+
   translate(line: string, choices: Choices = {}): Translation[] {
+    if (!line.trim()) return [{ text: "", score: 0, ids: [] }];
     const steps = this.translating(line, choices);
     for (;;) {
       const { done, value } = steps.next();
-      if (done) return value;
+      if (done) return value.map(({ ids, score }) => ({ text: this.#writes.decode(ids), score, ids }));
     }
   }
 
@@ -124,26 +167,97 @@ export class PackedModel {
     return [...this.#use(this.#plain, (search) => search.logProbabilities(source, written))];
   }
 
-  /** A continuation of a prompt, or several. */
-  generate(prompt: string, length = 200, { beamSize, count = 1, seed, temperature, topK, topP }: Drawn = {}): Continuation[] {
+  #sampled({ beamSize, seed, temperature, topK, topP }: Drawn): Settings {
     const own = this.header.search, wide = own.sampling ? own.beam_size : 1;
     const how = beamSize === undefined ? { sampling: true, beam_size: wide } : { sampling: false, beam_size: beamSize, length_penalty: 0 };
     const drawn = { seed: seed ?? own.seed, temperature: temperature ?? own.temperature, top_k: topK ?? own.top_k, top_p: topP ?? own.top_p };
-    const ids = this.#writes.encodeLines(prompt), sources = Array.from({ length: count }, () => ({ ids, limit: length }));
-    return this.#use(this.#settings({ ...own, ...drawn, ...how } as SearchTree, 1, PAD), (search) => {
+    return this.#settings({ ...own, ...drawn, ...how } as SearchTree, 1, PAD);
+  }
+
+  /** A continuation of a prompt; on the way the hypotheses after each step. */
+  continuing(prompt: string, length: number, drawn: Drawn = {}): Generator<Partial[], Output[]> {
+    const { prefix = [] } = drawn;
+    return this.#searching(this.#sampled(drawn), { ids: this.#writes.encodeLines(prompt), limit: prefix.length + length, prefix });
+  }
+
+  /** A continuation of a prompt, or several. */
+  generate(prompt: string, length = 200, drawn: Drawn = {}): Continuation[] {
+    const ids = this.#writes.encodeLines(prompt), sources = Array.from({ length: drawn.count ?? 1 }, () => ({ ids, limit: length }));
+    return this.#use(this.#sampled(drawn), (search) => {
       const { value } = search.outputs(sources).next() as IteratorReturnResult<Output[][]>;
       return value.map(([first]) => ({ text: this.#writes.added(ids, first!.ids), logP: first!.logP }));
     });
   }
 
+  /** The ids of a text that is classified; what is longer than the model allows is cut. */
+  #labelledIds(line: string): number[] {
+    return [BOS, ...this.#writes.encode(line).slice(0, this.header.max_length), EOS];
+  }
+
+  /** The probabilities of all labels of some ids. */
+  #probabilities(ids: readonly number[]): number[] {
+    const scores = this.#use(this.#plain, (search) => search.labelScores(ids, this.header.labels!.length));
+    const most = Math.max(...scores), powers = Array.from(scores, (score) => Math.exp(score - most)), sum = powers.reduce((a, b) => a + b);
+    return powers.map((power) => power / sum);
+  }
+
   /** The probabilities of all labels of a text. */
   classify(line: string): Record<string, number> {
-    const names = this.header.labels ?? [];
     if (!line.trim()) return {};
-    const ids = [BOS, ...this.#writes.encode(line).slice(0, this.header.max_length), EOS];
-    const scores = this.#use(this.#plain, (search) => search.labelScores(ids, names.length));
-    const most = Math.max(...scores), powers = Array.from(scores, (score) => Math.exp(score - most)), sum = powers.reduce((a, b) => a + b);
-    return Object.fromEntries(names.map((name, n) => [name, powers[n]! / sum]));
+    const each = this.#probabilities(this.#labelledIds(line));
+    return Object.fromEntries((this.header.labels ?? []).map((name, n) => [name, each[n]!]));
+  }
+
+  /** What log p of a label loses where each token of a text is left out. */
+  losses(line: string, label: string): { text: string; loss: number }[] {
+    const ids = this.#labelledIds(line), logP = (own: readonly number[]) => Math.log(this.#probabilities(own)[this.header.labels!.indexOf(label)]!);
+    const whole = logP(ids);
+    return ids.slice(1, -1).map((id, i) => ({ text: this.#writes.label(id), loss: whole - logP(ids.toSpliced(i + 1, 1)) }));
+  }
+
+  /** The words of a text with parts that the tokenizer does not know. */
+  unknown(text: string): string[] {
+    return [...new Set(splitWords(text))].filter((word) => this.#reads.encode(word).includes(UNK));
+  }
+
+  /** How many tokens a text has. */
+  length(text: string): number {
+    return this.#reads.encode(text).length;
+  }
+
+  /** The ids that stand before an output in its text. */
+  promptIds(text: string): number[] {
+    return this.#continues ? this.#writes.encodeLines(text) : [];
+  }
+
+  #texts(ids: readonly number[]): string[] {
+    return this.#continues ? this.#writes.textsOfLines(ids) : this.#writes.texts(ids);
+  }
+
+  /** Whether an id has no text: in lines the end is their break. */
+  #isSilent(id: number): boolean {
+    return SILENT.has(id) && !(this.#continues && id === EOS);
+  }
+
+  /** The text that an id adds to those before it; the name of one without text. */
+  textOf(before: readonly number[], id: number): string {
+    return (!this.#isSilent(id) && this.#texts([...before.slice(-NEAR), id]).at(-1)) || this.#writes.label(id);
+  }
+
+  /** The tokens of an output of a source, its end where it has one, and the `most` likely ones in the place of each. */
+  tokens(text: string, { ids, ended }: Output, most: number, to?: string): Token[] {
+    const prompt = this.promptIds(text), written = ended ? [...ids, EOS] : ids, { reach } = this.header;
+    const source = this.#continues ? prompt : this.sourceIds(text, to), texts = this.#texts([...prompt, ...ids]).slice(prompt.length);
+    const fits = !reach || prompt.length + ids.length < reach; // a language model that has read more began anew
+    const all = fits ? this.#use({ ...this.#plain, never: this.#never }, (search) => search.distributions(source, written)) : [];
+    return written.map((id, i): Token => {
+      const logP = all[i] ?? new Float32Array(), before = [...prompt, ...written.slice(0, i)];
+      return {
+        event: "token", i, id, text: texts[i] ?? "", piece: this.#writes.label(id), special: this.#isSilent(id), logP: logP[id] ?? 0,
+        entropy: logP.reduce((sum, each) => (each > -Infinity ? sum - Math.exp(each) * each : sum), 0),
+        alternatives: highest(logP, most).map((other) => ({ id: other, text: this.textOf(before, other), p: Math.exp(logP[other]!) })),
+      };
+    });
   }
 
   /** The maps of every attention as a target is produced from a line, a text is read, or a line classified. */
@@ -152,13 +266,13 @@ export class PackedModel {
     const texts = (tokenizer: Tokenizer, ids: readonly number[]) => ids.map((id) => tokenizer.label(id));
     return this.#use(this.#plain, (search) => {
       if (task === "classification") {
-        const ids = [BOS, ...this.#writes.encode(line).slice(0, this.header.max_length), EOS], read = texts(this.#writes, ids);
+        const ids = this.#labelledIds(line), read = texts(this.#writes, ids);
         const scores = search.labelScores(ids, labels!.length), produced = [labels![scores.indexOf(Math.max(...scores))]!];
         return search.maps(names, () => search.labelScores(ids, labels!.length), ids.length, 0)
           .map((map) => ({ ...map, rowLabels: map.name.startsWith("encoder") ? read : produced, columnLabels: read }));
       }
       const source = this.#continues ? [] : this.sourceIds(line, to), joined = task === "prefix_translation" ? source : [];
-      const output = this.#continues ? this.#writes.encodeLines(line).slice(0, reach ? reach - 1 : undefined) : target, written = [...output, EOS];
+      const output = this.#continues ? [...this.#writes.encodeLines(line), ...target].slice(0, reach ? reach - 1 : undefined) : target, written = [...output, EOS];
       const read = texts(this.#reads, source), produced = [...texts(this.#reads, joined), ...texts(this.#writes, written)];
       const before = [this.#writes.label(this.#plain.start), ...produced.slice(0, -1)];
       return search.maps(names, () => search.logProbabilities(source, written), source.length, produced.length).map((map) => {

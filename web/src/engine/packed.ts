@@ -19,10 +19,12 @@ export interface Header {
   reach?: number | null;
   format?: unknown;
   licence?: string;
+  made_of?: Record<string, string>;
 }
 export interface Packed {
   header: Header;
   weights: Tensor[];
+  names: string[]; // of the weights
   shortlist?: readonly [often: Tensor, likely: Tensor];
 }
 interface Entry { dtype: string; shape: number[]; data_offsets: [number, number] }
@@ -73,5 +75,5 @@ export function read(file: ArrayBuffer): Packed {
     if (!(scale instanceof Float32Array) || shape.length !== 2 || scale.length !== shape[0]) throw new Error(`${name} has no scale for each of its rows`);
     return { shape, values, scale };
   });
-  return { header, weights, ...(often && likely && { shortlist: [often, likely] as const }) };
+  return { header, weights, names, ...(often && likely && { shortlist: [often, likely] as const }) };
 }

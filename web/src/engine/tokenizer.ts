@@ -2,7 +2,7 @@
 import { subword, type HuggingFaceTree } from "./subword";
 
 export const UNK = 0, PAD = 1, BOS = 2, EOS = 3, SPECIALS = ["<unk>", "<pad>", "<s>", "</s>"];
-const SILENT = new Set([PAD, BOS, EOS]);
+export const SILENT = new Set([PAD, BOS, EOS]);
 export interface TokenizerTree {
   config: { kind: string; lowercase?: boolean; symbols?: string | null };
   vocabulary: unknown;
@@ -109,6 +109,18 @@ export class Tokenizer {
 
   decode(ids: readonly number[]): string {
     return text(Uint8Array.from(this.#added(ids).flatMap((bytes) => [...bytes])));
+  }
+
+  /** The text that each id adds to those before it; of a part of a character none. */
+  texts(ids: readonly number[]): string[] {
+    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+    return this.#added(ids).map((bytes) => decoder.decode(bytes, { stream: true }));
+  }
+
+  /** The same of lines. */
+  textsOfLines(ids: readonly number[]): string[] {
+    const end = ids.lastIndexOf(EOS);
+    return end < 0 ? this.texts(ids) : [...this.textsOfLines(ids.slice(0, end)), "\n", ...this.texts(ids.slice(end + 1))];
   }
 
   /** The ids of a text of any number of lines, an end of line between each two. */

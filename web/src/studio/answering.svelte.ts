@@ -5,7 +5,10 @@ import { isAborted, said, streamed } from "./client";
 
 export type Done = TextDone | LabelDone | DrawnDone;
 export type Status = "idle" | "working" | "done" | "stopped" | "failed";
-type Event = AnswerStart | Token | BeamStep | Done;
+export type AnswerEvent = AnswerStart | Token | BeamStep | Done;
+/** Where answers come from: their events, as a run computes them. */
+export type AnswerSource = (run: string, question: Partial<AnswerRequest>, signal: AbortSignal) => AsyncIterable<AnswerEvent>;
+const fromServer: AnswerSource = (run, question, signal) => streamed<AnswerEvent>(`runs/${encodeURIComponent(run)}/answer`, question, signal);
 
 /** A token as it is shown; `token` is there once the server has told all of it. */
 export interface Said {
@@ -51,8 +54,10 @@ export class Answering {
   private forced = $state.raw<readonly number[]>([]); // those of them that a user put there
   private known: Token[] = [];
   private stopper: AbortController | undefined;
-  private waiting: Event[] = [];
+  private waiting: AnswerEvent[] = [];
   private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(private readonly events: AnswerSource = fromServer) {}
 
   /** Ask a run; an answer that is still on its way is given up. True where it came whole. */
   async ask(run: string, question: Partial<AnswerRequest>, forced: readonly number[] = []): Promise<boolean> {
@@ -62,7 +67,7 @@ export class Answering {
     this.waiting = [];
     Object.assign(this, { status: "working", failure: "", beam: [], tokens: [], chosen: 0, prefix: question.prefix?.length ?? 0, forced });
     try {
-      for await (const event of streamed<Event>(`runs/${encodeURIComponent(run)}/answer`, question, stopper.signal)) {
+      for await (const event of this.events(run, question, stopper.signal)) {
         if (stopper.signal.aborted) return false;
         this.waiting.push(event);
         this.timer ??= setTimeout(() => this.hear(), PAUSE);
@@ -93,11 +98,15 @@ export class Answering {
   private hear(): void {
     clearTimeout(this.timer);
     this.timer = undefined;
-    const events = this.waiting.splice(0), of = <E extends Event>(name: E["event"]) => events.filter((event): event is E => event.event === name);
+    const events = this.waiting.splice(0), of = <E extends AnswerEvent>(name: E["event"]) => events.filter((event): event is E => event.event === name);
     const [start] = of<AnswerStart>("start"), [done] = of<Done>("done"), tokens = of<Token>("token"), beam = of<BeamStep>("beam");
     if (start) Object.assign(this, { start, done: undefined });
     if (tokens.length) this.tokens = [...this.tokens, ...tokens];
-    if (beam.length) this.beam = [...this.beam, ...beam];
+    if (beam.length) {
+      const steps = [...this.beam];
+      for (const each of beam) steps[each.step] = each; // a step may come again, once it is known what was cut off
+      this.beam = steps;
+    }
     if (done) Object.assign(this, { done, status: "done" });
   }
 

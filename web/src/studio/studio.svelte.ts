@@ -1,9 +1,10 @@
 // What the whole studio shares: where one is, the runs, what is chosen. One object for the page.
 import { untrack } from "svelte";
-import { Selection, type Choice, type Mounted } from "../core";
+import type { Choice, Mounted } from "../core";
 import type { ExampleList, RunDetail, RunInfo, RunList } from "./api";
 import { get, said } from "./client";
 import { FREE, read, written, type Page, type Place } from "./place";
+import { selection } from "./selection";
 
 const PATIENCE = 200; // milliseconds from a change to the address that says it
 const SHARED = ["block", "layer", "head", "row", "column", "side"] as const;
@@ -33,7 +34,7 @@ class Studio {
   private before: Page = "ask"; // the page from which a lecture was begun
   /** What may be stopped with Esc. */
   stop: (() => void) | undefined;
-  readonly selection = new Selection(choiceOf(this.place));
+  readonly selection = selection;
   readonly drawings = new Set<Mounted>();
   private details = $state.raw<Record<string, RunDetail>>({});
   private failures = $state.raw<Record<string, string>>({});
@@ -41,6 +42,7 @@ class Studio {
   private readonly tried = new Map<string, Promise<ExampleList>>();
 
   constructor() {
+    this.selection.set(choiceOf(this.place));
     this.selection.on((now) => untrack(() => {
       for (const key of SHARED) if (key !== "block") (this.place[key] as unknown) = now[key];
       this.place.block = now.block ?? "";

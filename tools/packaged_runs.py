@@ -2,10 +2,10 @@
 
     python tools/packaged_runs.py [NAME …] [--work build/packaged]    (make packaged)
 
-`en-fr` is the run of `foveate quickstart`, `no-attention` and `rnn` are trained as `foveate compare
-lineage` trains them, the others as tools/packaged_runs.toml says. Budgets are tokens and steps: the
-same commit writes the same bytes on machines of one kind. What is trained in the folder of work
-stays. The chart of `foveate demo bottleneck` is taken from docs/results/lineage.json.
+`no-attention`, `rnn` and `en-fr` are trained as `foveate compare lineage` trains them, the others
+as tools/packaged_runs.toml says. Budgets are tokens and steps: the same commit writes the same
+bytes on machines of one kind. What is trained in the folder of work stays. The chart of `foveate
+demo bottleneck` is taken from docs/results/lineage.json.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ import re
 import shutil
 import tomllib
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from foveate.bench.budget import contenders
 from foveate.bench.lineage import lineage
-from foveate.cli.train import SIZES
 from foveate.config import PACKAGED, merge, parse_tree, read, shipped
-from foveate.data import synthetic
 from foveate.data.catalogue import find
 from foveate.files import replace_file
 from foveate.run import Run, RunConfig
-from foveate.train.journal import LOG, SNAPSHOTS
+from foveate.train.journal import LOG, SNAPSHOTS, Snapshots
 from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors
 from foveate.training import train
 
 SETTINGS = Path(__file__).with_suffix(".toml")
 RESULT = Path(__file__).parent.parent / "docs" / "results" / "lineage.json"
-LINEAGE = {"no-attention": "no-attention", "rnn": "bahdanau"}
+LINEAGE = {"no-attention": "no-attention", "rnn": "bahdanau", "en-fr": "transformer"}
+EXAMPLE = (
+    "She closes the old window.",
+    "Elle ferme la vieille fenêtre.",
+)  # of its film
 CHAPTER, CHART = "Length of the source", "BLEU"  # what is drawn of the comparison
 OF_A_MACHINE = {"seconds", "tokens_per_second", "memory_mib", "threads"}  # figures of a log
 EVERY = 5  # of the snapshots of a training, one is kept
@@ -90,18 +91,13 @@ def ship(run: Run, data: Path, target: Path) -> None:
         shutil.copyfile(run.path / "best.json", target / "best.json")
 
 
-def quickstart(work: Path) -> Run:
-    """The run that ``foveate quickstart`` trains."""
-    synthetic.write(work / "data" / "quickstart", SIZES)
-    text = files("foveate").joinpath("quickstart.toml").read_text(encoding="utf-8")
-    text = text.replace("{folder}/data", (work / "data" / "quickstart").as_posix())
-    replace_file(work / "quickstart.toml", text)
-    return train(work / "quickstart.toml", folder=work / "en-fr")
-
-
 def of_lineage(work: Path, name: str) -> Run:
-    """A model of the lineage, trained with its budget."""
-    plan, budget = lineage(work, [LINEAGE[name]])
+    """A model of the lineage, trained with its budget; of the Transformer the film of learning."""
+    plan, budget = lineage(work, [model := LINEAGE[name]])
+    if model == "transformer":
+        config, film = plan.configs[model], Snapshots.Config(source=EXAMPLE[0], target=EXAMPLE[1])
+        training = config.train.model_copy(update={"snapshots": film})
+        plan.configs[model] = config.model_copy(update={"train": training})
     return contenders(plan, budget, work, print)[0].run
 
 
@@ -122,15 +118,10 @@ def main(names: Sequence[str], work: Path) -> None:
     lineage(work)  # writes the texts
     write_labelled(data)
     settings = tomllib.loads(SETTINGS.read_text("utf-8").replace("{folder}", data.as_posix()))
-    for name in names or ["en-fr", *LINEAGE, *settings["runs"]]:
-        if name == "en-fr":
-            run = quickstart(work)
-        else:
-            run = of_lineage(work, name) if name in LINEAGE else of_settings(work, name, settings)
+    for name in names or [*LINEAGE, *settings["runs"]]:
+        run = of_lineage(work, name) if name in LINEAGE else of_settings(work, name, settings)
         ship(run, data, PACKAGED / name)
     texts = [f"{split}.{end}" for split in SPLITS for end in ("en", "fr", "tsv")]
-    if (data / "quickstart").is_dir():
-        texts += [f"quickstart/{split}.{end}" for split in SPLITS for end in ("en", "fr")]
     copies = {name: data / name for name in texts}
     copies["airline-passengers.csv"] = find("time-series/airline-passengers.csv")
     for name, file in copies.items():

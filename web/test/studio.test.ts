@@ -6,7 +6,8 @@ import { changed, choicesOf, commandOf, entryOf, shownOf, typed } from "../src/s
 import { EMPTY, read, written, type Place } from "../src/studio/place";
 import { bins, byLength, drawing, interval, sorted } from "../src/studio/scores";
 import { chartsOf, drawn, grown, resampled } from "../src/studio/series";
-import { against, indexed, percent, pieced, short } from "../src/studio/words";
+import { indexed } from "../src/core/text";
+import { against, percent, pieced, short } from "../src/studio/words";
 
 describe("addresses", () => {
   const place: Place = {

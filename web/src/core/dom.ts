@@ -1,5 +1,7 @@
 // Elements made short. Texts are always text: a word may say anything and does nothing.
 
+import { indexed } from "./text";
+
 type Attributes = Record<string, string | number | boolean | undefined | ((event: never) => void)>;
 type Child = Node | string | undefined | false;
 
@@ -68,3 +70,7 @@ export function choices<T extends string>(
   set(chosen);
   return { element, set };
 }
+
+/** An equation with its indices and exponents. */
+export const formula = (text: string): HTMLElement =>
+  h("span", { class: "fv-formula" }, ...indexed(text).map(({ text: part, tag }) => h(tag, {}, part)));

@@ -1,6 +1,6 @@
 // A forward pass, frame by frame: what each stage reads and gives, beside the blocks of the model.
 import { Grid, WRITTEN } from "./cells";
-import { h } from "./dom";
+import { formula, h, tallOf } from "./dom";
 import { ends, largest, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
 import { palette } from "./palette";
@@ -34,7 +34,7 @@ export function folded(blocks: readonly ModelBlock[], open: number | null): Mode
 export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
   const { frames, parts, places, produced } = drawing, last = frames.length - 1, all = scenes(frames);
   const kept = (stage.memory.get("forward") ?? { at: drawing.stops[0] ?? 0, head: drawing.head, rows: {} }) as { at: number; head: number; rows: Record<string, number> };
-  let timer: ReturnType<typeof setInterval> | undefined, grids: Grid[] = [];
+  let timer: ReturnType<typeof setInterval> | undefined, isTold = false; // in its cells
   const rowOf = (part: string) => Math.min(kept.rows[part] ?? drawing.query, Math.max(0, (places[part]?.length ?? 1) - 1));
   const named = (part: string, row: number) => `${places[part]?.[row] ?? row}${produced[part] ? ` → ${produced[part][row] ?? ""}` : ""}`;
   const sceneOf = (k: number) => all.find(({ first, count }) => k >= first && k < first + count)!;
@@ -109,7 +109,6 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
     const grid = new Grid((row, column) => { point(row, column); }, frame.title);
     let shown: ReturnType<typeof matrix> | undefined, pointed = 0;
     grid.loupe?.element.remove();
-    grids.push(grid);
     const point = (row: number, column: number) => {
       if (!shown) return;
       grid.select(row, column);
@@ -129,8 +128,9 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
       const columns = shown.keyed ? [] : (places[frame.columns] ?? []);
       const isWritten = !isGiven && (width === 1 || (columns.length > 0 && (box.clientWidth - LABELS) / width >= WRITTEN));
       const texts = isWritten ? Array.from({ length: height }, (_, row) => Array.from(values.subarray(row * width, (row + 1) * width), written)) : [];
-      const high = Math.max(4, Math.min(TALL, TALLEST / height)), row = shown.keyed ? 0 : Math.min(rowOf(frame.rows), height - 1);
-      grid.show({ height, width, ...shaded(frame, values), rows, columns, texts, whole: true, ...(texts.length && columns.length ? {} : { high }) });
+      const high = Math.max(4, Math.min(TALL, tallOf(stage.body, TALLEST) / height)), row = shown.keyed ? 0 : Math.min(rowOf(frame.rows), height - 1);
+      grid.show({ height, width, ...shaded(frame, values), rows, columns, texts, whole: true, high });
+      isTold = texts.length > 0;
       grid.select(row, columns.length ? largest(values.subarray(row * width, (row + 1) * width)) : 0);
     });
     return box;
@@ -151,7 +151,7 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
   const spell = (frame: FrameDrawing) => {
     queue(frame, (made) => {
       const { values, height, width, keyed } = matrix(frame, made), row = Math.min(rowOf(frame.rows), height - 1);
-      if (keyed || width < 2) return;
+      if (keyed || width < 2 || isTold) return;
       const own = Array.from(values.subarray(row * width, (row + 1) * width)), word = places[frame.rows]?.[row];
       const title = h("span", { class: "fv-quiet" }, ...(word === undefined ? [] : [h("bdi", {}, word), ": "]), frame.shape[0]! > 1 ? `head ${kept.head}, ` : "");
       const tokens = frame.tokens[row];
@@ -185,9 +185,9 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
     heading.textContent = part === frame.label ? part : `${part} · ${frame.label}`;
     bar.replaceChildren(...frames.slice(scene.first, scene.first + scene.count).map(({ title }, k) =>
       h("button", { type: "button", "aria-current": scene.first + k === kept.at ? "step" : undefined, click: () => { stop(); show(scene.first + k); } }, title)));
-    equation.replaceChildren(h("span", { class: "fv-formula" }, frame.equation));
+    equation.replaceChildren(formula(frame.equation));
     drawBlocks(frame.block);
-    [grids, ready] = [[], []];
+    [isTold, ready] = [false, []];
     const inputs = frame.reads.slice(-INPUTS).map((k) => card(frames[k]!, true));
     numbers.replaceChildren();
     flow.replaceChildren(...inputs, ...(inputs.length ? [h("span", { class: "fv-arrow", "aria-hidden": "true" }, "→")] : []), ...(frame.tokens.length ? [] : [card(frame, false)]));

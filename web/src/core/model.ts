@@ -1,5 +1,5 @@
 // A model to scale: a column for each part, its blocks beside the residual stream, what is pointed at in words.
-import { fitted, h, s, zoomOf } from "./dom";
+import { fitted, formula, h, s, zoomOf } from "./dom";
 import { palette } from "./palette";
 import type { Draw, Twin } from "./stage";
 import type { ModelBlock, ModelDrawing, ModelPart } from "./types";
@@ -47,7 +47,7 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
     memory.set("block", block.name);
     const fact = (name: string, text: string) => text ? h("span", {}, h("span", { class: "fv-quiet" }, `${name} `), text) : undefined;
     details.replaceChildren(
-      h("div", {}, h("b", {}, block.name), ` ${block.does} `, h("code", {}, block.place)), h("div", { class: "fv-formula" }, block.equation),
+      h("div", {}, h("b", {}, block.name), ` ${block.does} `, h("code", {}, block.place)), h("div", {}, formula(block.equation)),
       h("div", { class: "fv-facts" }, fact("sizes", sizes(block)), fact("gives", shape(block)),
         fact("parameters", amount(block)), fact("of which", block.weights.join(", ")), fact("reads", block.reads.join(", ")),
         block.walk && options.onwalk ? h("button", { type: "button", click: () => { open(block); } }, "Step by step ›") : undefined));

@@ -1,6 +1,6 @@
 // One step of attention or of a cell, stage by stage from the first: played, or stepped through.
 import { Grid } from "./cells";
-import { h, tallOf } from "./dom";
+import { formula, h, tallOf } from "./dom";
 import { ends, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
 import type { Choice } from "./selection";
@@ -86,7 +86,7 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     query.value = String(frame);
     scrub.value = String(at);
     const { title, equation: text, origin, shape } = stages[at]!;
-    equation.replaceChildren(h("b", {}, `${at + 1}. ${title}`), h("span", { class: "fv-formula" }, text), h("span", { class: "fv-quiet" }, `of « ${frames[frame]} » · ${origin} · ${shape.join(" × ")}`));
+    equation.replaceChildren(h("b", {}, `${at + 1}. ${title}`), formula(text), h("span", { class: "fv-quiet" }, `of « ${frames[frame]} » · ${origin} · ${shape.join(" × ")}`));
     cards.forEach(({ element }, k) => {
       element.classList.toggle("fv-later", k > at);
       element.classList.toggle("fv-now", k === at);

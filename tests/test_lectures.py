@@ -24,7 +24,18 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'"
 from fastapi.testclient import TestClient
 
 import lectures as lecture_pages
-from foveate.server.lectures import FOLDER, Lecture, LectureStep, lectures, parsed
+from foveate.errors import UserError
+from foveate.server.common import RequestError
+from foveate.server.lectures import (
+    FOLDER,
+    Lecture,
+    LectureFile,
+    LectureStep,
+    lectures,
+    parsed,
+    written,
+)
+from foveate.server.lectures import read as read_lecture
 from foveate.server.studio_api import application
 from foveate.server.studio_schemas import Drawings
 from foveate.server.studio_state import StudioState
@@ -69,6 +80,11 @@ def test_each_command_parses(lecture: Lecture, number: int, step: LectureStep) -
     assert step.title and step.equation and step.notes.strip() and "\n\n" not in step.notes
 
 
+def drawn(client: TestClient, command: str) -> Any:
+    """The response of the studio to a command."""
+    return client.get("/api/v1/lectures/drawings", params={"command": command})
+
+
 Drawn = tuple[str, list[str], dict[str, Any]]  # a view or a demo, its runs, and its options
 
 
@@ -107,7 +123,7 @@ def test_the_studio_draws_what_the_command_draws(
     program, *words = shlex.split(step.command)
     typed = CliRunner().invoke(app, words, catch_exceptions=False)
     assert (program, typed.exit_code) == ("foveate", 0), typed.output
-    assert client.get(f"/api/v1/lectures/{lecture.name}/{number}").status_code == 200
+    assert drawn(client, step.command).status_code == 200
     by_command, by_studio = asked
     assert by_command == by_studio
     assert by_command[1] == step.runs
@@ -119,9 +135,12 @@ def test_a_command_of_a_step_may_have_any_option() -> None:
     assert command.name == "step" and command.options.model_dump(exclude_unset=True) == given
     command = parsed("foveate look picture runs/vit 3 --silence a:0 --silence b:1 --words")
     assert command.options == Question(image="3", silence=("a:0", "b:1"), units="words")
-    for wrong in ("look maps runs/a 1", "demo rnns", "look heads runs/a --heads 1"):
-        with pytest.raises(ValueError, match=r"no view|no demo|heads"):
+    for wrong in ("look maps runs/a 1", "demo rnns", "look heads runs/a --heads 1", "train a.toml"):
+        with pytest.raises(UserError, match=r"no view|no demo|heads: Extra|draws a step"):
             parsed(f"foveate {wrong}")
+    for wrong in ("", "foveate", "rm -rf /", "foveate look 'a"):
+        with pytest.raises(UserError, match="draws a step"):
+            parsed(wrong)
 
 
 def test_every_demo_and_these_views_are_played() -> None:
@@ -165,21 +184,95 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
     assert [each["name"] for each in served["lectures"]] == sorted(
         path.stem for path in FOLDER.glob("*.toml") if path.stem != "runs"
     )
+    commands = {(each.name, step.title): step.command for each, _, step in STEPS}
     for name, title, kind in (
         ("romac", "Cross-attention", "attention"),
         ("romac", "Retrieval: keys and values", "interactive"),
         ("temirkhanov", "Self-attention", "steps"),
     ):
-        [place] = (f"{x.name}/{k}" for x, k, step in STEPS if (x.name, step.title) == (name, title))
-        answer = client.get(f"/api/v1/lectures/{place}").json()
-        assert [each["kind"] for each in answer.get("drawings", [])] == [kind], answer
+        answer = drawn(client, commands[name, title])
+        assert [each["kind"] for each in answer.json().get("drawings", [])] == [kind], answer.text
+        assert answer.headers["cache-control"] == "private, max-age=60"
 
 
 def test_a_step_that_cannot_be_drawn_says_why(client: TestClient) -> None:
-    problem = client.get("/api/v1/lectures/lerner/5").json()["error"]
+    problem = drawn(client, "foveate look heads runs/scheduled --text 'A dog.'").json()["error"]
     assert "no run 'scheduled'" in problem and "en-fr" in problem
-    for place in ("nobody/1", "romac/0", "romac/99"):
-        assert client.get(f"/api/v1/lectures/{place}").status_code == 404
+    for command, said in {
+        "foveate look headz runs/en-fr": "no view 'headz'; did you mean 'heads'?",
+        "foveate demo lookup 3": "foveate demo lookup: 3: Extra inputs are not permitted",
+        "foveate train config.toml": "foveate look … or foveate demo … draws a step",
+        "foveate look heads": "the view heads takes 1 runs, not 0",
+    }.items():
+        answer = drawn(client, command)
+        assert answer.status_code == 422 and said in answer.json()["error"]
+        assert "cache-control" not in answer.headers
+
+
+# ---- One's own
+OWN = Lecture(
+    title='Mine: "α" \\ 1',
+    steps=[
+        LectureStep(title="A lookup", command="foveate demo lookup", notes='one\ntwo """ \\n\n'),
+        LectureStep(title="Del \x7f", command="foveate look heads runs/en-fr", slip="none\ttab"),
+    ],
+)
+
+
+def test_a_lecture_is_written_as_the_file_that_is_read() -> None:
+    for lecture in (OWN, *lectures().lectures):
+        assert read_lecture(written(lecture)) == lecture
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("title", "this is no TOML"),
+        ('title = "a"\n[[steps]]\ntitle = "b"\n', "step 1, command is missing"),
+        ("steps = []", "title is missing"),
+        ('title = "a"\nsteps = []', "a lecture needs a step"),
+        ('title = "a"\n[[steps]]\ntitle = 1\ncommand = ""', "step 1, title: Input should be"),
+        ('title = "a"\n[[steps]]\ntitle = "b"\ncommand = ""\nnots = ""', "step 1, nots: Extra"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_by_step_and_key(text: str, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        read_lecture(LectureFile(name="a", text=text))
+
+
+def test_ones_own_lectures_are_saved_and_listed(runs: dict[str, Run], tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text('title = "a"\n[[steps]]\ntitle = "b"\n')
+    (tmp_path / "romac.toml").write_text(written(OWN).text)
+    app = application([runs["transformer"].path.parent], lectures=tmp_path)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+
+        def sent(path: str, lecture: Lecture) -> Any:
+            return client.post(f"/api/v1/lectures{path}", json=lecture.model_dump(by_alias=True))
+
+        names = [sent("", OWN).json()["name"] for _ in range(2)]
+        assert names == ["mine-α-1", "mine-α-1-2"]
+        again = OWN.model_copy(update={"name": names[1], "about": "other"})
+        assert sent("", again).json()["name"] == names[1]
+        listed = client.get("/api/v1/lectures").json()
+        own = {each["name"]: each["about"] for each in listed["lectures"] if each["own"]}
+        assert own == {names[0]: "", names[1]: "other"} and listed["folder"] == str(tmp_path)
+        taken = "romac.toml: foveate has a lecture of this name; rename the file"
+        assert listed["problems"] == ["broken.toml: step 1, command is missing", taken]
+        file = client.post("/api/v1/lectures/read", json=sent("/written", OWN).json()).json()
+        assert file["title"] == OWN.title
+        for name in ("romac", "../a", "mine"):
+            answer = sent("", OWN.model_copy(update={"name": name}))
+            assert answer.status_code == 422 and repr(name) in answer.json()["error"]
+        wrong = OWN.steps[0].model_copy(update={"command": "foveate look headz runs/a"})
+        refused = sent("/written", OWN.model_copy(update={"steps": [OWN.steps[1], wrong]}))
+        assert "step 2, command: no view 'headz'" in refused.json()["error"]
+
+
+def test_a_studio_without_a_folder_saves_no_lecture(client: TestClient) -> None:
+    answer = client.post("/api/v1/lectures", json=OWN.model_dump(by_alias=True))
+    assert answer.status_code == 422 and "no folder for lectures" in answer.json()["error"]
+    result = CliRunner().invoke(app, ["studio", "--lectures", "nowhere"])
+    assert "there is no such folder" in str(result.exception)
 
 
 # ---- Right after installation: an empty folder, and the runs that ship with foveate
@@ -191,7 +284,7 @@ NOT_PACKAGED = {
     "vit": "its data set is large",
     "captions": "its data set may not be shipped",
 }
-PLAYED = {step.command: f"{each.name}/{k}" for each, k, step in STEPS}
+PLAYED = list(dict.fromkeys(step.command for _, _, step in STEPS))
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +326,7 @@ def test_the_runs_that_ship_know_the_sentences_of_the_lectures() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", PLAYED)
 def test_each_step_is_drawn_in_an_empty_folder(installed: TestClient, command: str) -> None:
-    answer = installed.get(f"/api/v1/lectures/{PLAYED[command]}")
+    answer = drawn(installed, command)
     if missing := [name for name in NOT_PACKAGED if f"runs/{name}" in command]:
         assert answer.status_code == 404 and f"no run '{missing[0]}'" in answer.json()["error"]
     else:

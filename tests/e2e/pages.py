@@ -22,11 +22,10 @@ def require_page() -> None:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def served(folder: Path, lectures: Path | None = None) -> Iterator[str]:
     """Where the studio of a folder of runs is served."""
-    config = uvicorn.Config(
-        application([folder]), port=0, log_level="error", timeout_graceful_shutdown=1
-    )
+    app = application([folder], lectures=lectures)
+    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'"
 pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 from pages import require_page, served, until, visitor, wait
 
-from foveate.server.lectures import lectures
+from foveate.server.lectures import LectureFile, lectures, parsed, read
 from small_runs import made
 
 pytestmark = pytest.mark.slow
@@ -20,7 +21,25 @@ SMALLEST = """() => Math.min(...[...document.querySelectorAll('.screen *')]
   .filter((e) => e.checkVisibility())
   .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
   .map((e) => parseFloat(getComputedStyle(e).fontSize) * e.currentCSSZoom * devicePixelRatio))"""
+HOPS = next(k for k, step in enumerate(STEPS, 1) if step.title == "Several layers, several hops")
+FETCHED = """command => performance.getEntriesByType('resource')
+  .some(({ name }) => new URL(name).searchParams.get('command') === command)"""
+PLACE = "text => document.querySelector('[data-testid=place]').innerText === text"
 SCREENS = [(1280, 800, 1), (1920, 1080, 1), (960, 540, 2)]  # the last: 1920 × 1080 at 200 %
+
+
+SHORT = """title = "Three steps"
+[[steps]]
+title = "A view that does not exist"
+command = "foveate look headz runs/en-fr"
+[[steps]]
+title = "A run that is not here"
+command = "foveate look heads runs/nowhere --text 'A dog.'"
+[[steps]]
+title = "A lookup"
+command = "foveate demo lookup"
+notes = "The last."
+"""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +47,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     require_page()
     folder = made(tmp_path_factory.mktemp("lecture"), ["transformer"], steps=60)["transformer"].path
     folder.rename(folder.parent / "en-fr")
-    with served(folder.parent) as result:
+    own = tmp_path_factory.mktemp("own")
+    (own / "short.toml").write_text(SHORT, encoding="utf-8")
+    with served(folder.parent, own) as result:
         yield result
 
 
@@ -77,9 +98,7 @@ def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
 def test_the_next_slide_is_there_and_a_walk_is_stepped_through(open_url) -> None:
     page = open_url("#/lecture/romac/16")
     wait(page, "lecture")
-    until(
-        page, "performance.getEntriesByName(location.origin + '/api/v1/lectures/romac/17').length"
-    )
+    until(page, FETCHED, STEPS[16].command)
     page.wait_for_load_state("networkidle")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".stage .fv", timeout=300)
@@ -118,6 +137,136 @@ def test_notes_are_shown_on_demand_with_what_was_corrected(open_url: Callable[..
     assert STEPS[1].slip in page.get_by_test_id("notes").inner_text()
     page.keyboard.press("n")
     assert page.get_by_test_id("notes").count() == 0
+
+
+def test_a_step_that_fails_is_legible_and_the_lecture_goes_on(browser: Any, address: str) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})  # 422 stands on the console
+    page.goto(address + "#/lecture/short/1")
+    slide = wait(page, "lecture", "failed")
+    assert "no view 'headz'; did you mean 'heads'?" in slide.get_by_role("alert").inner_text()
+    page.keyboard.press("ArrowRight")
+    until(page, "document.querySelector('[role=alert]')?.innerText.includes('no run nowhere.')")
+    assert page.evaluate(SMALLEST) >= 24
+    page.keyboard.press("ArrowRight")
+    wait(page, "lecture").locator(".fv").first.wait_for()
+    page.goto(address + "#/lecture/nobody/3")
+    page.get_by_role("alert").get_by_text("There is no lecture nobody").wait_for()
+    page.close()
+
+
+def test_the_presenter_moves_the_slides(open_url: Callable[..., Any]) -> None:
+    page = open_url(f"#/lecture/romac/{HOPS}")
+    wait(page, "lecture")
+    page.keyboard.press("n")
+    with page.context.expect_page() as opened:
+        page.keyboard.press("w")
+    second = opened.value
+    wait(second, "presenter", "seen")
+    assert second.get_by_test_id("notes").inner_text() == " ".join(STEPS[HOPS - 1].notes.split())
+    following = wait(second, "next")
+    assert following.locator("h1").inner_text() == STEPS[HOPS].title
+    following.locator(".fv").first.wait_for()
+    until(page, "!document.querySelector('[data-testid=notes]')")  # the slide alone
+    second.keyboard.press("PageDown")
+    until(page, f"location.hash === '#/lecture/romac/{HOPS + 1}'")
+    until(second, PLACE, f"step {HOPS + 1} of {len(STEPS)}")
+    page.keyboard.press("ArrowLeft")
+    until(second, f"location.hash === '#/presenter/romac/{HOPS}'")
+    second.reload()
+    wait(second, "presenter", "seen")
+    second.close(run_before_unload=True)
+    page.get_by_test_id("line").get_by_text("The presenter's window is closed").wait_for()
+    assert page.evaluate(SMALLEST) >= 24
+    page.keyboard.press("ArrowRight")
+    until(page, f"location.hash === '#/lecture/romac/{HOPS + 1}'")
+    with page.context.expect_page() as opened:
+        page.keyboard.press("w")
+    second = opened.value
+    wait(second, "presenter", "seen")
+    page.close()
+    wait(second, "presenter", "silent")
+    second.keyboard.press("ArrowRight")
+    until(second, f"location.hash === '#/presenter/romac/{HOPS + 2}'")
+
+
+def test_my_lecture_is_made_saved_and_opened_again(
+    open_url: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = open_url(f"#/lecture/romac/{HOPS + 1}")
+    wait(page, "lecture")
+    page.keyboard.press("c")
+    page.goto(page.url.partition("#")[0] + "#/edit")
+    page.get_by_test_id("add").select_option(f"romac/{HOPS - 1}")
+    page.get_by_test_id("add").select_option("/")
+    page.get_by_test_id("title").fill("Retrieval")
+    page.get_by_test_id("lecture-title").fill("An hour")
+    page.get_by_test_id("up").click()
+    page.get_by_test_id("throughout").fill("It's a dog.")
+    page.keyboard.press("Enter")
+    steps = page.get_by_test_id("steps")
+    assert steps.locator("button").all_inner_texts()[1] == "2 · Retrieval"
+    page.get_by_test_id("remove").click()
+    page.get_by_test_id("restore").click()
+    with page.expect_download() as saved:
+        page.get_by_test_id("download").click()
+    saved.value.save_as(tmp_path / "hour.toml")
+    lecture = read(LectureFile(name="hour", text=(tmp_path / "hour.toml").read_text("utf-8")))
+    assert lecture.title == "An hour"
+    assert [step.title for step in lecture.steps] == [
+        STEPS[HOPS].title,
+        "Retrieval",
+        STEPS[HOPS - 1].title,
+    ]
+    for step in (lecture.steps[0], lecture.steps[2]):
+        assert parsed(step.command).options.text == "It's a dog."  # type: ignore[attr-defined]
+    page.get_by_test_id("keep").click()
+    page.get_by_test_id("line").get_by_text("an-hour.toml").wait_for()
+    page.get_by_test_id("remove").click()
+    page.get_by_test_id("open").set_input_files(tmp_path / "hour.toml")
+    page.get_by_test_id("line").get_by_text("opened hour.toml").wait_for()
+    assert steps.locator("button").count() == 3
+    page.get_by_test_id("play").click()
+    until(page, "location.hash === '#/lecture/mine/1'")
+    wait(page, "lecture").locator(".fv").first.wait_for()
+    page.goto(page.url.partition("#")[0] + "#/lecture")
+    page.get_by_test_id("lecture-an-hour").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_lecture_is_one_file_without_requests(
+    browser: Any, address: str, tmp_path: Path, scheme: str
+) -> None:
+    page = browser.new_page()  # a run that is not here stands on its console
+    page.goto(address + "#/lecture")
+    with page.expect_download() as saved:
+        page.get_by_test_id("export-inouye").click()
+    saved.value.save_as(tmp_path / "lecture.html")
+    said = page.get_by_test_id("exported").inner_text()
+    assert "14 steps" in said and " MB" in said
+    context = browser.new_context(offline=True, color_scheme=scheme)
+    file, wrong, requests = context.new_page(), [], []
+    file.on("console", lambda message: wrong.append(message.text))
+    file.on("pageerror", lambda error: wrong.append(str(error)))
+    file.on("request", lambda request: requests.append(request.url))
+    file.goto(f"file://{tmp_path}/lecture.html")
+    steps = next(each.steps for each in lectures().lectures if each.name == "inouye")
+    for number, step in enumerate(steps, 1):
+        until(file, "title => document.querySelector('.step h2').innerText === title", step.title)
+        assert step.command in file.locator(".step code").inner_text()
+        assert f"#{number}" == file.evaluate("location.hash")
+        drawn = all(lectures().runs[name].packaged for name in step.runs)
+        assert (file.locator("main > .fv").count() > 0) == drawn
+        assert (
+            drawn or "This step is not drawn: there is no run" in file.locator(".step").inner_text()
+        )
+        file.keyboard.press("ArrowRight")
+    file.get_by_label("contents").select_option("7")
+    until(file, "title => document.querySelector('.step h2').innerText === title", steps[7].title)
+    file.keyboard.press("PageUp")
+    until(file, "location.hash === '#7'")
+    assert not wrong and len(requests) == 1
+    context.close()
+    page.close()
 
 
 @pytest.mark.parametrize(("width", "height", "ratio"), SCREENS)

@@ -26,6 +26,7 @@ describe("addresses", () => {
     expect(read("#/lecture/romac/7")).toEqual(step);
     expect(read("#/lecture")).toEqual({ ...EMPTY, page: "lecture" });
     expect(read("#/lecture/romac/-3").step).toBe(1);
+    for (const page of ["presenter", "edit"] as const) expect(read(written({ ...step, page }))).toEqual({ ...step, page });
   });
   it("leave out what they do not understand", () => {
     const found = read("#/nowhere?layer=two&prefix=1.x.3&silence=a&silence=b:1&head=1.5");

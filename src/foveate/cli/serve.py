@@ -192,6 +192,7 @@ def studio(
         str, typer.Option(help="another than this machine needs --token")
     ] = "127.0.0.1",
     token: Annotated[str | None, typer.Option(help="what the page asks for")] = None,
+    lectures: Annotated[Path | None, typer.Option(help="folder of lectures of your own")] = None,
     openapi: Annotated[bool, typer.Option("--openapi", help="print the API and end")] = False,
 ) -> None:
     """Open runs in the browser; without any, those that ship."""
@@ -200,4 +201,4 @@ def studio(
     if openapi:
         typer.echo(studio_document(), nl=False)
     else:
-        serve_studio(runs or [], port, host, token, browser)
+        serve_studio(runs or [], port, host, token, browser, lectures)

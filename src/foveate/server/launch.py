@@ -175,12 +175,17 @@ def _without_none(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def serve_studio(
-    runs: Sequence[Path], port: int, host: str, token: str | None, browser: bool
+    runs: Sequence[Path],
+    port: int,
+    host: str,
+    token: str | None,
+    browser: bool,
+    lectures: Path | None,
 ) -> None:
     """Serve the studio until interrupted; without runs it has those that ship with foveate."""
     with extra_packages("the studio", "studio"):
         from foveate.server.studio_api import serve
-    serve(runs, port, host, token, browser)
+    serve(runs, port, host, token, browser, lectures)
 
 
 def studio_document() -> str:

@@ -1,4 +1,4 @@
-"""Lectures step by step: the files of `foveate/lectures`, and what the studio draws for a step.
+"""Lectures step by step: the files of `foveate/lectures` and of a folder of one's own.
 
 A lecture is a TOML file with ``title``, ``after``, ``about`` and ``[[steps]]``. A step is drawn by
 its ``command``, ``foveate look NAME RUN… --option value`` or ``foveate demo NAME --option value``.
@@ -6,18 +6,22 @@ its ``command``, ``foveate look NAME RUN… --option value`` or ``foveate demo N
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import get_origin
 
-from pydantic import Field
+from pydantic import Field, ValidationError, field_validator
 
 from foveate.config import PACKAGED, Config
-from foveate.server.common import not_found
+from foveate.errors import UserError
+from foveate.files import replace_file
+from foveate.server.common import RequestError, invalid_field, unused_name
 from foveate.server.studio_schemas import StudioResponse
 from foveate.views import demos, find
 from foveate.views.options import Question
@@ -44,9 +48,9 @@ class LectureStep(StudioResponse):
     """
 
     title: str
-    equation: str
+    equation: str = ""
     command: str
-    notes: str
+    notes: str = ""
     slip: str = ""
     picture: str = Field("", exclude=True)
 
@@ -57,20 +61,44 @@ class LectureStep(StudioResponse):
 
 
 class Lecture(StudioResponse):
-    """A lecture: its title, whose it is, what it is about, and its steps in order."""
+    """A lecture: its title, whose it is, what it is about, and its steps in order.
 
-    name: str
+    One's ``own`` comes from the folder of the studio; it may be saved there again.
+    """
+
+    name: str = ""
     title: str
-    after: str
-    about: str
+    after: str = ""
+    about: str = ""
     steps: list[LectureStep]
+    own: bool = False
+
+    @field_validator("steps")
+    @classmethod
+    def _some(cls, steps: list[LectureStep]) -> list[LectureStep]:
+        if not steps:
+            raise ValueError("a lecture needs a step")
+        return steps
 
 
 class LectureList(StudioResponse):
-    """All lectures, and the runs that they look into."""
+    """All lectures, and the runs that they look into.
+
+    ``folder`` is where one's own are, if the studio has one; ``problems`` says which files there
+    are no lectures, and why.
+    """
 
     lectures: list[Lecture]
     runs: dict[str, LectureRun]
+    folder: str = ""
+    problems: list[str] = Field(default_factory=list)
+
+
+class LectureFile(StudioResponse):
+    """A lecture as a file: its name without the ending, and the TOML."""
+
+    name: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -93,22 +121,100 @@ def lectures() -> LectureList:
     return LectureList(lectures=named, runs=runs)
 
 
-def step_of(name: str, number: int) -> LectureStep:
-    """A step of a lecture, counted from 1. Raises `RequestError` (404) where there is none."""
-    for lecture in lectures().lectures:
-        if lecture.name == name and 0 < number <= len(lecture.steps):
-            return lecture.steps[number - 1]
-    steps = (f"{each.name} 1–{len(each.steps)}" for each in lectures().lectures)
-    raise not_found(f"step {number} of a lecture", name, steps)
+def lecture_list(folder: Path | None) -> LectureList:
+    """The lectures of the package and those of a folder."""
+    shipped = lectures()
+    if folder is None:
+        return shipped
+    own, problems = list[Lecture](), list[str]()
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            if path.stem in _taken():
+                raise UserError("foveate has a lecture of this name; rename the file")
+            lecture = read(LectureFile(name=path.stem, text=path.read_text("utf-8")))
+            own.append(lecture.model_copy(update={"own": True}))
+        except (UserError, OSError, UnicodeDecodeError) as error:
+            problems.append(f"{path.name}: {error}")
+    fields = {"lectures": [*shipped.lectures, *own], "folder": str(folder), "problems": problems}
+    return shipped.model_copy(update=fields)
+
+
+def _taken() -> set[str]:
+    """Names that no file may have; "mine" is the lecture that a page edits."""
+    return {"mine", *(each.name for each in lectures().lectures)}
+
+
+def read(file: LectureFile) -> Lecture:
+    """The lecture of a file. Raises `RequestError` (422) naming the step and the key."""
+    try:
+        return checked({**tomllib.loads(file.text), "name": file.name})
+    except tomllib.TOMLDecodeError as error:
+        raise RequestError(422, f"this is no TOML: {error}") from None
+
+
+def checked(tree: Mapping[str, object]) -> Lecture:
+    """A lecture of plain values. Raises `RequestError` (422) naming the step and the key."""
+    try:
+        return Lecture.model_validate(tree)
+    except ValidationError as error:
+        wrong = invalid_field(error)
+        place = re.match(r"steps\.(\d+)\.?", wrong)
+        step = f"step {int(place[1]) + 1}, " if place else ""
+        raise RequestError(422, step + wrong[place.end() if place else 0 :]) from None
+
+
+def written(lecture: Lecture) -> LectureFile:
+    """The file of a lecture. Raises `RequestError` (422) for a step whose command draws nothing."""
+    for number, step in enumerate(lecture.steps, 1):
+        try:
+            parsed(step.command)
+        except UserError as error:
+            raise RequestError(422, f"step {number}, command: {error}") from None
+    lines = [_line(lecture, key) for key in ("title", "after", "about")]
+    for step in lecture.steps:
+        keys = ("title", "equation", "command", "picture", "notes", "slip")
+        lines += ["\n[[steps]]", *(_line(step, key) for key in keys if getattr(step, key))]
+    return LectureFile(name=lecture.name, text="\n".join(lines) + "\n")
+
+
+def _line(part: Lecture | LectureStep, key: str) -> str:
+    """A text as TOML, its lines as they are."""
+    lines = getattr(part, key).replace("\r\n", "\n").split("\n")
+    text = "\n".join(json.dumps(line, ensure_ascii=False)[1:-1] for line in lines)
+    text = text.replace("\x7f", "\\u007f")
+    return f'{key} = """\n{text}"""' if len(lines) > 1 else f'{key} = "{text}"'
+
+
+def save(lecture: Lecture, folder: Path | None) -> Lecture:
+    """Write a lecture into the folder of one's own; without a name it gets that of its title.
+
+    Raises `RequestError` (422) where there is no folder, or the name is no name of a file.
+    """
+    if folder is None:
+        raise RequestError(422, "this studio has no folder for lectures: foveate studio --lectures")
+    name = lecture.name
+    if not name:
+        stem = "-".join(re.findall(r"\w+", lecture.title.casefold()))[:60] or "lecture"
+        name = unused_name(stem, _taken() | {path.stem for path in folder.glob("*.toml")})
+    if name in _taken() or not re.fullmatch(r"[\w-]+", name):
+        raise RequestError(422, f"a lecture of one's own cannot be called {name!r}")
+    file = written(lecture.model_copy(update={"name": name}))
+    replace_file(folder / f"{name}.toml", file.text)
+    return read(file).model_copy(update={"own": True})
 
 
 def parsed(command: str) -> DrawingCommand:
     """``foveate look heads runs/en-fr --text 'A dog.' --layer 1`` in its parts.
 
-    Raises `ConfigError` for an unknown view or demo, ``ValueError`` for an unknown option.
+    Raises `UserError` for another command, an unknown view or demo, and an unknown option.
     """
-    _, verb, name, *words = shlex.split(command)
-    form = Question if verb == "look" else demos.find(name).options
+    try:
+        program, verb, name, *words = shlex.split(command)
+    except ValueError:
+        program = verb = name = ""
+    if program != "foveate" or verb not in ("look", "demo"):
+        raise RequestError(422, f"foveate look … or foveate demo … draws a step, not {command!r}")
+    form = Question if verb == "look" and find(name) else demos.find(name).options
     runs, fields = list[str](), dict[str, list[str | bool]]()
     while words:
         word = words.pop(0)
@@ -122,7 +228,11 @@ def parsed(command: str) -> DrawingCommand:
         elif word.startswith("runs/"):
             runs.append(word.removeprefix("runs/"))
         else:
-            fields[find(name).spec.by_place] = [word]
+            place = find(name).spec.by_place if verb == "look" else ""
+            fields[place or word] = [word]
     several = {field for field, x in form.model_fields.items() if get_origin(x.annotation) is tuple}
     values = {field: x if field in several else x[-1] for field, x in fields.items()}
-    return DrawingCommand(name, runs, form.model_validate(values, strict=False))
+    try:
+        return DrawingCommand(name, runs, form.model_validate(values, strict=False))
+    except ValidationError as error:
+        raise RequestError(422, f"foveate {verb} {name}: {invalid_field(error)}") from None

@@ -436,19 +436,42 @@ async def _new_lines(tail: trainings.LogTail) -> AsyncIterator[str]:
 
 
 @router.get("/lectures")
-def lecture_list() -> lectures.LectureList:
+def lecture_list(state: State) -> lectures.LectureList:
     """All lectures with their steps, and the commands that make the runs they look into."""
-    return lectures.lectures()
+    return lectures.lecture_list(state.lectures)
 
 
-@router.get("/lectures/{name}/{number}")
-async def lecture_drawings(name: str, number: int, state: State, compute: Compute) -> Drawings:
-    """The drawings of a step, counted from 1."""
-    command = lectures.parsed(lectures.step_of(name, number).command)
-    view, runs, options = command.name, command.runs, command.options
+@router.post("/lectures")
+def save_lecture(lecture: dict[str, object], state: State) -> lectures.Lecture:
+    """Save a lecture in the folder of the studio; it gets a name where it has none."""
+    return lectures.save(lectures.checked(lecture), state.lectures)
+
+
+@router.post("/lectures/read")
+def read_lecture(file: lectures.LectureFile) -> lectures.Lecture:
+    """The lecture of a file; an error names its step and key."""
+    return lectures.read(file)
+
+
+@router.post("/lectures/written")
+def write_lecture(lecture: dict[str, object]) -> lectures.LectureFile:
+    """The file of a lecture; an error names the step and the key, or the command."""
+    return lectures.written(lectures.checked(lecture))
+
+
+@router.get("/lectures/drawings")
+async def lecture_drawings(
+    command: str, state: State, compute: Compute, response: Response
+) -> Drawings:
+    """What the command of a step draws; browsers keep it for a minute, for a second window."""
+    _check_length(command)
+    asked = lectures.parsed(command)
+    view, options = asked.name, asked.options
+    response.headers["Cache-Control"] = "private, max-age=60"
     if isinstance(options, Question):
-        return await compute(lambda: state.view(view, runs, options))
-    return await compute(lambda: state.demo(view, options.model_dump(exclude_unset=True)))
+        _check_view(view, options)
+        return await compute(lambda: state.view(view, asked.runs, options))
+    return await demo(view, options.model_dump(exclude_unset=True), state, compute)
 
 
 # ------------------------------------------------------------------------------ demos, comparisons
@@ -519,14 +542,17 @@ def application(
     hosts: Iterable[str] | None = LOOPBACK,
     waiting: int = 32,
     static: Path = STATIC,
+    lectures: Path | None = None,
 ) -> FastAPI:
     """The studio of some runs, or of folders of runs, as an ASGI application.
+
+    One's own lectures are in the folder ``lectures``.
 
     Every request needs ``token`` where it is set; ``hosts`` are the names under which the studio
     may be reached, any where None. One computation runs at a time and at most ``waiting`` wait.
     Raises ``ConfigError`` where a path holds no run.
     """
-    state = StudioState(runs, waiting)
+    state = StudioState(runs, waiting, lectures)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -555,11 +581,15 @@ def serve(
     host: str = "127.0.0.1",
     token: str | None = None,
     browser: bool = True,
+    lectures: Path | None = None,
 ) -> None:
     """Serve until interrupted. Port 0 takes any free one, and a port in use the next.
 
-    Raises ``ConfigError`` for a host that others reach without a token, or where no port is free.
+    Raises ``ConfigError`` for a host that others reach without a token, for a folder of lectures
+    that does not exist, or where no port is free.
     """
+    if lectures is not None and not lectures.is_dir():
+        raise ConfigError(f"--lectures {lectures}: there is no such folder; make it first")
     local = host in LOOPBACK
     if not local and not token:
         example = secrets.token_urlsafe(16)
@@ -567,7 +597,7 @@ def serve(
             f"{host} can be reached by others: give a token, such as --token {example}, that the "
             "page will ask for"
         )
-    app = application(runs, token, LOOPBACK if local else None)
+    app = application(runs, token, LOOPBACK if local else None, lectures=lectures)
     listener = listen(host, port, PORTS)
     url = address(host, listener) + (f"?token={token}" if token else "")
     print(f"studio: {url}  (Ctrl-C ends it)", flush=True)

@@ -207,9 +207,11 @@ class Computation(Operation[None], Generic[T]):
 class StudioState:
     """What all routes of a studio share, and what they compute with it."""
 
-    def __init__(self, runs: Sequence[Path], waiting: int = 32) -> None:
+    def __init__(
+        self, runs: Sequence[Path], waiting: int = 32, lectures: Path | None = None
+    ) -> None:
         """One computation runs at a time, and at most ``waiting`` others wait."""
-        self.paths = list(runs)
+        self.paths, self.lectures = list(runs), lectures
         self.runs, self.arrays = StudioRuns(runs), ByteStore(ARRAYS)
         bounds = Batching(max_delay=0, queue=1 + waiting, max_wait=inf)  # an item counts 1
         self.queue = Batcher[None](lambda: None, bounds)

@@ -1,6 +1,6 @@
 // One HTML file of drawings: which group of them is shown, light or dark. All else is the core's.
 import { mount, Selection, type AnyDrawing, type Mounted } from "../core";
-import { h } from "../core/dom";
+import { formula, h } from "../core/dom";
 import { clipped } from "../core/text";
 import { pageText, type Group, type Page } from "./text";
 import css from "./page.css?inline";
@@ -18,12 +18,14 @@ const policy = document.querySelector<HTMLMetaElement>("meta[http-equiv]")!.cont
 const selection = new Selection(), main = h("main");
 let drawn: Mounted[] = [], shown = 0;
 
+const isLecture = read<Group>(groups[0]!).command !== undefined;
+const part = isLecture ? "step" : "sentence";
 const notes = h("footer"), title = h("span", { dir: "auto" });
-const chooser = h("select", { "aria-label": "sentence", change: () => show(Number(chooser.value)) },
+const chooser = h("select", { "aria-label": isLecture ? "contents" : "sentence", change: () => show(Number(chooser.value)) },
   ...page.groups.map((name, k) => h("option", { value: k }, `${k + 1} · ${name}`)));
 const turn = (by: number) => show((shown + by + groups.length) % groups.length);
 const turner = (label: string, text: string, by: number) =>
-  h("button", { type: "button", "aria-label": label, hidden: groups.length < 2, click: () => turn(by) }, text);
+  h("button", { type: "button", "aria-label": label, title: label, hidden: groups.length < 2, click: () => turn(by) }, text);
 const theme = h("button", { type: "button", class: "theme", click: () => dress(document.documentElement.dataset.theme === "light") });
 chooser.hidden = groups.length < 2;
 title.hidden = groups.length > 1;
@@ -32,6 +34,11 @@ title.hidden = groups.length > 1;
 const contents = (drawings: readonly AnyDrawing[]) => h("nav", { class: "contents", "aria-label": "contents", "data-unsaved": true },
   ...drawings.map(({ title }) => title.split(" · ")[0]!).flatMap((name, k, all) => name && all.indexOf(name) === k
     ? [h("button", { type: "button", dir: "auto", click: () => drawn[k]?.element.scrollIntoView() }, clipped(name, 40))] : []));
+
+/** What stands above the drawings of a step: its title, equation, notes and command. */
+const stepOf = ({ title, equation = "", notes, command }: Group) => h("section", { class: "step" }, h("h2", { dir: "auto" }, title),
+  h("p", { class: "equation" }, formula(equation)),
+  ...notes.map((note) => h("p", { dir: "auto" }, note)), h("code", {}, command));
 
 function show(number: number): void {
   shown = number;
@@ -43,12 +50,14 @@ function show(number: number): void {
   selection.set({ row: undefined, column: undefined, rows: undefined, columns: undefined, side: undefined });
   for (const one of drawn) one.destroy();
   main.replaceChildren();
-  if (group.drawings.length > MOST_PLAIN) main.append(contents(group.drawings));
+  if (isLecture) main.append(stepOf(group));
+  else if (group.drawings.length > MOST_PLAIN) main.append(contents(group.drawings));
   drawn = group.drawings.map((drawing) => mount(main, drawing, { selection, page: saved }));
   const left = page.leftOut ? [`${page.leftOut} more sentences are not in this page`] : [];
-  notes.textContent = [...group.notes, ...page.notes, ...left].join(" · ");
+  notes.textContent = [...(isLecture ? [] : group.notes), ...page.notes, ...left].join(" · ");
   notes.hidden = !notes.textContent;
-  if (self === top) main.querySelector<HTMLElement>(".fv-film-time input")?.focus({ preventScroll: true }); // arrow keys step through a film
+  if (isLecture) history.replaceState(null, "", `#${number + 1}`);
+  else if (self === top) main.querySelector<HTMLElement>(".fv-film-time input")?.focus({ preventScroll: true }); // arrow keys step through a film
 }
 
 function dress(dark: boolean): void {
@@ -60,9 +69,13 @@ const wishes = matchMedia("(prefers-color-scheme: dark)");
 dress(wishes.matches);
 wishes.addEventListener("change", () => dress(wishes.matches));
 document.body.prepend(
-  h("header", {}, h("h1", { dir: "auto" }, page.title), h("div", {}, title, turner("previous sentence", "‹", -1), chooser, turner("next sentence", "›", 1)), theme),
+  h("header", {}, h("h1", { dir: "auto" }, page.title), h("div", {}, title, turner(`previous ${part}`, "‹", -1), chooser, turner(`next ${part}`, "›", 1)), theme),
   main, notes);
+const TURNS: Record<string, number> = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 };
 document.addEventListener("keydown", (event) => {
-  if (!event.defaultPrevented && drawn.some((one) => one.key(event))) event.preventDefault();
+  if (event.defaultPrevented) return;
+  const by = isLecture && !event.altKey && !event.ctrlKey && !event.metaKey && !(event.target as Element).closest("input, select") ? TURNS[event.key] : undefined;
+  if (by) turn(by);
+  if (by || drawn.some((one) => one.key(event))) event.preventDefault();
 });
-show(0);
+show(Math.min(groups.length, Math.max(1, (isLecture && parseInt(location.hash.slice(1))) || 1)) - 1);

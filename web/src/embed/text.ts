@@ -2,7 +2,8 @@
 import type { AnyDrawing } from "../core";
 import { h } from "../core/dom";
 
-export interface Group { title: string; notes: string[]; drawings: AnyDrawing[] }
+/** What is shown at a time; a step of a lecture has its equation and its command. */
+export interface Group { title: string; notes: string[]; drawings: AnyDrawing[]; equation?: string; command?: string }
 export interface Page { title: string; notes: string[]; groups: string[]; leftOut: number }
 
 /** JSON that may stand inside a script element: nothing in it can end the element. */

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of c55fa108ea482be4.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 9a365aff49e2f528.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -34,6 +34,7 @@ export interface Everything {
   Frame: Frame;
   LabelDone: LabelDone;
   Lecture: Lecture;
+  LectureFile: LectureFile;
   LectureList: LectureList;
   LectureRun: LectureRun;
   LectureStep: LectureStep;
@@ -487,6 +488,8 @@ export interface Question {
 }
 /**
  * A lecture: its title, whose it is, what it is about, and its steps in order.
+ *
+ * One's ``own`` comes from the folder of the studio; it may be saved there again.
  */
 export interface Lecture {
   name: string;
@@ -494,6 +497,7 @@ export interface Lecture {
   after: string;
   about: string;
   steps: LectureStep[];
+  own: boolean;
 }
 /**
  * A step: an equation, the command that draws it, speaker's notes, and the slip of the slide.
@@ -508,13 +512,25 @@ export interface LectureStep {
   slip: string;
 }
 /**
+ * A lecture as a file: its name without the ending, and the TOML.
+ */
+export interface LectureFile {
+  name: string;
+  text: string;
+}
+/**
  * All lectures, and the runs that they look into.
+ *
+ * ``folder`` is where one's own are, if the studio has one; ``problems`` says which files there
+ * are no lectures, and why.
  */
 export interface LectureList {
   lectures: Lecture[];
   runs: {
     [k: string]: LectureRun;
   };
+  folder: string;
+  problems: string[];
 }
 /**
  * A run that steps look into: the command that makes it, and the minutes that takes.

@@ -54,7 +54,8 @@ export function typed(fields: readonly ViewField[], asked: Settings): Record<str
   }));
 }
 
-const quoted = (text: string) => (/^[\w.:=@%+,/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+/** A word as a shell reads it. */
+export const quoted = (text: string) => (/^[\w.:=@%+,/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** A command line with some options. */
 export function commandOf(command: string, options: Record<string, unknown>): string {

@@ -7,7 +7,8 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["← →", "word of the output, cell of a picture"], ["↑ ↓", "alternative of the word, cell of a picture"],
   ["[ ]", "layer"], [", .", "head"], ["a", "alternatives under each word"], ["s", "silence the chosen head"],
   ["e", "to the buttons that save a picture"], ["1 – 7", "pages"],
-  ["p", "lecture: one drawing fills the screen; again: back"], ["← → n", "of a lecture: step back, on, speaker's notes"], ["?", "this list"],
+  ["p", "lecture: one drawing fills the screen; again: back"], ["← → n", "of a lecture: step back, on, speaker's notes"],
+  ["w c", "of a lecture: the presenter's window; copy the step into your own lecture"], ["?", "this list"],
 ];
 
 const isField = (target: EventTarget | null) =>
@@ -42,6 +43,7 @@ const ACTS: Record<string, () => void> = {
 };
 
 export function keyed(event: KeyboardEvent): void {
+  if (studio.place.page === "presenter") return; // its keys move the slides
   if (event.key === "Escape" && isBare(event)) return escape(event);
   if (!isShortcut(event)) return;
   const page = PAGES[Number(event.key) - 1];

@@ -1,12 +1,38 @@
-// A page of one drawing, as `foveate look … --out page.html` writes it. Its script is fetched when first needed.
+// Pages of drawings, as `foveate look … --out page.html` writes them. Their script is fetched when first needed.
 import type { AnyDrawing } from "../core";
-import { pageText } from "../embed/text";
+import { whole } from "../core/save";
+import { pageText, type Group } from "../embed/text";
+import type { Lecture, LectureStep } from "./api";
+import { said } from "./client";
 
-export async function pageOf(drawing: AnyDrawing): Promise<string> {
+async function pageWith(title: string, groups: Group[], notes: string[] = []): Promise<string> {
   const { default: script } = await import("../../../src/foveate/draw/embed.js?raw");
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(script)));
   const hash = btoa(String.fromCharCode(...digest));
   const policy = `default-src 'none'; script-src 'sha256-${hash}'; img-src data:; base-uri 'none'; form-action 'none'`;
+  return pageText({ policy, script, page: { title, notes, groups: groups.map(({ title }) => title), leftOut: 0 }, groups });
+}
+
+export const pageOf = (drawing: AnyDrawing): Promise<string> => {
   const title = drawing.title || "foveate";
-  return pageText({ policy, script, page: { title, notes: [], groups: [title], leftOut: 0 }, groups: [{ title, notes: [], drawings: [drawing] }] });
+  return pageWith(title, [{ title, notes: [], drawings: [drawing] }]);
+};
+
+/** A lecture, a step at a time; a step that cannot be drawn says why. With the places of these, from 1. */
+export async function lecturePage(
+  { title, after, steps }: Lecture, draw: (step: LectureStep, k: number) => Promise<AnyDrawing[]>,
+): Promise<{ text: string; failed: number[] }> {
+  const groups: Group[] = [], failed: number[] = [];
+  for (const [k, step] of steps.entries()) {
+    const { title, equation, command, notes, slip } = step, texts = [notes.trim(), slip && `Corrected: ${slip}`];
+    let drawings: AnyDrawing[] = [];
+    try {
+      drawings = await Promise.all((await draw(step, k)).map(whole));
+    } catch (error) {
+      failed.push(k + 1);
+      texts.push(`This step is not drawn: ${said(error)}`);
+    }
+    groups.push({ title, notes: texts.filter(Boolean), drawings, equation, command });
+  }
+  return { text: await pageWith(title, groups, after ? [`After ${after}`] : []), failed };
 }

@@ -2,10 +2,11 @@
 import type { SilencedHead } from "./api";
 
 export const PAGES = ["ask", "inspect", "train", "evaluate", "model", "compare", "demos"] as const;
-/** A page with a tab, or a lecture, which fills the screen. */
-export type Page = (typeof PAGES)[number] | "lecture";
+/** Pages without a tab: a lecture, which fills the screen, what its presenter sees, and one's own, which is edited. */
+const OTHERS = ["lecture", "presenter", "edit"] as const;
+export type Page = (typeof PAGES)[number] | (typeof OTHERS)[number];
 /** Pages that need no run. */
-export const FREE: readonly Page[] = ["compare", "demos", "lecture"];
+export const FREE: readonly Page[] = ["compare", "demos", ...OTHERS];
 
 /** Values of the fields of a search that were changed; `kind` is one of them. */
 export type Settings = Record<string, string | number>;
@@ -75,7 +76,7 @@ function headOf(name: string): SilencedHead | undefined {
 
 /** The hash of a place, with its `#`. Of a lecture it names the step alone. */
 export function written(place: Place): string {
-  if (place.page === "lecture") return `#/lecture${place.lecture ? `/${encodeURIComponent(place.lecture)}/${place.step}` : ""}`;
+  if (OTHERS.some((page) => page === place.page)) return `#/${place.page}${place.lecture ? `/${encodeURIComponent(place.lecture)}/${place.step}` : ""}`;
   const said = new URLSearchParams();
   for (const run of place.runs) said.append("run", run);
   for (const key of TEXTS) if (place[key]) said.set(key, place[key]);
@@ -99,8 +100,8 @@ export function read(hash: string): Place {
   const [path = "", fields = ""] = hash.replace(/^#\/?/, "").split("?", 2), said = new URLSearchParams(fields);
   const place: Place = structuredClone(EMPTY);
   place.page = PAGES.find((page) => page === path) ?? "ask";
-  const [page, lecture = "", step] = path.split("/");
-  if (page === "lecture") Object.assign(place, { page, lecture: decodeURIComponent(lecture), step: Math.max(1, whole(step) ?? 1) });
+  const [first, lecture = "", step] = path.split("/"), page = OTHERS.find((page) => page === first);
+  if (page) Object.assign(place, { page, lecture: decodeURIComponent(lecture), step: Math.max(1, whole(step) ?? 1) });
   place.runs = said.getAll("run");
   for (const key of TEXTS) place[key] = said.get(key) ?? "";
   for (const key of COUNTS) place[key] = whole(said.get(key));

@@ -46,20 +46,21 @@ number of steps; the minutes are estimates.
 
 ## The presenter's window
 
-`w` opens a second window for the presenter's screen: the notes of the step, the next slide, the clock, and ← and → (buttons
-and keys) that move the slides. The projector shows the slide alone. Both windows belong to one browser; nothing is
-sent to the server. Where one of them is closed, in the background or loaded again, the other says so in one sentence
-and the lecture goes on.
+`w` opens a second window for the presenter's screen: the notes of the step, the next slide, the
+clock, and ← and → (buttons and keys) that move the slides. The projector shows the slide alone.
+Both windows belong to one browser; nothing is sent to the server. Where one of them is closed, in
+the background or loaded again, the other says so in one sentence and the lecture goes on.
 
 ## Your own lecture
 
     mkdir lectures
     foveate studio --lectures lectures      # p, then "Edit a copy" or "My lecture"
 
-`c` copies the step that is shown; the page *My lecture* adds steps of any lecture, changes titles, equations,
-sentences, commands and notes, moves and removes steps, and puts one sentence of yours into every step that reads one. The
-browser keeps what you edit. *Save as TOML* downloads a file that *Open …* reads again; with `--lectures` a button saves
-it in that folder, whose lectures stand in the list:
+`c` copies the step that is shown; the page *My lecture* adds steps of any lecture, changes titles,
+equations, sentences, commands and notes, moves and removes steps, and puts one sentence of yours
+into every step that reads one. The browser keeps what you edit. *Save as TOML* downloads a file
+that *Open …* reads again; with `--lectures` a button saves it in that folder, whose lectures stand
+in the list:
 
     title = "Attention in twenty minutes"
 
@@ -73,15 +74,17 @@ it in that folder, whose lectures stand in the list:
     command = "foveate look attention runs/en-fr --text 'She closes the old window.'"
     notes = "Ask first which word belongs to which."
 
-A step has `title` and `command` (`foveate look …` or `foveate demo …`), and may have `equation`, `notes` and `slip`.
-What is wrong in a file is named by step and key above the list; a step that cannot be drawn says why on its slide.
+A step has `title` and `command` (`foveate look …` or `foveate demo …`), and may have `equation`,
+`notes` and `slip`. What is wrong in a file is named by step and key above the list; a step that
+cannot be drawn says why on its slide.
 
 ## One file for students
 
-*One HTML file*, in the list and on the page *My lecture*, draws all steps of a lecture into one file that needs no
-network and no server: the drawings can be pointed at, dragged and saved as in the studio, ← and → step, and the address
-has the step. The button says the size (the twenty steps after Clément Romac: 0.3 MB with the runs that ship) and which
-steps have no drawing, such as those whose run is missing.
+*One HTML file*, in the list and on the page *My lecture*, draws all steps of a lecture into one
+file that needs no network and no server: the drawings can be pointed at, dragged and saved as in
+the studio, ← and → step, and the address has the step. The button says the size (the twenty steps
+after Clément Romac: 0.3 MB with the runs that ship) and which steps have no drawing, such as those
+whose run is missing.
 """
 
 

@@ -96,9 +96,9 @@ def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
 
 
 def test_the_next_slide_is_there_and_a_walk_is_stepped_through(open_url) -> None:
-    page = open_url("#/lecture/romac/16")
+    page = open_url(f"#/lecture/romac/{HOPS}")
     wait(page, "lecture")
-    until(page, FETCHED, STEPS[16].command)
+    until(page, FETCHED, STEPS[HOPS].command)
     page.wait_for_load_state("networkidle")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".stage .fv", timeout=300)
@@ -276,7 +276,8 @@ def test_a_map_is_whole_and_legible(browser, address, width, height, ratio, sche
         viewport={"width": width, "height": height}, device_scale_factor=ratio, color_scheme=scheme
     )
     page = context.new_page()
-    page.goto(address + "#/lecture/romac/19")
+    number = next(k for k, step in enumerate(STEPS, 1) if step.title == "Cross-attention")
+    page.goto(f"{address}#/lecture/romac/{number}")
     wait(page, "lecture")
     cells = page.locator(".stage .fv-cells[tabindex]")
     cells.wait_for()

@@ -465,12 +465,12 @@ async def lecture_drawings(
 ) -> Drawings:
     """What the command of a step draws; browsers keep it for a minute, for a second window."""
     _check_length(command)
-    asked = lectures.parsed(command)
-    view, options = asked.name, asked.options
+    drawing = lectures.parsed(command)
+    view, options = drawing.name, drawing.options
     response.headers["Cache-Control"] = "private, max-age=60"
     if isinstance(options, Question):
         _check_view(view, options)
-        return await compute(lambda: state.view(view, asked.runs, options))
+        return await compute(lambda: state.view(view, drawing.runs, options))
     return await demo(view, options.model_dump(exclude_unset=True), state, compute)
 
 

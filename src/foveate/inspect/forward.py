@@ -429,16 +429,16 @@ class _Film:
         gradients = torch.autograd.grad(loss.mean(), [*tensors, *weights], materialize_grads=True)
         at_hand, block = iter(gradients), self.frames[-1].block
         norms = {k: self._norms([next(at_hand) for _ in of_frames[k]]) for k in of_frames}
-        steepest = max((float(each.max()) for each in norms.values()), default=0.0)
+        top = max(norms)  # logits, whose gradient has a scale of its own
+        steepest = max((float(x.max()) for k, x in norms.items() if k < top), default=0.0)
         losses, names = loss.detach().double().cpu().numpy(), (*self.forced.produced,)
         text, most = "L_t = −log p(y_t);   L = mean of L_t", float(losses.max())
         yield ForwardFrame("loss", block, text, losses[None, None], "", names=names, most=most)
         for number in sorted(norms, reverse=True):
             at = self.frames[number]
             values = norms[number][:: -1 if backwards(at.block) else 1][None, None]
-            yield ForwardFrame(
-                f"gradient of {at.name}", at.block, "‖∂L/∂x_t‖", values, "", at.rows, most=steepest
-            )
+            name, most = f"gradient of {at.name}", steepest if number < top else float(values.max())
+            yield ForwardFrame(name, at.block, "‖∂L/∂x_t‖", values, "", at.rows, most=most)
         squares = dict.fromkeys(weights.values(), 0.0)
         for name, gradient in zip(weights.values(), at_hand, strict=True):
             squares[name] += float(gradient.double().square().sum())

@@ -103,7 +103,7 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
       ? { values: whole.subarray(row * size, (row + 1) * size), height: inner[0]!, width: inner[1]!, rows: places[frame.columns] ?? [], keyed: true }
       : { values: whole, height, width: inner[0] ?? 1, rows: places[frame.rows] ?? [], keyed: false };
   };
-  const written = (value: number) => (value === -Infinity ? "−∞" : Number.isInteger(value) && Math.abs(value) >= 100 ? String(value) : value.toFixed(2).replace("-", "−"));
+  const written = (value: number) => (value === -Infinity ? "−∞" : value.toFixed(2).replace("-", "−"));
 
   const card = (frame: FrameDrawing, isGiven: boolean): HTMLElement => {
     const grid = new Grid((row, column) => { point(row, column); }, frame.title);
@@ -121,13 +121,13 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
       kept.rows[frame.rows] = pointed;
       show(kept.at);
     });
-    const box = h("figure", { class: isGiven ? "fv-given" : "" }, h("figcaption", {}, h("b", {}, frame.title), ` ${frame.shape.filter((n, k) => k || n > 1).join(" × ")}`), grid.element);
+    const box = h("figure", { class: isGiven ? `fv-given ${frame.columns && "fv-least"}` : "" }, h("figcaption", {}, h("b", {}, frame.title), ` ${frame.shape.filter((n, k) => k || n > 1).join(" × ")}`), grid.element);
     queue(frame, (made) => {
       shown = matrix(frame, made);
       const { values, height, width, rows } = shown;
       const columns = shown.keyed ? [] : (places[frame.columns] ?? []);
       const isWritten = !isGiven && (width === 1 || (columns.length > 0 && (box.clientWidth - LABELS) / width >= WRITTEN));
-      const texts = isWritten ? Array.from({ length: height }, (_, row) => Array.from(values.subarray(row * width, (row + 1) * width), written)) : [];
+      const texts = isWritten ? Array.from({ length: height }, (_, row) => Array.from(values.subarray(row * width, (row + 1) * width), frame.title === "tokens" ? String : written)) : [];
       const high = Math.max(4, Math.min(TALL, tallOf(stage.body, TALLEST) / height)), row = shown.keyed ? 0 : Math.min(rowOf(frame.rows), height - 1);
       grid.show({ height, width, ...shaded(frame, values), rows, columns, texts, whole: true, high });
       isTold = texts.length > 0;

@@ -17,7 +17,10 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-BUILT = ("src/foveate/draw/widget.js", "src/foveate/server/static/index.html")
+BUILT = (
+    "src/foveate/draw/widget.js", "src/foveate/draw/publish.js", "src/foveate/draw/publish.css",
+    "src/foveate/server/static/index.html",
+)  # fmt: skip
 BUILDING = "src/foveate/engine/building.py"
 ZIG = "ziglang==0.17.1"  # one version, so that a wheel has the same bytes wherever it is built
 X86 = ("sse4", "avx2", "avxvnni", "avx512vnni")

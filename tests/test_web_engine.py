@@ -153,7 +153,7 @@ def test_the_maps_of_all_attentions_are_those_of_python(script: Path) -> None:
 def test_the_likely_tokens_have_the_probabilities_of_python(script: Path) -> None:
     line, files = SOURCES[0], [f for f in FILES if "translation" in model(f).header.task]
     ids = {f: list(model(f).translate([line], beam_size=1)[0].outputs[0].ids) for f in files}
-    calls = {str(f): [["tokens", line, {"ids": ids[f], "ended": True}, 3]] for f in files}
+    calls = {str(f): [["tokens", line, {"ids": ids[f], "ended": True}, [], 3]] for f in files}
     answers = in_node(script, "engine-wasm", calls)
     for file in files:
         [tokens], (reads, writes) = answers[str(file)], model(file).tokenizers

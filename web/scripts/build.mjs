@@ -1,4 +1,4 @@
-// Builds the entries that are named, or all: node scripts/build.mjs [embed] [widget] [engine] [studio]
+// Builds the entries that are named, or all: node scripts/build.mjs [embed] [widget] [engine] [publish] [studio]
 // into src/foveate, or with OUT=folder into that folder.
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { build } from "vite";
@@ -13,6 +13,7 @@ const ENTRIES = {
   embed: { build: one("embed", "iife") },
   widget: { build: one("widget", "es") },
   engine: { build: one("engine", "es") },
+  publish: { plugins: [svelte()], build: { ...one("publish", "iife"), lib: { ...one("publish", "iife").lib, cssFileName: "publish" } } },
   studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/server/static", emptyOutDir: true } },
 };
 

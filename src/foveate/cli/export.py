@@ -1,8 +1,9 @@
-"""The verbs ``foveate pack``, ``foveate export`` and ``foveate import``."""
+"""The verbs ``foveate pack``, ``foveate publish``, ``foveate export`` and ``foveate import``."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -56,6 +57,38 @@ def pack(
     file = pack(loaded, out or run / NAME, precision, licence)
     size = file.stat().st_size / 1e6
     typer.echo(f"{file}: {size:.1f} MB, {precision}, of {run}/{loaded.checkpoint}")
+
+
+def publish(
+    models: Annotated[list[Path], typer.Argument(metavar="RUN|FILE...", help="runs, packed files")],
+    single: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="one HTML file")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="a page and its files")] = None,
+    precision: Annotated[str, typer.Option(help="of runs: fp32, fp16 or int8")] = "int8",
+    example: Annotated[list[str] | None, typer.Option(help="an input, of the first model")] = None,
+    title: Annotated[str, typer.Option(help="of the page; default: names of the models")] = "",
+    licence: Annotated[str, typer.Option(help="of the training data of runs")] = "",
+) -> None:
+    """Write a page in which models answer, without a server."""
+    from foveate.export.publish import PublishedFile, publish
+
+    target = single or out
+    if target is None or (single and out):
+        raise ConfigError("name one: --single PAGE.html, or --out FOLDER")
+    with TemporaryDirectory(prefix="foveate-publish-") as folder:
+        files = []
+        for number, path in enumerate(models):
+            own = tuple(example or ()) if number == 0 else ()
+            if path.is_file():
+                files.append(PublishedFile(path, path.stem, own))
+                continue
+            from foveate.export.publish import examples_of
+            from foveate.pack import pack
+
+            run, place = load(path), Path(folder) / f"{number}.safetensors"
+            file = pack(run, place, precision, licence)
+            files.append(PublishedFile(file, run.path.resolve().name, own or examples_of(run)))
+        size = publish(files, target, title, single is not None)
+    typer.echo(f"{target}: {size / 1e6:.1f} MB, {', '.join(file.name for file in files)}")
 
 
 def import_(

@@ -6,7 +6,7 @@ import type { Output, Partial as Hypothesis } from "./compiled";
 import type { LabelledMap, PackedModel, Silence } from "./model";
 import { EOS } from "./tokenizer";
 
-const LENGTH = 200, OTHERS = 8, MOST_MAPPED = 160; // tokens of a continuation, those in the place of each, and those that have a map
+const LENGTH = 200, SHORT = 20, OTHERS = 8, MOST_MAPPED = 160; // tokens of a continuation, of a short one, those in the place of each, those that have a map
 type Request = Partial<AnswerRequest>;
 type Done = TextDone | LabelDone;
 
@@ -35,6 +35,9 @@ function silences(model: PackedModel, request: Request): Silence[] {
   });
 }
 
+/** The ids of an output with its end. */
+const written = ({ ids, ended }: Output) => (ended ? [...ids, EOS] : ids);
+
 /** A beam as it went: its nodes, step by step. */
 class Beam {
   readonly steps: Node[][] = [];
@@ -61,14 +64,22 @@ class Beam {
 
   /** Take in the outputs: hypotheses that nothing continues were cut off. */
   end(outputs: readonly Output[]): void {
-    for (const { ids, ended, logP, score } of outputs) if (ended) (this.steps[ids.length] ??= []).push(this.#node([...ids, EOS], logP, score, "done"));
+    for (const output of outputs) {
+      const ids = written(output);
+      if (!this.#nodes.has(ids.join())) (this.steps[ids.length - 1] ??= []).push(this.#node(ids, output.logP, output.score, "done"));
+    }
     const continued = new Set([...this.#nodes.values()].map(({ parent }) => parent)), left = new Set(outputs.flatMap((output) => this.path(output)));
-    for (const node of this.#nodes.values()) if (!continued.has(node.id) && !left.has(node.id)) node.state = "pruned";
+    for (const node of this.#nodes.values()) if (!continued.has(node.id) && !left.has(node)) node.state = "pruned";
     this.steps.forEach((nodes) => nodes.sort((a, b) => b.score - a.score));
   }
 
-  path({ ids, ended }: Output): number[] {
-    return (ended ? [...ids, EOS] : ids).map((_, i, all) => this.#nodes.get(all.slice(0, i + 1).join())!.id);
+  path(output: Output): Node[] {
+    return written(output).map((_, i, all) => this.#nodes.get(all.slice(0, i + 1).join())!);
+  }
+
+  /** Log p of each token of an output. */
+  logPs(output: Output): number[] {
+    return this.path(output).map(({ logP }, i, path) => logP - (path[i - 1]?.logP ?? 0));
   }
 }
 
@@ -83,7 +94,7 @@ function relevance(model: PackedModel, text: string, label: string): WordsDrawin
 
 /** The answer to a request; throws an error that says why there is none. */
 export function* answer(model: PackedModel, run: string, request: Request): Generator<AnswerStart | Token | BeamStep, Done> {
-  const began = performance.now(), { task, max_length } = model.header, search = request.search ?? {};
+  const began = performance.now(), { task, max_length, reach } = model.header, search = request.search ?? {};
   const text = task === "language" ? request.text ?? "" : (request.text ?? "").split(/\s*\n\s*/).join(" "), silent = silences(model, request);
   if (!text.trim() && task !== "language") throw new Error("the text is empty");
   model.silence(silent);
@@ -97,7 +108,8 @@ export function* answer(model: PackedModel, run: string, request: Request): Gene
   }
   const { beamSize, lengthPenalty, temperature, seed, maxExtra } = search, to = request.to ?? undefined, prompt = model.promptIds(text);
   const choices = { beamSize: beamSize ?? undefined, lengthPenalty: lengthPenalty ?? undefined, count: request.hypotheses, prefix: request.prefix, to };
-  const steps = task === "language" ? model.continuing(text, maxExtra ?? LENGTH, { ...choices, temperature: temperature ?? undefined, seed: seed ?? undefined }) : model.translating(text, choices);
+  const room = reach ? Math.max(SHORT, reach - 1 - prompt.length) : LENGTH; // past its reach a model begins anew
+  const steps = task === "language" ? model.continuing(text, Math.min(maxExtra ?? LENGTH, room), { ...choices, temperature: temperature ?? undefined, seed: seed ?? undefined }) : model.translating(text, choices);
   const beam = new Beam(model, prompt, model.lengthPenalty(choices));
   for (;;) {
     const { done, value } = steps.next();
@@ -108,9 +120,9 @@ export function* answer(model: PackedModel, run: string, request: Request): Gene
     beam.end(value);
     for (const step of beam.steps.keys()) yield beam.step(step);
     const hypotheses = value.map((output) => {
-      const tokens = model.tokens(text, output, request.topK ?? OTHERS, to);
-      return { text: tokens.map((token) => token.text).join(""), logP: output.logP, score: output.score, ended: output.ended, tokens, path: beam.path(output) };
+      const logP = beam.logPs(output), tokens = model.tokens(text, output, logP, request.topK ?? OTHERS, to);
+      return { text: tokens.map((token) => token.text).join(""), logP: output.logP, score: output.score, ended: output.ended, tokens, path: beam.path(output).map(({ id }) => id) };
     });
-    return { event: "done", kind: "text", hypotheses, drawings: drawn(value[0]!.ids.length <= MOST_MAPPED ? model.maps(text, value[0]!.ids, to) : []), milliseconds: milliseconds() };
+    return { event: "done", kind: "text", hypotheses, drawings: value.flatMap(({ ids }) => drawn(ids.length <= MOST_MAPPED ? model.maps(text, ids, to) : [])), milliseconds: milliseconds() };
   }
 }

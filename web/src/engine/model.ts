@@ -177,7 +177,7 @@ export class PackedModel {
   /** A continuation of a prompt; on the way the hypotheses after each step. */
   continuing(prompt: string, length: number, drawn: Drawn = {}): Generator<Partial[], Output[]> {
     const { prefix = [] } = drawn;
-    return this.#searching(this.#sampled(drawn), { ids: this.#writes.encodeLines(prompt), limit: prefix.length + length, prefix });
+    return this.#searching(this.#sampled(drawn), { ids: this.#writes.encodeLines(prompt), limit: Math.max(length, prefix.length + 1), prefix });
   }
 
   /** A continuation of a prompt, or several. */
@@ -244,8 +244,8 @@ export class PackedModel {
     return (!this.#isSilent(id) && this.#texts([...before.slice(-NEAR), id]).at(-1)) || this.#writes.label(id);
   }
 
-  /** The tokens of an output of a source, its end where it has one, and the `most` likely ones in the place of each. */
-  tokens(text: string, { ids, ended }: Output, most: number, to?: string): Token[] {
+  /** The tokens of an output of a source and of its end, whose log p are known, and the `most` likely ones in the place of each. */
+  tokens(text: string, { ids, ended }: Pick<Output, "ids" | "ended">, known: readonly number[], most: number, to?: string): Token[] {
     const prompt = this.promptIds(text), written = ended ? [...ids, EOS] : ids, { reach } = this.header;
     const source = this.#continues ? prompt : this.sourceIds(text, to), texts = this.#texts([...prompt, ...ids]).slice(prompt.length);
     const fits = !reach || prompt.length + ids.length < reach; // a language model that has read more began anew
@@ -253,7 +253,7 @@ export class PackedModel {
     return written.map((id, i): Token => {
       const logP = all[i] ?? new Float32Array(), before = [...prompt, ...written.slice(0, i)];
       return {
-        event: "token", i, id, text: texts[i] ?? "", piece: this.#writes.label(id), special: this.#isSilent(id), logP: logP[id] ?? 0,
+        event: "token", i, id, text: texts[i] ?? "", piece: this.#writes.label(id), special: this.#isSilent(id), logP: known[i]!,
         entropy: logP.reduce((sum, each) => (each > -Infinity ? sum - Math.exp(each) * each : sum), 0),
         alternatives: highest(logP, most).map((other) => ({ id: other, text: this.textOf(before, other), p: Math.exp(logP[other]!) })),
       };

@@ -1,0 +1,173 @@
+"""Packed files as a page in which they answer, without a server: one HTML file, or a folder.
+
+The page holds the engine as WebAssembly (`foveate.engine.loading.web_engine`) and each packed file,
+gzipped, in base64; in a folder these are scripts of their own, which browsers load from a disk too.
+Its policy lets only its own script act, and nothing be requested from elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foveate.engine.loading import web_engine
+from foveate.engine.packed import PackedModel, load
+from foveate.errors import ConfigError, is_for_the_user
+from foveate.files import replace_file
+
+if TYPE_CHECKING:
+    from foveate.run import Run
+
+ENGINES = {"simd": "engine-wasm", "scalar": "engine-scalar"}
+MOST_BYTES = 2**29  # of a packed file: the memory of WebAssembly has 2^32
+EXAMPLES, LENGTHS = 4, range(8, 61)  # inputs that a page begins with, and their characters
+TOKENIZERS = ("byte", "character", "word", "symbol", "bpe", "unigram")
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<noscript>The models of this page run in JavaScript, which is switched off here.</noscript>
+<script id="page" type="application/json">{page}</script>
+{files}
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+@dataclass
+class PublishedFile:
+    """A packed file, the name that its model has in the page, and examples of inputs."""
+
+    path: Path
+    name: str
+    examples: Sequence[str] = ()
+
+    def described(self, number: int) -> dict[str, object]:
+        """What the page says of it. Raises ``ConfigError`` naming what a page cannot run."""
+        if (size := self.path.stat().st_size) > MOST_BYTES:
+            raise ConfigError(f"{self.path} has {size:,} bytes; a page runs at most {MOST_BYTES:,}")
+        model = load(self.path, threads=1)
+        header = model.header
+        if header.format is not None:
+            raise ConfigError(f"{self.path}: a page does not read data.format; train without it")
+        for tree in header.tokenizers.values():
+            if (kind := tree["config"]["kind"]) not in TOKENIZERS:
+                raise ConfigError(f"{self.path}: a page has no tokenizer of the kind {kind}")
+        return {
+            "name": self.name,
+            "file": f"model-{number}",
+            "task": header.task,
+            "notes": notes(model),
+            "examples": list(self.examples),
+            "beamSize": header.search.beam_size,
+            "temperature": header.search.temperature,
+        }
+
+
+def examples_of(run: Run) -> list[str]:
+    """Inputs of a run from its own data; none where these are not here."""
+    from foveate.tasks.language import Language
+    from foveate.tasks.text import TextTask
+
+    try:
+        if isinstance(run.task, TextTask):
+            lines = run.task.corpus("test").sources
+        elif isinstance(run.task, Language):  # beginnings
+            text = run.task.examples("valid").text.lines
+            lines = [" ".join(words[: 1 + len(words) // 2]) for words in map(str.split, text)]
+        else:
+            return []
+    except Exception as error:
+        if not is_for_the_user(error):
+            raise
+        return []
+    return [line for line in dict.fromkeys(lines) if len(line) in LENGTHS][:EXAMPLES]
+
+
+def notes(model: PackedModel) -> list[str]:
+    """Size, precision, score and licence of a model, as its page says them."""
+    header, size, value = model.header, model.path.stat().st_size, model.header.scores.get("value")
+    score = [f"{header.scores['figure']} {value:.3g} in validation"] if value is not None else []
+    licence = [f"data: {header.licence}"] if header.licence else []
+    return [f"{size / 1e3:,.0f} kB, {model.precision}", *score, *licence]
+
+
+def publish(files: Sequence[PublishedFile], out: Path, title: str = "", single: bool = True) -> int:
+    """Write the page of packed files to a file, or to a folder; its size in bytes.
+
+    Raises ``ConfigError`` where the page cannot run a file, and where its script is not built;
+    `foveate.engine.loading.LibraryError` where the engine is not compiled.
+    """
+    names = [file.name for file in files]
+    if double := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"two models are called {double}; name the others by their file names")
+    models = [file.described(number) for number, file in enumerate(files)]
+    page = {"title": title or ", ".join(names), "models": models, "engines": ENGINES}
+    parts = {name: web_engine(name) for name in ENGINES.values()}
+    parts |= {str(model["file"]): file.path for model, file in zip(models, files, strict=True)}
+    texts = {name: packed_text(path.read_bytes()) for name, path in parts.items()}
+    if single:
+        return _written(out, assemble(page, texts))
+    (out / "files").mkdir(parents=True, exist_ok=True)
+    size = _written(out / "index.html", assemble(page, {}))
+    for name, text in texts.items():
+        size += _written(out / "files" / f"{name}.js", f'foveateFiles["{name}"]="{text}"\n')
+    return size
+
+
+def _written(path: Path, text: str) -> int:
+    replace_file(path, content := text.encode())
+    return len(content)
+
+
+def packed_text(content: bytes) -> str:
+    """Base64 of gzip, which has the same bytes at any time."""
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
+
+
+def assemble(page: Mapping[str, object], files: Mapping[str, str]) -> str:
+    """The page with its files, or for a folder without any."""
+    script, style = (asset(f"publish.{kind}") for kind in ("js", "css"))
+    own = "" if files else "'self' "
+    policy = (
+        f"default-src 'none'; script-src {own}'{digest(script)}' 'wasm-unsafe-eval'; style-src "
+        f"'{digest(style)}'; worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    inside = (f'<script id="{k}" type="text/plain">{text}</script>' for k, text in files.items())
+    return PAGE.format(
+        policy=policy,
+        title=html.escape(f"{page['title']} · foveate"),
+        style=style,
+        page=json.dumps(page, ensure_ascii=False).replace("<", "\\u003c"),
+        files="\n".join(inside),
+        script=script,
+    )
+
+
+def digest(text: str) -> str:
+    """How a policy names a script or a style sheet."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def asset(name: str) -> str:
+    """The script or the style of the page. Raises ``ConfigError`` where it is not built."""
+    file = resources.files("foveate.draw").joinpath(name)
+    if not file.is_file():
+        raise ConfigError(f"{name} of the page is not built: `make web` builds it, wheels have it")
+    return file.read_text("utf-8")

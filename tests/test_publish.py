@@ -1,0 +1,57 @@
+"""What cannot be published is named before anything is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import foveate.export.publish as published
+from foveate.config import PACKAGED, ConfigError
+from foveate.engine.packed import KEY, header_of
+from foveate.export.publish import PublishedFile, publish
+
+FILE = Path(__file__).parent / "packed" / "v1" / "transformer_pre.safetensors"
+
+
+def changed(folder: Path, **fields: Any) -> Path:
+    """The stored file with other fields of its header."""
+    tree = header_of(FILE).tree() | fields
+    save_file(load_file(FILE), out := folder / FILE.name, {KEY: json.dumps(tree)})
+    return out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((FILE,), "name one: --single PAGE.html, or --out FOLDER"),
+        ((FILE, "--single", "a.html", "--out", "b"), "name one:"),
+        ((FILE, FILE, "--single", "a.html"), "two models are called transformer_pre"),
+        ((PACKAGED / "passengers", "--single", "a.html"), "does not know the task forecasting"),
+        ((PACKAGED / "lm.safetensors", "--single", "a.html"), "lm.safetensors"),
+    ],
+)
+def test_what_cannot_be_published_is_one_sentence(
+    arguments: tuple[object, ...], message: str, call: Any, tmp_path: Path
+) -> None:
+    done = call("publish", *arguments)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_parts_that_a_page_lacks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = PublishedFile(changed(tmp_path, format={"kind": "cmudict"}), "x")
+    with pytest.raises(ConfigError, match=r"a page does not read data\.format"):
+        publish([file], tmp_path / "a.html")
+    monkeypatch.setattr(published, "TOKENIZERS", ("byte",))
+    with pytest.raises(ConfigError, match="a page has no tokenizer of the kind"):
+        publish([PublishedFile(FILE, "x")], tmp_path / "a.html")
+    monkeypatch.setattr(published, "MOST_BYTES", 1000)
+    with pytest.raises(ConfigError, match="a page runs at most 1,000"):
+        publish([PublishedFile(FILE, "x")], tmp_path / "a.html")
+    with pytest.raises(ConfigError, match=r"nothing\.js of the page is not built: `make web`"):
+        published.asset("nothing.js")
+    assert not (tmp_path / "a.html").exists()

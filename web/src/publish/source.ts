@@ -1,0 +1,100 @@
+// The models of a page as a source of answers: their files are read when they are first asked.
+import { hasSIMD } from "../engine/compiled";
+import type { AnswerRequest } from "../studio/api";
+import type { AnswerEvent } from "../studio/answering.svelte";
+import EngineWorker from "./worker?worker&inline";
+
+/** A model as `foveate publish` describes it. */
+export interface Published {
+  name: string;
+  file: string; // the name of the packed file in the page
+  task: "translation" | "prefix_translation" | "language" | "classification";
+  notes: string[];
+  examples: string[];
+  beamSize: number;
+  temperature: number;
+}
+export interface PageData { title: string; models: Published[]; engines: { simd: string; scalar: string } }
+
+export type Asked = { id: number } & (
+  | { kind: "engine"; text: string } | { kind: "model"; name: string; text: string }
+  | { kind: "answer"; name: string; question: Partial<AnswerRequest> } | { kind: "stop" });
+export interface Told { id: number; event?: AnswerEvent; failure?: string }
+type Wish = Asked extends infer One ? (One extends Asked ? Omit<One, "id"> : never) : never;
+
+const files: Record<string, string> = ((globalThis as { foveateFiles?: Record<string, string> }).foveateFiles ??= {});
+
+/** The text of a file: it stands in the page, or in a script of its name. */
+async function textOf(name: string): Promise<string> {
+  const inside = document.getElementById(name)?.textContent;
+  if (inside) return inside;
+  const script = document.createElement("script");
+  script.src = `files/${encodeURIComponent(name)}.js`;
+  await new Promise<void>((go, fail) => {
+    script.onload = () => go();
+    script.onerror = () => fail(new Error(`files/${name}.js is missing beside this page`));
+    document.head.append(script);
+  });
+  return files[name]!;
+}
+
+export class Source {
+  readonly #worker = new EngineWorker();
+  readonly #listeners = new Map<number, (told: Told) => void>();
+  readonly #loading = new Map<string, Promise<unknown>>();
+  #count = 0;
+
+  constructor(readonly data: PageData) {
+    this.#worker.onmessage = ({ data: told }: MessageEvent<Told>) => this.#listeners.get(told.id)?.(told);
+    this.#worker.onerror = ({ message }) => this.#listeners.forEach((tell, id) => tell({ id, failure: message || "the engine does not start in this browser" }));
+  }
+
+  #send(wish: Wish, listen: (told: Told) => void): number {
+    const id = this.#count++;
+    this.#listeners.set(id, listen);
+    this.#worker.postMessage({ ...wish, id });
+    return id;
+  }
+
+  #done(wish: Wish): Promise<void> {
+    return new Promise((go, fail) => {
+      const id = this.#send(wish, ({ failure }) => {
+        this.#listeners.delete(id);
+        if (failure === undefined) go();
+        else fail(new Error(failure));
+      });
+    });
+  }
+
+  #once(name: string, load: () => Promise<unknown>): Promise<unknown> {
+    if (!this.#loading.has(name)) this.#loading.set(name, load().catch((error) => { this.#loading.delete(name); throw error; }));
+    return this.#loading.get(name)!;
+  }
+
+  async #load({ name, file }: Published): Promise<void> {
+    const { simd, scalar } = this.data.engines;
+    await this.#once("engine", async () => this.#done({ kind: "engine", text: await textOf(hasSIMD() ? simd : scalar) }));
+    await this.#once(name, async () => this.#done({ kind: "model", name, text: await textOf(file) }));
+  }
+
+  /** The events of an answer, as they come. */
+  async *events(run: string, question: Partial<AnswerRequest>, signal: AbortSignal): AsyncGenerator<AnswerEvent> {
+    await this.#load(this.data.models.find(({ name }) => name === run)!);
+    const told: Told[] = [];
+    let wake = () => {};
+    const id = this.#send({ kind: "answer", name: run, question }, (next) => { told.push(next); wake(); });
+    signal.addEventListener("abort", () => { this.#worker.postMessage({ kind: "stop", id } satisfies Asked); wake(); });
+    try {
+      while (!signal.aborted) {
+        for (const { event, failure } of told.splice(0)) {
+          if (failure !== undefined) throw new Error(failure);
+          if (!event) return;
+          yield event;
+        }
+        await new Promise<void>((go) => { wake = go; if (told.length) go(); });
+      }
+    } finally {
+      this.#listeners.delete(id);
+    }
+  }
+}

@@ -93,6 +93,12 @@ DEMOS = DemoEntry.table(
     ("permutation", "attention", "Shuffled inputs: attention gives shuffled outputs."),
     ("bottleneck", "text", "BLEU by length of source: three models trained alike, measured."),
     ("block", "layer", "Each part of a Transformer layer as matrices of small numbers."),
+    ("pixels", "pixels", "A picture as patches for a Transformer, or as one glimpse."),
+    ("targets", "text", "What is read in training, and what is predicted."),
+    ("angle", "formulas", "Products and cosine of two vectors against their angle."),
+    ("activations", "formulas", "Activations and their slopes: sigmoid, tanh, ReLU, GELU."),
+    ("smoothing", "formulas", "The vector of label smoothing, as the loss has it."),
+    ("averaging", "formulas", "Losses of the last checkpoints, and of their mean."),
     ("linear", "attention", "Self-attention is linear in its values, layers with ReLU not."),
     ("leak", "attention", "Without a mask the first step reads what comes later."),
 )

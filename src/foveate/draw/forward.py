@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MOST_TOKENS = 10  # of the vocabulary, the most probable at each position
 NAME, STRIP, EQUATION, ROW = 1.35, 2.6, 2.5, 0.24  # inches of a frame in a figure
+GRADIENT, OF_WEIGHTS = "gradient of ", "gradient of weights"  # frames of a training step
 RECTIFIED = "activation", "ReLU"  # frames whose zeros are blank
 CELLS = 12  # numbers of a strip that are written into its cells
 SHADED = 32  # signs of a strip in a terminal
@@ -106,7 +107,8 @@ class ForwardDrawing(Drawing):
     def heading(self) -> str:
         """The title, and the position that is shown."""
         shown = (f"{part}: {self.named(part, self._row(part))}" for part in self.places)
-        return f"{self.title} ({', '.join(shown)}; head {self.head})"
+        at = f" ({', '.join(shown)}; head {self.head})"
+        return self.title + at * any(self.frames[k].rows for k in self.stops)
 
     def named(self, part: str, row: int) -> str:
         """A position by the token that is read there and the one that it produces."""
@@ -140,7 +142,7 @@ class ForwardDrawing(Drawing):
             columns[-1] += [heading, *run]
         wide = NAME + STRIP + EQUATION + 0.2
         tall = max(sum(self._height(row) for row in rows) for rows in columns)
-        note = textwrap.wrap("; ".join([self.caption, *self.notes]), int(wide * len(columns) * 15))
+        note = textwrap.wrap(" ".join([self.caption, *self.notes]), int(wide * len(columns) * 15))
         made, ax = figures.page(max(wide * len(columns), 5.0), 0.6 + tall + 0.15 * len(note) + 0.1)
         figures.write(ax, 0.1, 0.22, self.heading, size=figures.FONT_SIZE + 1)
         for number, rows in enumerate(columns):
@@ -156,14 +158,17 @@ class ForwardDrawing(Drawing):
         if isinstance(row, str):
             return ROW + 0.06
         several = 2 * ROW * (row[1].values.array.ndim == 4)
-        return ROW + several + 0.13 * bool(self._words(row[1]))
+        words = 0.85 if row[1].title == OF_WEIGHTS else 0.13 * bool(self._words(row[1]))
+        return ROW + several + words
 
     def _draw(self, ax: Axes, x: float, y: float, row: str | tuple[int, FrameDrawing]) -> None:
         """A heading, or the strip of a frame with its name and equation."""
         if isinstance(row, str):
             return figures.write(ax, x, y + 0.17, row, size=8.5, weight="bold")
         number, frame = row
-        figures.write(ax, x, y + ROW / 2, f"{number} {frame.title}", size=7.5)
+        figures.write(
+            ax, x, y + ROW / 2, f"{number} {frame.title.removeprefix(GRADIENT)}", size=7.5
+        )
         equation = textwrap.shorten(frame.equation, 52, placeholder=" …")
         if frame.title == "tokens":
             equation = f"{self.places[frame.rows][self._row(frame.rows)]} · {equation}"
@@ -189,7 +194,10 @@ class ForwardDrawing(Drawing):
             figures.write(
                 ax, middle, y + ROW / 2, _number(value, frame), ink, size=5.5, ha="center"
             )
-            if words:
+            if frame.title == OF_WEIGHTS:
+                place = {"rotation": -50, "rotation_mode": "anchor", "va": "top", "size": 6}
+                figures.write(ax, middle - 0.03, y + ROW + 0.02, words[k], figures.NOTE, **place)
+            elif words:
                 room = int(STRIP / values.shape[1] * 17)
                 word = cut(words[k], max(2, room))
                 figures.write(ax, middle, y + ROW + 0.04, word, figures.NOTE, size=5.5, ha="center")
@@ -226,7 +234,7 @@ def _number(value: float, frame: FrameDrawing) -> str:
     if not np.isfinite(value):
         return "−∞" if value < 0 else "∞"
     whole = float(value).is_integer() and abs(value) >= 100
-    digits = "0f" if whole else "2g" if frame.title.startswith("gradient") else "2f"
+    digits = "0f" if whole else "2g" if frame.title.startswith(GRADIENT) else "2f"
     return f"{value:.{digits}}".replace("-", "−")
 
 
@@ -266,7 +274,7 @@ def forward(
         raise ConfigError(f"--query {query}: there are {longest}, from 0 to {longest - 1}")
     made = picture(model, forced)
     blocks = {block.name: block for part in made.parts for block in part.blocks}
-    fewer = forced.token is not None and any(frame.name == "logits" for frame in film)
+    fewer = not train and forced.token is not None and any(x.name == "logits" for x in film)
     return ForwardDrawing(
         title=title, caption=CAPTION + BACK * train, parts=made.parts, places=places,
         notes=[f"logits and softmax: the {MOST_TOKENS} most probable of each position"] * fewer,
@@ -295,7 +303,7 @@ def _stops(
         if film[numbers[-1]].name.endswith("norm") or (layer and not train):
             continue
         weights = next((k for k in numbers if film[k].name == "weights"), numbers[-1])
-        stops.append(numbers[0] if train else weights)
+        stops.append(numbers[0] if train and numbers[0] > start else weights)
     return list(dict.fromkeys(stops))
 
 
@@ -313,7 +321,7 @@ def _frame(
         order = np.argsort(-values[0], axis=-1, kind="stable")[:, :MOST_TOKENS]
         tokens = [[forced.token(int(i)) for i in row] for row in order]
         values = np.take_along_axis(values[0], order, axis=-1)[None]
-    elif frame.name == "gradient of weights":
+    elif frame.name == OF_WEIGHTS:
         tokens = [[f"{name.split('.')[0]} · {label(name)}" for name in frame.names]]
     elif frame.most is not None:
         own = range(values.shape[-1])

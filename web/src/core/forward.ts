@@ -121,7 +121,7 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
       kept.rows[frame.rows] = pointed;
       show(kept.at);
     });
-    const box = h("figure", { class: isGiven ? `fv-given ${frame.columns && "fv-least"}` : "" }, h("figcaption", {}, h("b", {}, frame.title), ` ${frame.shape.filter((n, k) => k || n > 1).join(" × ")}`), grid.element);
+    const box = h("figure", { class: isGiven ? "fv-given" : "" }, h("figcaption", {}, h("b", {}, frame.title), ` ${frame.shape.filter((n, k) => k || n > 1).join(" × ")}`), grid.element);
     queue(frame, (made) => {
       shown = matrix(frame, made);
       const { values, height, width, rows } = shown;

@@ -188,7 +188,7 @@ BUSY_MACHINE = (
     "one keeps its share of the processor"
 )
 BUSY = 0.1  # seconds of waiting for a core in one second, of all threads, that make a machine busy
-CALM = 10.0  # seconds without that after which it is calm again
+CALM = 3.0  # seconds without that after which it is calm again
 
 _watch: _Watch | None = None
 

@@ -75,10 +75,9 @@ def positions(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Draw what a position encoding tells of each place."""
-    from foveate.config import shipped
-
-    if (shipped(Path(kind)) / "config.toml").is_file():
-        _draw_view("positions", [Path(kind)], {"length": length}, checkpoint, out)
+    path = Path(kind)
+    if path.parent != Path() or (path / "config.toml").is_file():
+        _draw_view("positions", [path], {"length": length}, checkpoint, out)
         return
     import torch
 

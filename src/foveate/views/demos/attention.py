@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from foveate.views.demos import demo
 from foveate.views.demos.networks import attends, bidirectional, ids, transformer
 
 Words = Annotated[str, Field(description="words with spaces between them")]
+Seed = Annotated[int, Field(ge=0, description="of the inputs and matrices")]
 
 
 def words_of(text: str) -> list[str]:
@@ -310,7 +311,7 @@ def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 
 @torch.no_grad()
 def weights(
     length: Annotated[int, Field(ge=2, le=24, description="places")] = 6,
-    seed: Annotated[int, Field(ge=0, description="of the inputs and matrices")] = 0,
+    seed: Seed = 0,
 ) -> SheetGrid:
     """Z = W X, the same W for every input, against Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
     random = torch.Generator().manual_seed(seed)
@@ -351,6 +352,7 @@ def permutation(
     x, places = torch.tensor(inputs), torch.arange(len(inputs))
     networks: dict[str, Callable[[Tensor], Tensor]] = {
         "attention": outputs,
+        "a layer of each place": lambda x: value * x.relu(),
         "with positions added": lambda x: outputs(x + places),
         "with a causal mask": lambda x: outputs(x, Mask(causal=True)),
     }
@@ -362,8 +364,98 @@ def permutation(
     return TableDrawing(
         title=f"Does order matter? x + {value:g} Σ α x",
         columns=["", "input", "output", "reversed", "its output", "reversed back"], rows=rows,
-        caption="Attention alone reverses its output with its input: it does not know the order. "
-        "Positions or a mask change that.",
+        caption="Attention alone reverses its output with its input: it does not know the order, "
+        "nor does a feed-forward layer of each place. Positions or a mask change that.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
+    """A(P X) = P A(X), matrix by matrix: scores S, weights, outputs, and those of P X."""
+    words, random, drawn = words_of(text), torch.Generator().manual_seed(seed), []
+    x = torch.randn(len(words), 4, generator=random)
+    queries, keys, values = torch.randn(3, 4, 4, generator=random)
+    for names, order in (
+        (("scores S", "weights α", "outputs α X W"), [*range(len(words))]),
+        (("P S Pᵀ", "P α Pᵀ", "P α X W"), [*range(1, len(words)), 0]),
+    ):
+        read, rows = x[order], [words[k] for k in order]
+        scores = read @ queries @ (read @ keys).T / 2
+        weights = scores.softmax(dim=-1)
+        matrices = scores, weights, weights @ read @ values
+        for name, matrix in zip(names, matrices, strict=True):
+            most = float(matrix.abs().max())
+            drawn.append(sheet(name, matrix.numpy(), rows, least=-most, most=most, scale_label=" "))
+    return SheetGrid(
+        sheets=drawn, across=3, title="Attention to X, and below to P X: the same, permuted",
+        caption="P permutes the rows of X, so rows and columns of the scores; softmax acts on each "
+        "row; Pᵀ P = 1 leaves the rows of the outputs permuted.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def heads(
+    part: Annotated[Literal["split", "weights"], Field(description="what is shown")] = "weights",
+) -> SheetGrid:
+    """One softmax over the whole keys, and two over their halves: who ate, and what."""
+    words, halves = ["the", "man", "ate", "the", "apple"], ("head 1", "head 2")
+    if part == "split":
+        whole = torch.arange(20.0).view(5, 4)
+        split = whole.view(5, 2, 2).transpose(0, 1)
+        matrices = {"n × d": (whole, range(4))}
+        matrices |= {f"{name}: n × d/h": (split[h], range(2 * h, 2 * h + 2))
+                     for h, name in enumerate(halves)}  # fmt: skip
+        return SheetGrid(
+            sheets=[sheet(name, matrix.numpy(), words, [*map(str, columns)], least=0.0, most=19.0,
+                          scale_label=" ", cells=[[f"{x:.0f}" for x in row] for row in matrix])
+                    for name, (matrix, columns) in matrices.items()],
+            across=3, title="n × d → n × h × d/h → h × n × d/h",
+            caption="No number changes: each head takes d/h columns of the whole matrix.",
+        )  # fmt: skip
+    query, keys, values = torch.full((1, 4), 4.0), torch.zeros(5, 4), torch.zeros(5, 4)
+    keys[1, :2], keys[4, 2:] = 1.0, 1.0  # may be a subject; may be an object
+    values[1, ::2], values[4, 1::2] = 10.0, 10.0  # in each half: is it the man, is it the apple
+    weights, outputs = [], []
+    for count in (1, 2):
+        parts = [x.view(1, -1, count, 4 // count).transpose(1, 2) for x in (query, keys, values)]
+        scores = ScaledDot(ScaledDot.Config(), count, 4 // count)(*parts[:2])
+        weights.append(Softmax.Config().build()(scores))
+        outputs.append((weights[-1] @ parts[2]).flatten())
+    output = torch.stack(outputs)
+    return SheetGrid(
+        sheets=[
+            sheet("weights of the query of « ate »", torch.cat(weights, 1)[0, :, 0].numpy(),
+                  ["one head", *halves], words, least=0.0, most=1.0, scale_label=" ",
+                  written=True),
+            sheet("output", output.numpy(), ["one head", "two heads"],
+                  ["man", "apple", "man", "apple"], least=0.0, most=10.0, scale_label=" ",
+                  cells=[[f"{x:.1f}" for x in row] for row in output]),
+        ],
+        across=1, title="Who ate, and what?",
+        caption="One head returns the mean of subject and object. Of two heads, side by side, the "
+        "first half says who ate, and the second what.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) -> LinesDrawing:
+    """The score and the output of self-attention for inputs x₁ + x x₂."""
+    random, x = torch.Generator().manual_seed(0), torch.arange(-20, 21).double() / 10
+    first, second = torch.randn(2, 4, size, generator=random).double()
+    queries, keys, values = torch.randn(3, size, size, generator=random).double() / size**0.5
+    read = first + x[:, None, None] * second  # (41, T, D)
+    scores = read @ queries @ (read @ keys).mT / size**0.5
+    fixed = scores[20].softmax(dim=-1)
+    curves = {"score, inside the softmax": scores[:, 0, 0],
+              "output, its weights fixed": (fixed @ read @ values)[:, 0, 0]}  # fmt: skip
+    return line_chart(
+        x.numpy(), {name: y.numpy() for name, y in curves.items()}, "x in the inputs x₁ + x x₂",
+        "", "Inside the softmax quadratic, outside linear",
+        caption="X stands twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. It stands once in the "
+        "output: a line.",
     )  # fmt: skip
 
 

@@ -18,7 +18,6 @@ from foveate.draw.interactive import Controls, Slider
 from foveate.draw.parts import Floats, Numbers
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.draw.texts import TableDrawing
-from foveate.errors import UserError
 from foveate.inspect.flow import by_distance, influence
 from foveate.kinds import load_kinds
 from foveate.models.classic import BagEncoder, WindowDecoder
@@ -91,33 +90,75 @@ def attends(model: Encoder | Decoder, run: Callable[[], Tensor]) -> NDArray[np.f
 # ------------------------------------------------------------------------------ gradients
 
 
+FAMILIES = {  # of `reach`, and what stands above their sheets
+    "bag": "bag of words", "window": "window of 4 words", "elman": "Elman's network",
+    "lstm": "LSTM, gates open", "gpt": "GPT", "local": "local attention", "mamba": "Mamba",
+    "bi-gru": "bidirectional GRU", "bert": "BERT",
+    "seq2seq": "translator without attention", "attention": "translator with attention",
+}  # fmt: skip
+Family = Literal[
+    "bag", "window", "elman", "lstm", "gpt", "local", "mamba", "bi-gru", "bert", "seq2seq",
+    "attention",
+]  # fmt: skip
+ALONE: tuple[Family, ...] = (
+    "bag",
+    "window",
+    "elman",
+    "lstm",
+    "gpt",
+    "local",
+    "mamba",
+    "bi-gru",
+    "bert",
+)
+
+
+def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
+    """How strongly each output of an untrained model depends on each input, (T, S)."""
+    both = {"bidirectional": True, "cell": "gru", **SMALL, **NARROW}
+    if family in ("seq2seq", "attention"):
+        load_kinds()
+        torch.manual_seed(1)
+        kind = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}[family]
+        sides = {"num_layers": 1, "dropout": 0.0, "embedding_size": 64, "hidden_size": 64}
+        config = Model.Config.parse({"kind": kind, "encoder": sides, "decoder": sides})
+        model = config.build(Tokens(100), Tokens(100)).eval()
+        return influence(lambda: model.decode(text, model.encode(text)), model.encoder.stem)
+    if family == "bag":
+        bag = encoder(BagEncoder.Config.parse(NARROW))
+        return attends(bag, lambda: bag(text).mean()[:, None].expand(-1, text.shape[1], -1))
+    if family in ("bi-gru", "bert"):
+        reader = bidirectional()
+        if family == "bi-gru":
+            reader = encoder(RecurrentEncoder.Config.parse(both))
+        return attends(reader, lambda: reader(text).values)
+    causal: dict[str, Callable[[], Decoder]] = {
+        "window": lambda: decoder(WindowDecoder.Config.parse({**SMALL, **NARROW})),
+        "elman": lambda: recurrent("rnn"),
+        "lstm": lambda: recurrent("lstm", forget),
+        "gpt": transformer,
+        "local": lambda: transformer(attention=LocalAttention.Config(window=3)),
+        "mamba": lambda: decoder(MambaDecoder.Config.parse({"num_layers": 2, **SMALL})),
+    }
+    writer = causal[family]()
+    return attends(writer, partial(writer, text, None))
+
+
 @demo
 def reach(
-    length: Annotated[int, Field(ge=2, le=64, description="places")] = 16, forget: Forget = 3.0
-) -> SheetGrid:
+    length: Annotated[int, Field(ge=2, le=64, description="places")] = 16, forget: Forget = 3.0,
+    families: Annotated[
+        tuple[Family, ...], Field(min_length=1, strict=False, description="which; repeat")
+    ] = ALONE,
+) -> SheetGrid:  # fmt: skip
     """How strongly each output depends on each input, in families of untrained models."""
-    text = ids(length)
-    bag = encoder(BagEncoder.Config.parse(NARROW))
-    both = {"bidirectional": True, "cell": "gru", **SMALL, **NARROW}
-    birnn, bert = encoder(RecurrentEncoder.Config.parse(both)), bidirectional()
-    causal = {
-        "window of 4 words": decoder(WindowDecoder.Config.parse({**SMALL, **NARROW})),
-        "Elman's network": recurrent("rnn"),
-        "LSTM, gates open": recurrent("lstm", forget),
-        "GPT": transformer(),
-        "local attention": transformer(attention=LocalAttention.Config(window=3)),
-        "Mamba": decoder(MambaDecoder.Config.parse({"num_layers": 2, **SMALL})),
-    }
-    norms = {"bag of words": attends(bag, lambda: bag(text).mean()[:, None].expand(-1, length, -1))}
-    norms |= {name: attends(model, partial(model, text, None)) for name, model in causal.items()}
-    norms["bidirectional GRU"] = attends(birnn, lambda: birnn(text).values)
-    norms["BERT"] = attends(bert, lambda: bert(text).values)
-    with np.errstate(divide="ignore"):
-        strengths = {name: np.log10(norm / norm.max()) for name, norm in norms.items()}
-    drawn = [
-        sheet(name, np.where(np.isfinite(s), s, np.nan), least=-5.0, most=0.0, scale_label=" ")
-        for name, s in strengths.items()
-    ]
+    drawn = []
+    for family in families:
+        norm = reached(family, ids(length), forget)
+        with np.errstate(divide="ignore"):
+            s = np.log10(norm / norm.max())
+        name, s = FAMILIES[family], np.where(np.isfinite(s), s, np.nan)
+        drawn.append(sheet(name, s, least=-5.0, most=0.0, scale_label=" "))
     return SheetGrid(
         sheets=drawn, across=3, title="Which inputs (across) an output (down) depends on",
         caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "
@@ -263,59 +304,33 @@ def memory(
     )  # fmt: skip
 
 
-OUTPUTS = {"linear": nn.Identity(), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh()}
-
-
 @demo
 @torch.no_grad()
 def rnn(
     inputs: Annotated[tuple[float, ...], Field(min_length=1, description="x; repeat")]
     = (1.0, 0.0, 0.0, -1.0, 0.0),
-    w: Annotated[tuple[float, ...], Field(min_length=1, description="of the input; one a layer")]
-    = (1.5,),
-    u: Annotated[tuple[float, ...], Field(min_length=1, description="of the state; one a layer")]
-    = (0.8,),
+    w: Annotated[float, Field(description="weight of the input")] = 1.5,
+    u: Annotated[float, Field(description="weight of the state before")] = 0.8,
     b: Annotated[float, Field(description="bias")] = 0.0,
     v: Annotated[float, Field(description="weight of the output")] = 2.0,
-    c: Annotated[float, Field(description="bias of the output")] = 0.0,
-    output: Annotated[Literal["linear", "sigmoid", "tanh"], Field(description="σ_o, of the output")]
-    = "linear",
-    head: Annotated[float | None, Field(description="weight of a regression; absent: none")] = None,
 ) -> TableDrawing:  # fmt: skip
-    """h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), one unit a layer (Elman, 1990).
-
-    A layer reads the states of the one below. Raises `UserError` for a layer without W or U.
-    """
-    if len(w) != len(u):
-        raise UserError(f"{len(w)} --w and {len(u)} --u: give one of each for every layer")
-    cells, several = [ElmanCell(ElmanCell.Config(), 1, 1) for _ in w], len(w) > 1
-    for cell, of_input, of_state in zip(cells, w, u, strict=True):
-        weights = (cell.weight_ih, of_input), (cell.weight_hh, of_state), (cell.bias_ih, b)
-        for parameter, value in (*weights, (cell.bias_hh, 0.0)):
-            parameter.fill_(value)
-    states = [cell.start(torch.zeros(1, 1)) for cell in cells]
-    inner = "V h + c" if c else "V h"
-    names = ["x", "W x", "U h(t−1)", "b", "sum", "h = tanh(sum)"]
-    names += [f"o = {inner if output == 'linear' else f'{output}({inner})'}"]
-    names += [] if head is None else [f"y = {head:g} o"]
+    """h_t = tanh(W x_t + U h_{t−1} + b), o_t = V h_t, with one unit (Elman, 1990)."""
+    cell = ElmanCell(ElmanCell.Config(), 1, 1)
+    weights = (cell.weight_ih, w), (cell.weight_hh, u), (cell.bias_ih, b), (cell.bias_hh, 0.0)
+    for parameter, value in weights:
+        parameter.fill_(value)
     rows: list[list[str | float | None]] = []
+    hidden = cell.start(torch.zeros(1, 1))
     for step, x in enumerate(inputs, start=1):
-        for layer, cell in enumerate(cells):
-            before = states[layer][0].item()
-            states[layer] = cell(cell.project(torch.tensor([[x]])), states[layer])
-            after = states[layer][0].item()
-            parts = w[layer] * x, u[layer] * before, b
-            numbers = [x, *parts, sum(parts), after]
-            if layer == len(cells) - 1:
-                result = OUTPUTS[output](torch.tensor(v * after + c)).item()
-                numbers += [result] if head is None else [result, head * result]
-            blanks = [None] * (len(names) - len(numbers))
-            place = [step, layer + 1] if several else [step]
-            rows.append([*place, *(round(number, 4) for number in numbers), *blanks])
-            x = after
+        before, hidden = hidden[0].item(), cell(cell.project(torch.tensor([[x]])), hidden)
+        after = hidden[0].item()
+        total = w * x + u * before + b
+        rows.append([step, x, w * x, u * before, b, total, round(after, 4), round(v * after, 4)])
     return TableDrawing(
-        title="A recurrent network with one unit a layer: the same weights at every step",
-        columns=["t", *(["layer"] if several else []), *names], rows=rows,
+        title="A recurrent network with one unit, unrolled: the same weights at every step"
+        if u else "One unit without recurrence: the same weights at every place",
+        columns=["t", "x", "W x", "U h(t−1)", "b", "sum", "h = tanh(sum)", "o = V h"], rows=rows,
         caption="A state depends on all inputs so far: each reaches the later steps through "
-        "U h(t−1), and counts less every time.",
+        "U h(t−1), and counts less every time." if u else "A state depends on its own input "
+        "alone: equal inputs have equal states, wherever they stand.",
     )  # fmt: skip

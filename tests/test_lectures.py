@@ -323,6 +323,14 @@ def test_the_runs_that_ship_know_the_sentences_of_the_lectures() -> None:
     assert max(label.probabilities, key=label.probabilities.__getitem__) == "negation"
 
 
+def test_words_that_a_model_never_saw_are_named(installed: TestClient) -> None:
+    for name, view in {"en-fr": "attention", "lm": "probabilities"}.items():
+        command = f"foveate look {view} runs/{name} --text 'The zebra sings in the garden.'"
+        assert drawn(installed, command).json()["unknown"] == ["zebra"]
+    command = "foveate look attention runs/en-fr --text 'She closes the old window.'"
+    assert drawn(installed, command).json()["unknown"] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", PLAYED)
 def test_each_step_is_drawn_in_an_empty_folder(installed: TestClient, command: str) -> None:

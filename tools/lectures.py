@@ -58,9 +58,9 @@ the background or loaded again, the other says so in one sentence and the lectur
 
 `c` copies the step that is shown; the page *My lecture* adds steps of any lecture, changes titles,
 equations, sentences, commands and notes, moves and removes steps, and puts one sentence of yours
-into every step that reads one. The browser keeps what you edit. *Save as TOML* downloads a file
-that *Open …* reads again; with `--lectures` a button saves it in that folder, whose lectures stand
-in the list:
+into every step that reads one. The browser keeps what you edit, and the
+lecture before it. *Save as TOML* downloads a file that *Open …* reads again; with `--lectures` a
+button saves it in that folder, whose lectures stand in the list:
 
     title = "Attention in twenty minutes"
 
@@ -76,15 +76,15 @@ in the list:
 
 A step has `title` and `command` (`foveate look …` or `foveate demo …`), and may have `equation`,
 `notes` and `slip`. What is wrong in a file is named by step and key above the list; a step that
-cannot be drawn says why on its slide.
+cannot be drawn says why on its slide, and a slide names the words of a sentence that training
+never showed.
 
 ## One file for students
 
 *One HTML file*, in the list and on the page *My lecture*, draws all steps of a lecture into one
 file that needs no network and no server: the drawings can be pointed at, dragged and saved as in
-the studio, ← and → step, and the address has the step. The button says the size (the twenty steps
-after Clément Romac: 0.3 MB with the runs that ship) and which steps have no drawing, such as those
-whose run is missing.
+the studio, ← and → step, and the address has the step. The button says the size (the steps
+after Clément Romac: 1.1 MB) and which steps have no drawing, such as those whose run is missing.
 """
 
 

@@ -168,6 +168,10 @@ def test_the_presenter_moves_the_slides(open_url: Callable[..., Any]) -> None:
     following = wait(second, "next")
     assert following.locator("h1").inner_text() == STEPS[HOPS].title
     following.locator(".fv").first.wait_for()
+    entry = """name => performance.getEntriesByType('resource').filter(
+      (one) => new URL(one.name).searchParams.get('command') === name)[0]?.transferSize"""
+    until(second, entry.replace("?.transferSize", "") + " !== undefined", STEPS[HOPS].command)
+    assert second.evaluate(entry, STEPS[HOPS].command) == 0  # the first window has asked for it
     until(page, "!document.querySelector('[data-testid=notes]')")  # the slide alone
     second.keyboard.press("PageDown")
     until(page, f"location.hash === '#/lecture/romac/{HOPS + 1}'")
@@ -226,6 +230,10 @@ def test_my_lecture_is_made_saved_and_opened_again(
     page.get_by_test_id("remove").click()
     page.get_by_test_id("open").set_input_files(tmp_path / "hour.toml")
     page.get_by_test_id("line").get_by_text("opened hour.toml").wait_for()
+    assert steps.locator("button").count() == 3
+    page.get_by_test_id("before").click()
+    assert steps.locator("button").count() == 2
+    page.get_by_test_id("before").click()
     assert steps.locator("button").count() == 3
     page.get_by_test_id("play").click()
     until(page, "location.hash === '#/lecture/mine/1'")

@@ -25,7 +25,7 @@ from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
-from foveate.data.tokenizer import EOS, Tokenizer
+from foveate.data.tokenizer import EOS, UNK, Tokenizer
 from foveate.decode.search import PartialHypothesis
 from foveate.draw.charts import Curve, LinesDrawing, Mark
 from foveate.draw.parts import DrawingPart, data_uri, listed
@@ -114,10 +114,13 @@ def start(run: Run, name: str, request: AnswerRequest) -> AnswerStart:
 def unknown_words(task: AnyTask, text: str) -> list[str]:
     """The words of a text that no source of the training data has, whatever their case.
 
-    Empty where the data are not here, or are more than `MOST_LINES`.
+    Where the data are not here, or are more than `MOST_LINES`: those that the tokenizer lacks.
     """
-    if not isinstance(task, TextToText):
+    tokenizer = next(iter(task.tokenizers_by_name().values()), None)
+    if tokenizer is None:
         return []
+    if not isinstance(task, TextToText):
+        return _without_piece(tokenizer, text)
     if task not in _WORDS:
         known: set[str] = set()
         try:
@@ -130,9 +133,15 @@ def unknown_words(task: AnyTask, text: str) -> list[str]:
         except (OSError, ConfigError, DataError):
             known.clear()
         _WORDS[task] = known
-    known = _WORDS[task]
-    words = dict.fromkeys(WORD.findall(text)) if known else ()
-    return [word for word in words if word.casefold() not in known]
+    if not (known := _WORDS[task]):
+        return _without_piece(tokenizer, text)
+    return [word for word in dict.fromkeys(WORD.findall(text)) if word.casefold() not in known]
+
+
+def _without_piece(tokenizer: Tokenizer, text: str) -> list[str]:
+    encoded = tokenizer.encode(text)
+    pairs = zip(encoded.ids, encoded.offsets, strict=True)
+    return list(dict.fromkeys(text[a:b] for i, (a, b) in pairs if i == UNK))
 
 
 def answer(run: Run, request: AnswerRequest, send: Send) -> AnyDone:

@@ -244,10 +244,14 @@ class Film(StudioResponse):
 
 
 class Drawings(StudioResponse):
-    """A view as drawings; arrays above 64 kB are fetched from their URLs."""
+    """A view as drawings; arrays above 64 kB are fetched from their URLs.
+
+    ``unknown`` are the words of its text that training never showed.
+    """
 
     drawings: list[AnyDrawing]
     milliseconds: float
+    unknown: list[str] = Field(default_factory=list)
 
 
 class Progress(StudioResponse):

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -243,10 +244,11 @@ class StudioState:
         question: Question,
         heads: Sequence[SilencedHead] = (),
     ) -> Drawings:
-        """A view of some runs."""
-        return self._sent(
-            lambda: _drawings(find(view), list(map(self.runs.run, names)), question, heads)
-        )
+        """A view of some runs, with the words of its text that their training did not have."""
+        runs = list(map(self.runs.run, names))
+        sent = self._sent(lambda: _drawings(find(view), runs, question, heads))
+        words = [answers.unknown_words(run.task, question.text or "") for run in runs]
+        return sent.model_copy(update={"unknown": list(dict.fromkeys(chain.from_iterable(words)))})
 
     def demo(self, name: str, options: Mapping[str, object] | None = None) -> Drawings:
         """A demo with some options, the others as they are by default."""
@@ -274,7 +276,7 @@ class StudioState:
         began = time.perf_counter()
         drawings: list[Any] = [self.linked(drawing) for drawing in draw()]
         spent = 1000 * (time.perf_counter() - began)
-        return Drawings.model_construct(drawings=drawings, milliseconds=spent)
+        return Drawings.model_construct(drawings=drawings, milliseconds=spent, unknown=[])
 
     def film(self, name: str, request: FilmRequest, send: Send) -> Film:
         """A view at checkpoints from all over a training."""

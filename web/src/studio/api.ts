@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 9a365aff49e2f528.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 8d6c19bc03f8e411.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -293,10 +293,13 @@ export interface DemoList {
 }
 /**
  * A view as drawings; arrays above 64 kB are fetched from their URLs.
+ *
+ * ``unknown`` are the words of its text that training never showed.
  */
 export interface Drawings {
   drawings: AnyDrawing[];
   milliseconds: number;
+  unknown: string[];
 }
 /**
  * The form of every error.

@@ -8,6 +8,7 @@ export class DrawingsRequest {
   trouble = $state("");
   spent = $state(0); // milliseconds of the server
   working = $state(false);
+  unknown = $state.raw<string[]>([]); // words of the text that training never showed
 
   /** Ask for drawings; those that are here stay until others come. Gives what aborts it, for `$effect`. */
   ask(request: (signal: AbortSignal) => Promise<Drawings>, ondrawn?: (drawings: AnyDrawing[]) => void): () => void {
@@ -18,6 +19,7 @@ export class DrawingsRequest {
       if (stopper.signal.aborted) return;
       this.drawings = found.drawings;
       this.spent = found.milliseconds;
+      this.unknown = found.unknown;
       ondrawn?.(this.drawings);
     }, (error: unknown) => {
       if (stopper.signal.aborted || isAborted(error)) return;

@@ -10,6 +10,8 @@ class Lectures {
   list = $state.raw<LectureList>();
   trouble = $state("");
   mine = $state.raw(remembered<Lecture>(MINE) ?? EMPTY);
+  /** One's own before another was opened in its place. */
+  before = $state.raw(remembered<Lecture>("before"));
 
   /** Ask the server; a page that shows lectures does it once. */
   load(): void {
@@ -24,6 +26,12 @@ class Lectures {
   change(fields: Partial<Lecture>): void {
     this.mine = { ...this.mine, ...fields };
     remember(MINE, this.mine);
+  }
+
+  /** Open another as one's own; the one before can be taken back. */
+  replace(lecture: Lecture): void {
+    if (this.mine.steps.length) remember("before", (this.before = this.mine));
+    this.change({ ...EMPTY, ...lecture, own: true });
   }
 
   /** Put a step into one's own, at a place or at its end. */

@@ -140,6 +140,78 @@ def test_a_layer_in_small_numbers_is_the_one_that_the_matrices_give() -> None:
     np.testing.assert_allclose(total - dropped, x, atol=1e-6)
 
 
+def test_layers_outputs_and_heads_of_an_unrolled_network() -> None:
+    def columns(**values: object) -> dict[str, list[float]]:
+        return {name: x.tolist() for name, x in DEMOS["rnn"].draw(values).arrays().items()}
+
+    states = columns()["h = tanh(sum)"]
+    made = columns(c=0.5, output="sigmoid", head=3.0)
+    given = [1 / (1 + math.exp(-(2 * h + 0.5))) for h in states]
+    assert made["o = sigmoid(V h + c)"] == pytest.approx(given, abs=1e-3)
+    assert made["y = 3 o"] == pytest.approx([3 * o for o in given], abs=1e-3)
+    stacked = columns(w=[1.5, 1.0], u=[0.8, 0.5])
+    above, below = ([*zip(*stacked.values(), strict=True)][k::2] for k in (1, 0))
+    assert [row[7] for row in below] == states == [row[2] for row in above]  # h of 1 is x of 2
+    assert above[1][7] == pytest.approx(math.tanh(states[1] + 0.5 * above[0][7]), abs=1e-3)
+    with pytest.raises(ValueError, match="2 --w and 1 --u"):
+        DEMOS["rnn"].draw({"w": [1, 2]})
+
+
+def test_links_by_em_are_hard_and_tables_show_both_ways_through_a_beam() -> None:
+    for links, pair in zip(sheets("em", hard=True).sheets, ("dH", "dB", "eB"), strict=True):
+        assert links.rows[0][0] + links.columns[0][0] in ("td", "ae"), pair
+        assert np.isfinite(links.values.array).tolist() == [[True, False], [False, True]]
+    greedy, beam = sheets("beam", tables=True).sheets
+    for table, p in ((greedy, 0.048), (beam, 0.054)):
+        taken = [float(c[1:-1]) for row in table.cells for c in row if c.startswith("[")]
+        assert math.prod(taken) == pytest.approx(p) and len(taken) == 4
+        np.testing.assert_allclose(table.values.array.sum(axis=1), 1)
+
+
+def test_what_is_predicted_is_what_comes_next() -> None:
+    text, pair, table = (sheets("targets", of=of).sheets[0] for of in ("text", "pair", "table"))
+    read, predicted = ([w for row in text.cells[k::2] for w in row] for k in (0, 1))
+    assert read[1:] == predicted[:-1] and text.values.array[1].all()
+    of_source = text_of_loss = pair.values.array[1]
+    assert np.isnan(of_source[:4]).all() and (text_of_loss[4:] == 1).all()
+    assert pair.cells[0][5:] == pair.cells[1][4:-1] and not pair.values.array[0].any()
+    assert [row[3] for row in table.cells[1:]] == [row[4] for row in table.cells[:-1]]
+    assert len(sheets("targets", size=6).sheets[0].rows) == 4
+
+
+def test_angles_slopes_smoothing_and_averages() -> None:
+    lines = DEMOS["angle"].draw().arrays()
+    for length in (0.5, 1.0, 2.0):
+        expected = length * np.cos(np.radians(lines["x"]))
+        np.testing.assert_allclose(lines[f"q · k, |k| = {length:g}"], expected, atol=1e-6)
+    np.testing.assert_allclose(lines["cosine, any length"], lines["q · k, |k| = 1"], atol=1e-6)
+    shapes = DEMOS["activations"].draw().arrays()
+    x, names = shapes["f(x): x"], ("sigmoid", "tanh", "relu", "gelu")
+    slopes = {name: np.gradient(shapes[f"f(x): {name}"], x) for name in names}
+    for name in names:
+        far = np.abs(x) > 0.1 if name == "relu" else slice(None)  # from its corner
+        np.testing.assert_allclose(slopes[name][far], shapes[f"slope: {name}"][far], atol=0.01)
+    assert shapes["slope: sigmoid"].max() == pytest.approx(0.25)
+    hot, smooth = sheets("smoothing").sheets[0].values.array
+    np.testing.assert_allclose(hot, [0, 0, 1, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(smooth, 0.9 * hot + 0.1 / 5, atol=1e-6)
+    *each, mean = DEMOS["averaging"].draw().arrays()["loss"]
+    assert len(each) == 8 and 0 < mean < min(each)
+
+
+def test_pictures_are_read_as_patches_and_glimpses() -> None:
+    picture, patches, tokens = (s.values.array for s in sheets("pixels").sheets)
+    np.testing.assert_allclose(patches[5], picture[4:8, 4:8].ravel())
+    assert tokens.shape == (16, 8)
+    _, near, middle, far = (
+        s.values.array for s in sheets("pixels", part="glimpses", x=0.0, y=0.0).sheets
+    )
+    np.testing.assert_allclose(near, picture[6:10, 6:10], atol=1e-6)
+    means = picture.reshape(4, 4, 4, 4).mean((1, 3))
+    np.testing.assert_allclose(far, means, atol=1e-6)
+    assert middle.shape == near.shape
+
+
 def test_em_learns_which_words_go_together() -> None:
     first, *_, last = sheets("em", iterations=30).sheets
     assert (first.title, last.title) == ("iteration 0", "iteration 30")
@@ -190,17 +262,6 @@ def test_scores_are_a_parabola_and_outputs_a_line() -> None:
     assert np.abs(np.diff(score, 3)).max() < 1e-12
 
 
-def test_slopes_are_those_of_differences() -> None:
-    names = ["sigmoid", "tanh", "relu", "gelu"]
-    drawn = DEMOS["activations"].draw({"functions": names}).arrays()
-    x, *curves = drawn.values()
-    for y, slope in zip(curves[::2], curves[1::2], strict=True):
-        np.testing.assert_allclose(
-            np.gradient(y, x)[1:-1], slope[1:-1], atol=0.51 * (y is curves[4]) + 0.01
-        )
-    assert "slope of sigmoid, up to 0.25" in drawn
-
-
 def test_alibi_has_one_scale_for_all_heads() -> None:
     drawn = sheets("alibi", length=5, num_heads=2).sheets
     assert len({sheet.least for sheet in drawn}) == 1
@@ -217,9 +278,9 @@ def test_texts_of_the_same_words_are_one_set_to_attention() -> None:
 def test_families_charts_and_recurrence_are_chosen() -> None:
     without, attends = sheets("reach", length=6, families=["seq2seq", "attention"]).sheets
     assert without.values.array[5, 0] < -1 < attends.values.array[5, 0]
-    drawn = DEMOS["paths"].draw({"length": 16, "show": ["steps"]})
+    drawn = DEMOS["paths"].draw({"length": 16, "of": ["steps"]})
     assert [each.title for each in drawn.drawings()] == ["serial steps"]
-    apart = DEMOS["rnn"].draw({"inputs": [1.0, 0.0, 1.0], "u": 0.0})
+    apart = DEMOS["rnn"].draw({"inputs": [1.0, 0.0, 1.0], "u": [0.0]})
     assert isinstance(apart, TableDrawing)
     assert apart.rows[0][1:] == apart.rows[2][1:] and "without recurrence" in apart.title
 

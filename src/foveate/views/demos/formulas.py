@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
-from torch.nn.functional import gelu
 
 import foveate.nn.scores as kinds
 from foveate.config import ConfigError
 from foveate.draw.analyses import schedule, sheets
-from foveate.draw.charts import LinesDrawing, PanelGrid, line_chart
+from foveate.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.draw.interactive import Controls, Slider, geometric
 from foveate.draw.parts import Floats, Numbers
 from foveate.draw.sheets import SheetGrid, sheet
+from foveate.errors import UserError
+from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
 from foveate.train.optim import Noam
 from foveate.views.demos import demo
@@ -95,6 +98,59 @@ def scores(
     )  # fmt: skip
 
 
+@demo
+@torch.no_grad()
+def angle(
+    lengths: Annotated[tuple[float, ...], Field(min_length=1, description="of the key; repeat")]
+    = (0.5, 1.0, 2.0),
+) -> LinesDrawing:  # fmt: skip
+    """The score of a query of length 1 with keys at every angle to it."""
+    degrees, query = torch.linspace(0, 180, 37), torch.tensor([[[[1.0, 0.0]]]])
+    turned = torch.stack((degrees.deg2rad().cos(), degrees.deg2rad().sin()), dim=-1)
+    dot, cosine = kinds.Dot.Config(), kinds.CosineScore.Config.parse({"sharpness": 1.0})
+    curves = {
+        f"q · k, |k| = {length:g}": kinds.Dot(dot, 1, 2)(query, length * turned)
+        for length in lengths
+    }
+    curves["cosine, any length"] = kinds.CosineScore(cosine, 1, 2)(query, max(lengths) * turned)
+    return line_chart(
+        degrees.numpy(), {name: scores.flatten().numpy() for name, scores in curves.items()},
+        "angle between query and key, degrees", "score", "Similarity as an angle",
+        marks={"right angle": 90.0},
+        caption="q · k = |q| |k| cos θ: 0 at a right angle, negative beyond it. The cosine divides "
+        "by the lengths, so that the angle alone is left.",
+    )  # fmt: skip
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu, "silu": F.silu,
+}  # fmt: skip
+
+
+@demo
+def activations(
+    names: Annotated[
+        tuple[Literal["sigmoid", "tanh", "relu", "gelu", "silu"], ...],
+        Field(min_length=1, strict=False, description="which; repeat"),
+    ] = ("sigmoid", "tanh", "relu", "gelu"),
+    reach: Annotated[float, Field(gt=0, description="of x, from 0")] = 5.0,
+) -> PanelGrid:
+    """Activations and their slopes."""
+    values, slopes = dict[str, Floats](), dict[str, Floats]()
+    x = torch.linspace(-reach, reach, 201, requires_grad=True)
+    for name in names:
+        y = ACTIVATIONS[name](x)
+        [slope] = torch.autograd.grad(y.sum(), x)
+        values[name], slopes[name] = y.detach().double().numpy(), slope.double().numpy()
+    places = x.detach().double().numpy()
+    return PanelGrid(
+        panels=[line_chart(places, values, "x", "f(x)"), line_chart(places, slopes, "x", "slope")],
+        title=f"Activations and their slopes: {', '.join(names)}",
+        caption="Where the slope is near 0 no gradient passes: sigmoid and tanh saturate on both "
+        "sides, ReLU is 0 on one; GELU, x Φ(x), has no corner.",
+    )
+
+
 def entmax(scores: Floats, alpha: float) -> Floats:
     """[(α − 1) e − τ]₊^(1/(α − 1)), τ such that the sum is 1, by bisection; softmax for α = 1
     (Peters, Niculae & Martins, 2019).
@@ -149,33 +205,6 @@ def normalizers(
                 Slider.of("alpha", alpha, np.linspace(1, 4, 61), label="α of entmax"),
             ],
         ),
-    )  # fmt: skip
-
-
-FUNCTIONS = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": torch.relu, "gelu": gelu}
-
-
-@demo
-def activations(
-    functions: Annotated[
-        tuple[Literal["sigmoid", "tanh", "relu", "gelu"], ...],
-        Field(min_length=1, strict=False, description="repeat"),
-    ] = ("sigmoid",),
-    reach: Annotated[float, Field(gt=0, description="of x, from 0")] = 6.0,
-) -> LinesDrawing:  # fmt: skip
-    """Non-linearities and their slopes."""
-    x = torch.linspace(-reach, reach, 121, dtype=torch.double, requires_grad=True)
-    curves = dict[str, Floats]()
-    for name in functions:
-        y = FUNCTIONS[name](x)
-        (slope,) = torch.autograd.grad(y.sum(), x)
-        curves[name] = y.detach().numpy()
-        curves[f"slope of {name}, up to {slope.max():.3g}"] = slope.numpy()
-    return line_chart(
-        x.detach().numpy(), curves, "x", "",
-        "A non-linearity and its slope",
-        caption="Far from 0 sigmoid and tanh are flat: they are saturated, and let no gradient "
-        "pass. The slope of the sigmoid is 1/4 at most, so that products of slopes vanish.",
     )  # fmt: skip
 
 
@@ -272,16 +301,77 @@ def noam(
 
 
 @demo
+def smoothing(
+    words: Annotated[tuple[str, ...], Field(min_length=2, description="the vocabulary; repeat")]
+    = ("elle", "il", "ferme", "fenêtre", "</s>"),
+    right: Annotated[int, Field(ge=1, description="the word that is right, from 1")] = 3,
+    alpha: Annotated[float, Field(ge=0, lt=1, description="what all words share")] = 0.1,
+) -> SheetGrid:  # fmt: skip
+    """Y = (1 − α) y_hot + α / K, as the loss has it: softmax(e) minus the gradient of e.
+
+    Raises `UserError` for a word that does not exist.
+    """
+    count = len(words)
+    if right > count:
+        raise UserError(f"word {right} of {count}: name one that exists, or give more --words")
+    rows = dict[str, Tensor]()
+    for name, share in (("y_hot", 0.0), (f"y_ls, α = {alpha:g}", alpha)):
+        logits = torch.zeros(1, count, requires_grad=True)
+        loss, _ = linear_cross_entropy(logits, torch.eye(count), torch.tensor([right - 1]), share)
+        [gradient] = torch.autograd.grad(loss, logits)
+        rows[name] = (logits.detach().softmax(dim=-1) - gradient)[0]
+    table = sheet(
+        "", torch.stack([*rows.values()]).numpy(), [*rows], words, least=0.0, most=1.0,
+        scale_label=" ", written=True,
+    )  # fmt: skip
+    return SheetGrid(
+        sheets=[table], across=1, title=f"What is to be predicted, of K = {count} words",
+        caption="Label smoothing takes α from the right word and gives every word α / K, so that "
+        "no score has to grow without end (Szegedy et al., 2016).",
+    )  # fmt: skip
+
+
+@demo
+def averaging(
+    last: Annotated[int, Field(ge=2, le=40, description="checkpoints")] = 8,
+    rate: Annotated[float, Field(gt=0, le=0.3, description="of SGD")] = 0.1,
+) -> BarsDrawing:
+    """Losses of the last checkpoints of SGD, and of the mean of their weights.
+
+    A linear regression of 8 numbers: 400 steps of 4 of 256 examples, a checkpoint every 10.
+    """
+    random = torch.Generator().manual_seed(0)
+    x, truth = torch.randn(256, 8, generator=random), torch.randn(8, generator=random)
+    y, weights = x @ truth + torch.randn(256, generator=random), torch.zeros(8)
+    checkpoints = dict[str, Tensor]()
+    for step in range(1, 401):
+        rows = torch.randint(256, (4,), generator=random)
+        weights = weights - rate * x[rows].T @ (x[rows] @ weights - y[rows]) / 4
+        checkpoints |= {f"step {step}": weights} if step % 10 == 0 else {}
+    names = [*checkpoints][-last:]
+    checkpoints["mean"] = torch.stack([checkpoints[name] for name in names]).mean(dim=0)
+    least = (x @ torch.linalg.lstsq(x, y[:, None]).solution[:, 0] - y).square().mean()
+    losses = {n: float((x @ checkpoints[n] - y).square().mean() - least) for n in (*names, "mean")}
+    each, mean = np.mean([losses[name] for name in names]), losses["mean"]
+    return bar_chart(
+        [*losses], {"loss": np.array([*losses.values()])}, "loss above the least",
+        f"Checkpoints: {each:.3f} on average; of the mean weights: {mean:.3f}",
+        "Each checkpoint stands somewhere around the minimum; the mean of their weights is nearer "
+        "to it. A linear regression by SGD; squared errors over all examples.", at=mean,
+    )  # fmt: skip
+
+
+@demo
 def paths(
     hidden_size: Size = 512,
     kernel: Annotated[int, Field(ge=2, description="width of a convolution")] = 3,
     window: Annotated[int, Field(ge=1, description="keys each way of local attention")] = 64,
     length: Annotated[int, Field(ge=2, description="the longest")] = 4096,
-    show: Annotated[
+    of: Annotated[
         tuple[Literal["path", "steps", "operations"], ...],
-        Field(min_length=1, strict=False, description="which charts; repeat"),
+        Field(min_length=1, strict=False, description="path, serial steps, operations; repeat"),
     ] = ("path", "steps", "operations"),
-) -> PanelGrid:  # fmt: skip
+) -> PanelGrid:
     """Longest path, serial steps and operations of a layer (Vaswani et al., 2017, table 1)."""
     n = 2.0 ** np.arange(1, np.log2(length) + 1)
     d, at_once, logarithm = hidden_size, np.ones_like(n), np.ceil(np.log(n) / np.log(kernel))
@@ -297,8 +387,8 @@ def paths(
     }  # fmt: skip
     panels = [
         line_chart(n, {name: f[k] for name, f in layers.items()}, "length n", title, log="xy")
-        for k, (chart, title) in enumerate(titles.items())
-        if chart in show
+        for k, (part, title) in enumerate(titles.items())
+        if part in of
     ]
     return PanelGrid(
         panels=panels, across=1, title=f"What the length n costs, D = {hidden_size}",

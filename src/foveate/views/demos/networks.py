@@ -18,6 +18,7 @@ from foveate.draw.interactive import Controls, Slider
 from foveate.draw.parts import Floats, Numbers
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.draw.texts import TableDrawing
+from foveate.errors import UserError
 from foveate.inspect.flow import by_distance, influence
 from foveate.kinds import load_kinds
 from foveate.models.classic import BagEncoder, WindowDecoder
@@ -304,33 +305,61 @@ def memory(
     )  # fmt: skip
 
 
+OUTPUTS = {"linear": nn.Identity(), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh()}
+
+
 @demo
 @torch.no_grad()
 def rnn(
     inputs: Annotated[tuple[float, ...], Field(min_length=1, description="x; repeat")]
     = (1.0, 0.0, 0.0, -1.0, 0.0),
-    w: Annotated[float, Field(description="weight of the input")] = 1.5,
-    u: Annotated[float, Field(description="weight of the state before")] = 0.8,
+    w: Annotated[tuple[float, ...], Field(min_length=1, description="of the input; one a layer")]
+    = (1.5,),
+    u: Annotated[tuple[float, ...], Field(min_length=1, description="of the state; one a layer")]
+    = (0.8,),
     b: Annotated[float, Field(description="bias")] = 0.0,
     v: Annotated[float, Field(description="weight of the output")] = 2.0,
+    c: Annotated[float, Field(description="bias of the output")] = 0.0,
+    output: Annotated[Literal["linear", "sigmoid", "tanh"], Field(description="σ_o, of the output")]
+    = "linear",
+    head: Annotated[float | None, Field(description="weight of a regression; absent: none")] = None,
 ) -> TableDrawing:  # fmt: skip
-    """h_t = tanh(W x_t + U h_{t−1} + b), o_t = V h_t, with one unit (Elman, 1990)."""
-    cell = ElmanCell(ElmanCell.Config(), 1, 1)
-    weights = (cell.weight_ih, w), (cell.weight_hh, u), (cell.bias_ih, b), (cell.bias_hh, 0.0)
-    for parameter, value in weights:
-        parameter.fill_(value)
+    """h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), one unit a layer (Elman, 1990).
+
+    A layer reads the states of the one below. Raises `UserError` for a layer without W or U.
+    """
+    if len(w) != len(u):
+        raise UserError(f"{len(w)} --w and {len(u)} --u: give one of each for every layer")
+    cells, several = [ElmanCell(ElmanCell.Config(), 1, 1) for _ in w], len(w) > 1
+    for cell, of_input, of_state in zip(cells, w, u, strict=True):
+        weights = (cell.weight_ih, of_input), (cell.weight_hh, of_state), (cell.bias_ih, b)
+        for parameter, value in (*weights, (cell.bias_hh, 0.0)):
+            parameter.fill_(value)
+    states = [cell.start(torch.zeros(1, 1)) for cell in cells]
+    inner = "V h + c" if c else "V h"
+    names = ["x", "W x", "U h(t−1)", "b", "sum", "h = tanh(sum)"]
+    names += [f"o = {inner if output == 'linear' else f'{output}({inner})'}"]
+    names += [] if head is None else [f"y = {head:g} o"]
     rows: list[list[str | float | None]] = []
-    hidden = cell.start(torch.zeros(1, 1))
     for step, x in enumerate(inputs, start=1):
-        before, hidden = hidden[0].item(), cell(cell.project(torch.tensor([[x]])), hidden)
-        after = hidden[0].item()
-        total = w * x + u * before + b
-        rows.append([step, x, w * x, u * before, b, total, round(after, 4), round(v * after, 4)])
+        for layer, cell in enumerate(cells):
+            before = states[layer][0].item()
+            states[layer] = cell(cell.project(torch.tensor([[x]])), states[layer])
+            after = states[layer][0].item()
+            parts = w[layer] * x, u[layer] * before, b
+            numbers = [x, *parts, sum(parts), after]
+            if layer == len(cells) - 1:
+                result = OUTPUTS[output](torch.tensor(v * after + c)).item()
+                numbers += [result] if head is None else [result, head * result]
+            blanks = [None] * (len(names) - len(numbers))
+            place = [step, layer + 1] if several else [step]
+            rows.append([*place, *(round(number, 4) for number in numbers), *blanks])
+            x = after
     return TableDrawing(
-        title="A recurrent network with one unit, unrolled: the same weights at every step"
-        if u else "One unit without recurrence: the same weights at every place",
-        columns=["t", "x", "W x", "U h(t−1)", "b", "sum", "h = tanh(sum)", "o = V h"], rows=rows,
+        title="A recurrent network with one unit a layer: the same weights at every step"
+        if any(u) else "One unit without recurrence: the same weights at every place",
+        columns=["t", *(["layer"] if several else []), *names], rows=rows,
         caption="A state depends on all inputs so far: each reaches the later steps through "
-        "U h(t−1), and counts less every time." if u else "A state depends on its own input "
+        "U h(t−1), and counts less every time." if any(u) else "A state depends on its own input "
         "alone: equal inputs have equal states, wherever they stand.",
     )  # fmt: skip

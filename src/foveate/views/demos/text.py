@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from math import log, prod
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -129,7 +129,8 @@ def beam(
     file: Annotated[Path | None, Field(description="a table of one's own, .toml")] = None,
     beam_size: Annotated[int, Field(ge=1, le=20, description="hypotheses at each step")] = 2,
     length_penalty: Annotated[float, Field(ge=0, description="exponent of the length")] = 0.0,
-) -> LanesDrawing:
+    tables: Annotated[bool, Field(description="p of every token along both outputs")] = False,
+) -> LanesDrawing | SheetGrid:
     """The partial hypotheses of a beam search in a small table, beside the greedy output."""
     model = LECTURE if file is None else ToyModel.load(file)
     end = len(model.tokens) - 1
@@ -149,6 +150,14 @@ def beam(
             score=float(np.exp(partial.log_p)), state=partial.state,
         )  # fmt: skip
 
+    if tables:
+        both = {"greedy": greedy, f"beam of {beam_size}": best}
+        return SheetGrid(
+            sheets=[path_table(model, f"{kind}: {name(o)}", [*o.ids, end][: len(o.ids) + o.ended])
+                    for kind, o in both.items()],
+            title="p of each token after those that were taken",
+            caption="[ ] is the token that was taken; another token before it is another row.",
+        )  # fmt: skip
     path = [partial.id for partial in watch.find(best.ids, end)]
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
@@ -158,6 +167,17 @@ def beam(
         "ended, dashed was dropped."
     )
     return lanes(steps, path, title).model_copy(update={"caption": caption})
+
+
+def path_table(model: ToyModel, title: str, ids: Sequence[int]) -> SheetDrawing:
+    """P of every token at each step of an output, the one that it has in brackets."""
+    values = np.array([model.next(ids[:t]) for t in range(len(ids))])
+    cells = [[f"[{p:g}]" if k == taken else f"{p:g}" for k, p in enumerate(row)]
+             for row, taken in zip(values, ids, strict=True)]  # fmt: skip
+    steps = [f"step {t}" for t in range(1, len(ids) + 1)]
+    return sheet(
+        title, values, steps, model.tokens, least=0.0, most=1.0, scale_label=" ", cells=cells
+    )
 
 
 SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"
@@ -208,13 +228,15 @@ def chain(
 def em(
     file: Annotated[Path | None, Field(description="pairs, SOURCE ||| TARGET a line")] = None,
     iterations: Annotated[int, Field(ge=1, le=1000, description="of EM")] = 20,
+    hard: Annotated[bool, Field(description="the links of each pair, by the highest t")] = False,
 ) -> SheetGrid:
     """t(f|e) of all pairs of words after some iterations of IBM Model 1 (Brown et al., 1993)."""
     default = ("the house ||| das Haus", "the book ||| das Buch", "a book ||| ein Buch")
     lines = [line.partition("|||") for line in lines_of(file, default)]
     if wrong := next((source for source, bars, _ in lines if not bars), None):
         raise ConfigError(f"{file}: {wrong!r} is no pair; write SOURCE ||| TARGET")
-    corpus = EMTraining([(source.split(), target.split()) for source, _, target in lines])
+    pairs = [(source.split(), target.split()) for source, _, target in lines]
+    corpus = EMTraining(pairs)
     model = Model1(Model1.Config())
     model.start(corpus)
     numbers = corpus.numbers
@@ -230,10 +252,74 @@ def em(
                       written=len(numbers.target) <= WRITTEN)
             )  # fmt: skip
         corpus.step(model)
+    if hard:
+        return SheetGrid(
+            sheets=[linked(drawn[-1], source, target) for source, target in pairs], across=3,
+            title=f"Hard links after {iterations} iterations: one word down for each word across",
+            caption="Each word of the target is linked to the word of its pair with the highest "
+            "t(f|e), the number of the cell; soft weights have shares instead.",
+        )  # fmt: skip
     return SheetGrid(
         sheets=drawn, title="t(f|e): rows e, columns f; each row sums to 1",
         caption="At first all words of a pair fit each other; words that occur together in several "
         "pairs explain them, and the rest follows. NULL may stand for any word.",
+    )  # fmt: skip
+
+
+def linked(table: SheetDrawing, source: Sequence[str], target: Sequence[str]) -> SheetDrawing:
+    """The word e with the highest t(f|e) for each word f of a pair."""
+    rows = [table.rows.index(word) for word in source]
+    columns = [table.columns.index(word) for word in target]
+    t = np.nan_to_num(table.values.array[np.ix_(rows, columns)])
+    values = np.where(t == t.max(axis=0), t, np.nan)
+    return sheet(
+        " ".join(target), values, source, target, least=0.0, most=1.0, scale_label=" ",
+        written=True,
+    )  # fmt: skip
+
+
+TEXT = "the old woman closes the window and she sings in the garden ."
+PAIR = "she closes the window", "elle ferme la fenêtre"
+TABLE = ("02", "10", "2015", "1500"), ("03", "10", "2015", "1205"), ("04", "10", "2015", "1820")
+NEXT = "1900"  # the value of the row after those
+
+
+@demo
+def targets(
+    of: Annotated[Literal["text", "pair", "table"], Field(description="kind of data")] = "text",
+    size: Annotated[int, Field(ge=2, le=12, description="tokens of a block of text")] = 4,
+) -> SheetGrid:
+    """What a model reads in training, and what it learns to predict."""
+    rows, columns = dict[str, list[str]](), list[str]()
+    if of == "text":
+        words = TEXT.split()
+        for number, k in enumerate(range(0, len(words) - 1, size), start=1):
+            rows[f"block {number}"] = words[k : k + size]
+            rows[f"{number}, predicted"] = words[k + 1 : k + size + 1]
+        caption = "At every place of a block the next token is predicted from those before it."
+    elif of == "pair":
+        source, target = (text.split() for text in PAIR)
+        rows["read"] = [*source, "<s>", *target]
+        rows["predicted"] = [*[""] * len(source), *target, "</s>"]
+        caption = "Source and target are read; the words of the target alone are predicted."
+    else:
+        columns = ["day", "month", "year", "value", "next value"]
+        values = [*(row[-1] for row in TABLE[1:]), NEXT]
+        rows = {f"row {k}": [*row, v] for k, (*row, v) in enumerate(
+            ((*row, v) for row, v in zip(TABLE, values, strict=True)), start=1)}  # fmt: skip
+        caption = "Rows are read in their order; the next value is predicted from the rows so far."
+    wide = max(map(len, rows.values()))
+    cells = [row + [""] * (wide - len(row)) for row in rows.values()]
+    learnt = [["predicted" in name or k == 4 for k in range(wide)] for name in rows]
+    if of == "pair":
+        learnt[0] = [False] * wide
+    return SheetGrid(
+        sheets=[
+            sheet("", np.where(np.array(cells) == "", np.nan, np.array(learnt, float)), [*rows],
+                  columns, least=0.0, most=1.0, cells=cells,
+                  scale_label="blue: read; yellow: predicted, and in the loss")
+        ],
+        across=1, title="What is read, and what is predicted", caption=caption,
     )  # fmt: skip
 
 

@@ -54,27 +54,25 @@ def rows(lecture: Lecture, before: list[Row]) -> list[Row]:
     return result
 
 
-def play(browser: Any, address: str, row: Row, out: Path, scheme: str) -> None:
-    """Take the pictures of a slide, the stages of a walk all in place, and measure it."""
-    for width, height in SIZES.items():
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme
-        )
-        page = context.new_page()
-        page.goto(f"{address}#/lecture/{row['lecture']}/{row['step']}")
-        page.wait_for_selector(
-            '[data-testid="lecture"]:is([data-status="done"], [data-status="failed"])',
-            timeout=LONGEST,
-        )
-        for _ in range(page.locator(".stage .fv-later").count()):
-            page.keyboard.press("ArrowRight")
-        page.wait_for_timeout(500)
-        seen = page.evaluate(MEASURES)
-        missing = page.get_by_test_id("makes").count() or page.get_by_role("alert").count()
-        row["seen"][str(width)] = {"drawn": not missing, **seen}
-        end = "-dark" if scheme == "dark" else ""
-        page.screenshot(path=out / f"{row['lecture']}-{row['step']:02}-{width}{end}.png")
-        context.close()
+def play(page: Any, address: str, row: Row, out: Path, end: str) -> None:
+    """Take the picture of a slide, the stages of a walk all in place, and measure it."""
+    width = page.viewport_size["width"]
+    page.goto(f"{address}#/lecture/{row['lecture']}/{row['step']}")
+    page.wait_for_function(
+        "title => document.querySelector('h1')?.innerText === title", arg=row["title"]
+    )
+    page.wait_for_selector(
+        '[data-testid="lecture"]:is([data-status="done"], [data-status="failed"])',
+        timeout=LONGEST,
+    )
+    page.wait_for_timeout(200)
+    for _ in range(page.locator(".stage .fv-later").count()):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(200)
+    seen = page.evaluate(MEASURES)
+    missing = page.get_by_test_id("makes").count() or page.get_by_role("alert").count()
+    row["seen"][str(width)] = {"drawn": not missing, **seen}
+    page.screenshot(path=out / f"{row['lecture']}-{row['step']:02}-{width}{end}.png")
 
 
 def main(
@@ -91,11 +89,17 @@ def main(
     table = [row for each in lectures().lectures for row in rows(each, before)]
     os.chdir(tempfile.mkdtemp())
     os.environ.pop("FOVEATE_DATA", None)
+    scheme, end = ("dark", "-dark") if dark else ("light", "")
     with served(runs) as address, chromium() as browser:
+        pages = [
+            browser.new_context(viewport={"width": w, "height": h}, color_scheme=scheme).new_page()
+            for w, h in SIZES.items()
+        ]
         for row in table:
             if (only and row["lecture"] not in only) or (step and row["step"] not in step):
                 continue
-            play(browser, address, row, pictures, "dark" if dark else "light")
+            for page in pages:
+                play(page, address, row, pictures, end)
             print(row["lecture"], row["step"], row["command"], row["seen"], flush=True)
     if not dark:
         about = "python tools/slides.py PICTURES; own, verdict and looked are a person's"

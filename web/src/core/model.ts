@@ -1,10 +1,11 @@
 // A model to scale: a column for each part, its blocks beside the residual stream, what is pointed at in words.
-import { fitted, formula, h, s, zoomOf } from "./dom";
+import { fitted, formula, h, s, tallOf, zoomOf } from "./dom";
 import { palette } from "./palette";
 import type { Draw, Twin } from "./stage";
 import type { ModelBlock, ModelDrawing, ModelPart } from "./types";
 
 const WIDEST = 110, TALLEST = 96, LEAST = 40, BESIDE = 16; // pixels: the largest block, a row, stream to branch
+const LINE = 15; // of a row where all have to fit
 const PLACE = 60, BOX = 34, EDGES = 3; // of an unrolled cell; places before the last
 
 const count = (n: number) => n.toLocaleString("en-US");
@@ -34,7 +35,9 @@ export function alikeLayers(blocks: readonly ModelBlock[]): ModelBlock[][][] {
 
 export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, parts }) => {
   const blocks = parts.flatMap((part) => part.blocks), rows = new Map<ModelBlock, HTMLButtonElement>();
-  const across = WIDEST / Math.sqrt(Math.max(1, ...blocks.flatMap(({ widths }) => widths))), down = TALLEST / Math.sqrt(Math.max(1, ...blocks.map(sizeOf)));
+  const room = tallOf(body, Infinity) / Math.max(1, ...parts.map((part) => part.blocks.length)), fits = room < LEAST; // on a slide
+  const least = fits ? Math.max(LINE, room) : LEAST, [widest, tallest] = fits ? [WIDEST / 2, least - 2] : [WIDEST, TALLEST];
+  const across = widest / Math.sqrt(Math.max(1, ...blocks.flatMap(({ widths }) => widths))), down = tallest / Math.sqrt(Math.max(1, ...blocks.map(sizeOf)));
   const wide = ({ widths }: ModelBlock) => widths.map((size) => across * Math.sqrt(size));
   const details = h("div", { class: "fv-details", "aria-live": "polite", "data-testid": "block-details" });
   let chosen: ModelBlock | undefined, fresh = false;
@@ -57,13 +60,13 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
     const side = part.blocks.filter(({ branch }) => branch !== null), main = part.blocks.filter(({ branch }) => branch === null);
     const middle = Math.max(12, ...main.flatMap(wide)) / 2, widest = Math.max(0, ...side.flatMap(wide));
     const begin = middle + Math.max(0, ...side.map((block) => wide(block).at(-1) ?? 0)) / 2 + BESIDE;
-    const room = Math.ceil(Math.max(2 * middle, side.length ? begin + widest : 0)) + 4;
+    const broad = Math.ceil(Math.max(2 * middle, side.length ? begin + widest : 0)) + 4;
     let stream = 0;
     const band = (top: number, bottom: number) => s("rect", { class: "fv-stream", x: middle - stream / 2, y: top, width: stream, height: Math.max(0, bottom - top) });
-    const drawn = (height: number, ...shapes: SVGElement[]) => s("svg", { width: room, height, "aria-hidden": "true" }, ...shapes);
+    const drawn = (height: number, ...shapes: SVGElement[]) => s("svg", { width: broad, height, "aria-hidden": "true" }, ...shapes);
     const plus = (y: number) => s("path", { class: "fv-plus", d: `M${middle - 5} ${y}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0h10m-5 -5v10` });
     const graphic = (block: ModelBlock, first: boolean, last: boolean): SVGElement => {
-      const ends = wide(block), tall = ends.length && Math.max(3, down * Math.sqrt(sizeOf(block))), height = Math.ceil(Math.max(LEAST + (block.steps.length ? 62 : 0), tall + 8));
+      const ends = wide(block), tall = ends.length && Math.max(3, down * Math.sqrt(sizeOf(block))), height = Math.ceil(Math.max(least + (block.steps.length ? 62 : 0), fits ? 0 : tall + 8));
       const top = (height - tall) / 2, shapes: SVGElement[] = [];
       if (block.branch === null) {
         stream ||= ends[0] ?? 0;

@@ -1,0 +1,226 @@
+"""Published pages in Chromium beside Python: answers, maps, size, seconds, what is requested.
+
+    make web; python benchmarks/publish.py RUN [--lines 500]
+
+The page of RUN, a translator, is opened from a disk: its size in int8, milliseconds from its load
+to the first translation, and greedy sentences a second with alternatives and maps of every head,
+the median of five rounds over the lines, which are test and validation data that ship. Then they
+are answered by a page of each run that ships (int8), of RUN in fp32, and of each stored file of
+tests/packed/v1: greedily and by a beam of 5 (language models: 20 tokens drawn after half a line),
+in Chromium and, translated, in Node. Answers are counted that are Python's, and of 50 lines the
+largest difference of a weight is taken. Axe, widths and requests are examined at 360, 1280, 1920
+and 2560 pixels, light and dark.
+Writes docs/results/publish.json, or ``--out``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import foveate.engine.packed
+import harness
+from foveate.cli.doctor import find_browser
+from foveate.config import PACKAGED
+from foveate.data.tokenizer import EOS
+from foveate.engine.loading import web_engine
+from foveate.engine.packed import PackedModel
+from foveate.export.publish import PublishedFile, publish
+from foveate.pack import pack
+from foveate.run import load
+
+WEB = harness.ROOT / "web"
+SHIPPED = ("en-fr", "no-attention", "rnn", "kinds-of-sentences", "lm", "lm-lstm", "lm-rnn")
+MAPPED, DRAWN, SEED = 50, 20, 3  # lines whose maps are compared; tokens of a continuation
+BEAMS = {"greedy": 1, "beam": 5}
+# Every line is asked as a visitor asks it; maps come of the first ones.
+ASK = """async ([run, lines, question, mapped]) => {
+  const answers = [], begin = performance.now();
+  for (const text of lines) {
+    let done;
+    for await (done of foveate.events(run, { ...question, text }, new AbortController().signal));
+    const maps = answers.length < mapped ? done.drawings.find(d => d.kind === "attention") : null;
+    const named = ({ name, layers }) => layers.map(({ data }) => [name, data]);
+    const layers = maps?.blocks.flatMap(named);
+    answers.push({ labels: done.labels, layers,
+      ids: done.hypotheses?.[0].tokens.map(({ id }) => id), text: done.hypotheses?.[0].text });
+  }
+  return [answers, performance.now() - begin];
+}"""
+FIRST = """() => new Promise((go) => {
+  const look = () => document.querySelector("[data-status=done]")
+    ? go([performance.now(), performance.getEntriesByType("navigation")[0].loadEventEnd])
+    : requestAnimationFrame(look);
+  look();
+})"""
+
+
+def main(run: Path, lines: int = 500, out: Path | None = None) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        folder = Path(name)
+        flags = ["--no-sandbox"]
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=flags)
+        own = pack(load(run), folder / "own.safetensors", "int8")
+        task: Any = load(PACKAGED / "en-fr").task
+        parts = (task.corpus(split).sources for split in ("test", "valid"))
+        sentences = list(dict.fromkeys(chain.from_iterable(parts)))
+        texts = sentences[:lines]
+        result = {"lines": len(texts), "page": measured(browser, own, texts, folder)}
+        result["looks"] = looks(browser, own, texts[0], folder)
+        files = {n: pack(load(PACKAGED / n), folder / f"{n}.safetensors", "int8") for n in SHIPPED}
+        files[f"{own.stem}, fp32"] = pack(load(run), folder / "fp32.safetensors")
+        files |= {
+            f"stored {path.stem}": path
+            for path in sorted((harness.ROOT / "tests/packed/v1").glob("*.safetensors"))
+        }
+        subprocess.run(
+            ["node", "scripts/build.mjs", "engine"], cwd=WEB, check=True,
+            env=os.environ | {"OUT": str(folder)},
+        )  # fmt: skip
+        result["models"] = {
+            name: compared(browser, path, texts, folder) for name, path in files.items()
+        }
+        harness.write("publish", result, out)
+        browser.close()
+
+
+def opened(browser: Any, file: Path, example: str, folder: Path, **options: Any) -> Any:
+    """The page of a file, and what it has requested and written to its console."""
+    publish([PublishedFile(file, "model", [example])], folder / "page.html", single=True)
+    page = browser.new_context(**options).new_page()
+    page.heard = []
+    page.on("console", lambda message: page.heard.append(message.text))
+    page.on("pageerror", lambda error: page.heard.append(str(error)))
+    page.on("request", lambda request: page.heard.append(request.url[:5]))
+    page.goto((folder / "page.html").as_uri())
+    return page
+
+
+def measured(browser: Any, file: Path, texts: list[str], folder: Path) -> dict[str, Any]:
+    first = []
+    for _ in range(5):
+        page = opened(browser, file, texts[0], folder)
+        shown, loaded = page.evaluate(FIRST)
+        first.append((shown, loaded))
+        if len(first) < 5:
+            page.context.close()
+    question = {"search": {"beamSize": 1}}
+    rounds = [page.evaluate(ASK, ["model", texts, question, 0])[1] for _ in range(5)]
+    heard, version = page.heard, browser.version
+    page.context.close()
+    return {
+        "chromium": version,
+        "bytes": (folder / "page.html").stat().st_size,
+        "first_translation_ms_after_load": statistics.median(a - b for a, b in first),
+        "first_translation_ms_after_navigation": statistics.median(a for a, _ in first),
+        "greedy_sentences_per_second": statistics.median(1000 * len(texts) / t for t in rounds),
+        "each_round": [1000 * len(texts) / t for t in rounds],
+        "requests_and_console": heard,
+    }
+
+
+def looks(browser: Any, file: Path, example: str, folder: Path) -> list[dict[str, Any]]:
+    axe = (WEB / "node_modules/axe-core/axe.min.js").read_text("utf-8")
+    found = []
+    for width in (360, 1280, 1920, 2560):
+        for scheme in ("light", "dark"):
+            view = {"width": width, "height": 900}
+            page = opened(browser, file, example, folder, viewport=view, color_scheme=scheme)
+            page.wait_for_selector("[data-status=done]")
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            heard = list(page.heard)
+            page.evaluate(axe)
+            violations = page.evaluate(
+                "axe.run().then(({violations}) => violations.map(v => v.id))"
+            )
+            found.append({"width": width, "scheme": scheme, "scroll_width": wide,
+                          "violations": violations, "requests_and_console": heard})  # fmt: skip
+            page.context.close()
+    return found
+
+
+def compared(browser: Any, file: Path, texts: list[str], folder: Path) -> dict[str, Any]:
+    """How many lines a page, and Node, answer as Python does."""
+    model = foveate.engine.packed.load(file)
+    page = opened(browser, file, texts[0], folder)
+    page.wait_for_selector("[data-status=done], [data-status=failed]")
+    result: dict[str, Any] = {"task": model.header.task, "precision": model.precision}
+    if model.header.task == "classification":
+        answers, _ = page.evaluate(ASK, ["model", texts, {}, 0])
+        differences = [
+            max(abs(odds["p"] - right.probabilities[odds["label"]]) for odds in answer["labels"])
+            for answer, right in zip(answers, model.classify(texts), strict=True)
+        ]
+        result["largest_difference_of_p"] = max(differences)
+    elif model.header.task == "language":
+        halves = [line[: len(line) // 2] for line in texts]
+        question = {"search": {"seed": SEED, "maxExtra": DRAWN}}
+        answers, _ = page.evaluate(ASK, ["model", halves, question, 0])
+        right = [model.generate([half], DRAWN, seed=SEED)[0].text for half in halves]
+        result["equal"] = sum(a["text"] == r for a, r in zip(answers, right, strict=True))
+    else:
+        result |= translated(page, model, file, texts, folder)
+    result["requests_and_console"] = page.heard
+    page.context.close()
+    return result
+
+
+def translated(
+    page: Any, model: PackedModel, file: Path, texts: list[str], folder: Path
+) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, beam in BEAMS.items():
+        question = {"search": {"beamSize": beam}}
+        answers, _ = page.evaluate(ASK, ["model", texts, question, MAPPED if beam == 1 else 0])
+        ids = [[i for i in answer["ids"] if i != EOS] for answer in answers]
+        right = [list(a.outputs[0].ids) for a in model.translate(texts, beam_size=beam)]
+        node = in_node(folder, file, [["translate", line, {"beamSize": beam}] for line in texts])
+        result[f"{name}_equal"] = sum(a == b for a, b in zip(ids, right, strict=True))
+        result[f"{name}_equal_in_node"] = sum(
+            answer[0]["ids"] == b for answer, b in zip(node, right, strict=True)
+        )
+        if beam == 1:
+            pairs = zip(texts, right, answers[:MAPPED], strict=False)
+            apart = [difference(model, line, output, own["layers"]) for line, output, own in pairs]
+            result["largest_difference_of_a_weight"] = max(apart)
+    return result
+
+
+def difference(model: PackedModel, line: str, output: list[int], layers: Any) -> float:
+    """The largest of a line's maps; the page has them block by block."""
+    source = [*model.tokenizers[0].encode(line).ids[: model.header.max_length], EOS]
+    right = model.engine._maps(source, [*output, EOS])
+    blocks = dict[str, list[Any]]()
+    for name, weights in right.items():
+        block = ".".join(p for p in name.split(".") if p != "layers" and not p.isdecimal())
+        blocks.setdefault(block, []).append(weights)
+    flat = [(name, weights) for name, each in blocks.items() for weights in each]
+    apart = [0.0]
+    for (block, weights), (own_block, text) in zip(flat, layers or [], strict=True):
+        assert block == own_block
+        own = np.frombuffer(base64.b64decode(text), np.float32).reshape(weights.shape)
+        apart.append(float(np.abs(own - weights).max()))
+    return max(apart)
+
+
+def in_node(folder: Path, file: Path, calls: list[list[Any]]) -> list[Any]:
+    script = harness.ROOT / "tests" / "web_engine.mjs"
+    command = ["node", str(script), str(folder / "engine.js"), str(web_engine("engine-wasm"))]
+    text = json.dumps({str(file): calls})
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    return list(json.loads(done.stdout)[str(file)])
+
+
+if __name__ == "__main__":
+    harness.run(main)

@@ -15,7 +15,7 @@ import hatch_build
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from foveate.engine.building import SETS, SIGNATURES
+from foveate.engine.building import SETS, SIGNATURES, WEB
 from foveate.engine.loading import instruction_sets
 
 ROOT = Path(__file__).parent.parent
@@ -72,6 +72,8 @@ def test_a_wheel_has_the_same_bytes_twice_and_runs_without_a_compiler(
         file.extractall(tmp_path / "installed")
     [described] = (tmp_path / "installed").glob("*.dist-info/WHEEL")
     assert f"Root-Is-Purelib: false\nTag: py3-none-{OURS}\n" in described.read_text("utf-8")
+    page = ["draw/publish.js", "draw/publish.css", *(f"engine/libraries/{n}.wasm" for n in WEB)]
+    assert all((tmp_path / "installed" / "foveate" / name).is_file() for name in page)
     kept = ("PATH", "HOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment |= {"CC": "/nowhere", "XDG_CACHE_HOME": str(tmp_path)}

@@ -89,9 +89,9 @@ def test_a_word_is_forced_a_head_silenced_and_a_text_cut(open_url: Visit, tmp_pa
     assert page.locator(".word.forced").count() == 1
     assert page.locator(".output").inner_text() != before
     page.get_by_role("button", name="Silence decoder cross-attention").click()
-    page.get_by_role("button", name="Restore decoder cross-attention").wait_for()
+    page.get_by_text("with all heads:").wait_for()
+    answer.locator("[data-kind=attention]").wait_for()
     assert "Silenced" in answer.locator("[data-kind=attention]").inner_text()
-    assert "with all heads:" in answer.inner_text()
     page.get_by_label("Source").fill("a dog " * 200)
     page.get_by_role("button", name="Translate", exact=True).click()
     page.get_by_text("The text is too long for this model").wait_for()
@@ -108,6 +108,32 @@ def test_the_maps_of_a_page_are_those_of_python(open_url: Visit, tmp_path: Path)
     (name, right), *_ = model.engine._maps(source, [*ids, EOS]).items()
     assert name.endswith(block["name"].split(".")[-1])
     assert np.abs(np.reshape(own, right.shape) - right).max() < 1e-5
+
+
+def test_without_simd_the_scalar_engine_answers(browser: Any, tmp_path: Path) -> None:
+    page = browser.new_page()
+    page.add_init_script("WebAssembly.validate = () => false")
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url.rpartition("/")[2]))
+    page.goto(address(tmp_path, stored("transformer_post"), single=False))
+    page.locator("[data-status=done]").wait_for()
+    model = foveate.engine.packed.load(STORED / "transformer_post.safetensors", threads=1)
+    [own] = asked(page, "transformer_post", text=SOURCES[1], search={"beamSize": 1})["hypotheses"]
+    assert own["text"] == str(model.translate(SOURCES[1:2], beam_size=1)[0])
+    assert "engine-scalar.js" in requests and "engine-wasm.js" not in requests
+    assert "WebAssembly without SIMD, which this browser lacks" in page.inner_text("footer")
+    page.close()
+
+
+def test_a_file_that_is_missing_is_named(browser: Any, tmp_path: Path) -> None:
+    place = address(tmp_path, stored("classifier"), single=False)
+    (tmp_path / "files" / "model-0.js").unlink()
+    page = browser.new_page()
+    page.goto(place)
+    alert = page.get_by_role("alert")
+    alert.wait_for()
+    assert alert.inner_text() == "files/model-0.js is missing beside this page"
+    page.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark"), (1920, "light")])

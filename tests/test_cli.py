@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -210,6 +211,22 @@ def test_faults_of_the_program_are_not_dressed_up() -> None:
     lines = done.stderr.decode().splitlines()
     assert done.returncode == 1 and lines[0].startswith("Traceback")
     assert lines[-1] == "this is a bug in foveate, please report it"
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        ('{"url": "file:///f", "dir_info": {"editable": true}}', "pip install '.[train]'"),
+        ('{"url": "file:///f.whl", "archive_info": {}}', "'foveate[train] @ file:///f.whl'"),
+        (None, "pip install 'foveate[train]'"),
+    ],
+    ids=["checkout", "wheel", "index"],
+)
+def test_extras_are_installed_from_where_foveate_was(origin, command, monkeypatch) -> None:
+    package = SimpleNamespace(read_text=lambda name: {"direct_url.json": origin}[name])
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: package)
+    assert errors.install("train").endswith(command)
+    assert ("in a checkout" in errors.install("train")) == ("'." in command)
 
 
 def test_errors_of_files_name_the_file(tmp_path: Path, capsys, monkeypatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import sys
 import traceback
@@ -26,8 +27,17 @@ class UserError(ValueError):
 
 
 def install(extra: str) -> str:
-    """What to type for the packages of an extra of ours."""
-    return f"in a checkout of foveate: pip install '.[{extra}]'"
+    """What to type for the packages of an extra of ours: from where foveate was installed."""
+    from importlib.metadata import PackageNotFoundError, distribution  # 15 ms
+
+    try:  # PEP 610: where a wheel or a folder lay; nothing of a package from an index
+        origin = json.loads(distribution("foveate").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        origin = {"dir_info": {}}
+    if "dir_info" in origin:
+        return f"in a checkout of foveate: pip install '.[{extra}]'"
+    place = f" @ {origin['url']}" if "url" in origin else ""
+    return f"pip install 'foveate[{extra}]{place}'"
 
 
 class ConfigError(UserError):

@@ -317,7 +317,7 @@ def test_a_model_is_read(open_url: Callable[..., Any], runs: dict[str, Run]) -> 
     while page.evaluate("document.activeElement.dataset.block") != name:  # without a mouse
         page.keyboard.press("ArrowDown")
     details = page.get_by_test_id("block-details").inner_text()
-    assert "q · k_i / √K" in details and "attention.py:" in details
+    assert "q · ki / √K" in details and "attention.py:" in details
     page.keyboard.press("Enter")
     walk = wait(page, "view-steps")
     assert "cross-attention" in walk.inner_text()

@@ -210,7 +210,7 @@ def continued(run: Run, models: dict[str, PackedModel], count: int) -> Figures:
 
 
 def labelled(run: Run, models: dict[str, PackedModel], count: int) -> Figures:
-    lines = list(run.task.examples("test").inputs[:count])
+    lines = list(run.task.examples("test").sources[:count])
     with without_kernels():
         expected = run.classify(lines)
     figures: Figures = {"labels": {}, "largest difference of p": {}}

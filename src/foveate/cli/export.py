@@ -69,7 +69,7 @@ def publish(
     licence: Annotated[str, typer.Option(help="of the training data of runs")] = "",
 ) -> None:
     """Write a page in which models answer, without a server."""
-    from foveate.export.publish import PublishedFile, publish
+    from foveate.export.publish import PublishedFile, examples_of, publish
 
     target = single or out
     if target is None or (single and out):
@@ -81,7 +81,6 @@ def publish(
             if path.is_file():
                 files.append(PublishedFile(path, path.stem, own))
                 continue
-            from foveate.export.publish import examples_of
             from foveate.pack import pack
 
             run, place = load(path), Path(folder) / f"{number}.safetensors"

@@ -22,7 +22,7 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Floats, Label, Numbers, Text
 from foveate.draw.terminal import SHADES, cut
 from foveate.errors import UserError
-from foveate.inspect.forward import ForwardFrame, frames
+from foveate.inspect.forward import GRADIENT, OF_WEIGHTS, ForwardFrame, frames
 from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import spaced
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 MOST_TOKENS = 10  # of the vocabulary, the most probable at each position
 NAME, STRIP, EQUATION, ROW = 1.35, 2.6, 2.5, 0.24  # inches of a frame in a figure
-GRADIENT, OF_WEIGHTS = "gradient of ", "gradient of weights"  # frames of a training step
 RECTIFIED = "activation", "ReLU"  # frames whose zeros are blank
 CELLS = 12  # numbers of a strip that are written into its cells
 SHADED = 32  # signs of a strip in a terminal

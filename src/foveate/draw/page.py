@@ -56,10 +56,9 @@ def chapters(drawings: Mapping[str, Sequence[DrawingPart]], title: str) -> str:
 
 def assemble(cover: Cover, groups: Sequence[str]) -> str:
     """Put groups (JSON) into the page; the policy lets only our own script act."""
-    script = _asset("embed.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    script = asset("embed.js")
     parts = {
-        "policy": f"default-src 'none'; script-src 'sha256-{digest}'; img-src data:; "
+        "policy": f"default-src 'none'; script-src '{digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
         "title": markup.escape(" · ".join(dict.fromkeys((cover.title, "foveate")))),
         "page": json_of(cover),
@@ -68,7 +67,7 @@ def assemble(cover: Cover, groups: Sequence[str]) -> str:
         ),
         "script": script,
     }
-    pieces = _asset("page.html").split("{{")
+    pieces = asset("page.html").split("{{")
     return pieces[0] + "".join(
         parts[key] + rest for key, rest in (piece.split("}}", 1) for piece in pieces[1:])
     )
@@ -80,8 +79,14 @@ def json_of(part: DrawingPart) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
+def digest(text: str) -> str:
+    """How the policy of a page names a script or a style sheet that stands in it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A script, style or page of the package."""
     return resources.files("foveate.draw").joinpath(name).read_text("utf-8")
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foveate.draw.page import asset as packaged_text
+from foveate.draw.page import digest
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel, load
 from foveate.errors import ConfigError, is_for_the_user
@@ -160,14 +160,11 @@ def assemble(page: Mapping[str, object], files: Mapping[str, str]) -> str:
     )
 
 
-def digest(text: str) -> str:
-    """How a policy names a script or a style sheet."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
 def asset(name: str) -> str:
     """The script or the style of the page. Raises ``ConfigError`` where it is not built."""
-    file = resources.files("foveate.draw").joinpath(name)
-    if not file.is_file():
-        raise ConfigError(f"{name} of the page is not built: `make web` builds it, wheels have it")
-    return file.read_text("utf-8")
+    try:
+        return packaged_text(name)
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{name} of the page is not built: `make web` builds it, wheels have it"
+        ) from None

@@ -30,6 +30,8 @@ from foveate.nn.recurrent import Cell
 
 Array = NDArray[np.floating]
 Describe = Callable[[nn.Module], str]  # the equation of a module
+GRADIENT = "gradient of "  # how frames of a training step are called, and the last of them
+OF_WEIGHTS = f"{GRADIENT}weights"
 MOST = 400_000  # numbers of weighted values; above, they have no frame
 CLOSE = 1e-5  # what is computed between modules is recognised by this
 LEFT_OUT = {  # stages of attention that the view `steps` alone shows
@@ -437,16 +439,14 @@ class _Film:
         for number in sorted(norms, reverse=True):
             at = self.frames[number]
             values = norms[number][:: -1 if backwards(at.block) else 1][None, None]
-            name, most = f"gradient of {at.name}", steepest if number < top else float(values.max())
+            name, most = GRADIENT + at.name, steepest if number < top else float(values.max())
             yield ForwardFrame(name, at.block, "‖∂L/∂x_t‖", values, "", at.rows, most=most)
         squares = dict.fromkeys(weights.values(), 0.0)
         for name, gradient in zip(weights.values(), at_hand, strict=True):
             squares[name] += float(gradient.double().square().sum())
         values, names = np.sqrt([[[*squares.values()]]]), (*squares,)
         most = float(values.max())
-        yield ForwardFrame(
-            "gradient of weights", "weights", "‖∂L/∂W‖", values, "", names=names, most=most
-        )
+        yield ForwardFrame(OF_WEIGHTS, "weights", "‖∂L/∂W‖", values, "", names=names, most=most)
 
     def _norms(self, gradients: Sequence[Tensor]) -> Array:
         parts = [_positions(gradient, self.forced.row) for gradient in gradients]

@@ -91,38 +91,29 @@ def attends(model: Encoder | Decoder, run: Callable[[], Tensor]) -> NDArray[np.f
 # ------------------------------------------------------------------------------ gradients
 
 
-FAMILIES = {  # of `reach`, and what stands above their sheets
+Family = Literal[
+    "bag", "window", "elman", "lstm", "gpt", "local", "mamba", "bi-gru", "bert", "seq2seq",
+    "attention",
+]  # fmt: skip
+FAMILIES: dict[Family, str] = {  # of `reach`, and what stands above their sheets
     "bag": "bag of words", "window": "window of 4 words", "elman": "Elman's network",
     "lstm": "LSTM, gates open", "gpt": "GPT", "local": "local attention", "mamba": "Mamba",
     "bi-gru": "bidirectional GRU", "bert": "BERT",
     "seq2seq": "translator without attention", "attention": "translator with attention",
 }  # fmt: skip
-Family = Literal[
-    "bag", "window", "elman", "lstm", "gpt", "local", "mamba", "bi-gru", "bert", "seq2seq",
-    "attention",
-]  # fmt: skip
-ALONE: tuple[Family, ...] = (
-    "bag",
-    "window",
-    "elman",
-    "lstm",
-    "gpt",
-    "local",
-    "mamba",
-    "bi-gru",
-    "bert",
-)
+TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
+ALONE = tuple(family for family in FAMILIES if family not in TRANSLATORS)
 
 
 def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
     """How strongly each output of an untrained model depends on each input, (T, S)."""
-    both = {"bidirectional": True, "cell": "gru", **SMALL, **NARROW}
-    if family in ("seq2seq", "attention"):
+    if family in TRANSLATORS:
         load_kinds()
         torch.manual_seed(1)
-        kind = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}[family]
         sides = {"num_layers": 1, "dropout": 0.0, "embedding_size": 64, "hidden_size": 64}
-        config = Model.Config.parse({"kind": kind, "encoder": sides, "decoder": sides})
+        config = Model.Config.parse(
+            {"kind": TRANSLATORS[family], "encoder": sides, "decoder": sides}
+        )
         model = config.build(Tokens(100), Tokens(100)).eval()
         return influence(lambda: model.decode(text, model.encode(text)), model.encoder.stem)
     if family == "bag":
@@ -131,6 +122,7 @@ def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
     if family in ("bi-gru", "bert"):
         reader = bidirectional()
         if family == "bi-gru":
+            both = {"bidirectional": True, "cell": "gru", **SMALL, **NARROW}
             reader = encoder(RecurrentEncoder.Config.parse(both))
         return attends(reader, lambda: reader(text).values)
     causal: dict[str, Callable[[], Decoder]] = {

@@ -362,6 +362,7 @@ def test_the_first_screens_begin_with_what_matters(open_url: Callable[..., Any])
     page.get_by_test_id("drawing-loss").wait_for()
     assert page.get_by_test_id("charts").locator(".fv").count() == 2
     page.get_by_test_id("more-charts").locator("summary").first.click()
+    page.get_by_test_id("more-charts").locator(".fv-plot").nth(1).wait_for()
     assert page.get_by_test_id("more-charts").locator(".fv-plot").count() > 1
     page = open_url("#/evaluate?run=transformer")
     wait(page, "evaluation")

@@ -40,14 +40,14 @@ export const highOf = (element: Element, most: number): number => Math.max(LEAST
 export function boxOf(width: number, height: number, axis: Axis, up: string, across: string, words = 0): Box {
   const marks = marksOf(axis, 5).map(tick);
   return {
-    left: Math.max(...marks.map((m) => widthOf(m, 12))) + 12 + (up ? 18 : 0), right: width - 12, top: 10,
+    left: Math.max(...marks.map((m) => widthOf(m, 12))) + 12, right: width - 12, top: up ? 26 : 10,
     bottom: height - 22 - words - (across ? 20 : 0),
   };
 }
 
-/** The axis that goes up: its grid, marks and name. */
+/** The axis that goes up: its grid and marks, and its name above, where it has room. */
 export function upward(box: Box, axis: Axis, name: string): SVGElement[] {
-  const y = along(axis, box.bottom, box.top), middle = (box.top + box.bottom) / 2;
+  const y = along(axis, box.bottom, box.top);
   let free = Infinity;
   const written = marksOf(axis, Math.max(2, Math.min(5, Math.floor((box.bottom - box.top) / (2 * APART))))).filter((value) => {
     if (y(value) > free) return false;
@@ -59,8 +59,7 @@ export function upward(box: Box, axis: Axis, name: string): SVGElement[] {
       s("path", { class: "fv-rule-line", d: `M${box.left} ${y(value)}H${box.right}` }),
       s("text", { class: "fv-quiet", x: box.left - 6, y: y(value) + 4, "text-anchor": "end" }, tick(value)),
     ]),
-    ...(name ? [s("text", { class: "fv-quiet", transform: `translate(12 ${middle}) rotate(-90)`, "text-anchor": "middle" },
-      fitted(name, box.bottom - box.top, 12))] : []),
+    ...(name ? [s("text", { class: "fv-quiet", x: 2, y: 12 }, fitted(name, box.right - 2, 12))] : []),
   ];
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 import foveate.export.publish as published
 from foveate.config import PACKAGED, ConfigError
-from foveate.engine.packed import KEY, header_of
+from foveate.engine.packed import KEY, header_of, load
 from foveate.export.publish import PublishedFile, publish
 
 FILE = Path(__file__).parent / "packed" / "v1" / "transformer_pre.safetensors"
@@ -55,3 +57,20 @@ def test_parts_that_a_page_lacks_are_named(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ConfigError, match=r"nothing\.js of the page is not built: `make web`"):
         published.asset("nothing.js")
     assert not (tmp_path / "a.html").exists()
+
+
+def test_a_run_with_its_packed_file_needs_no_pytorch(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = shutil.copytree(PACKAGED / "kinds-of-sentences", tmp_path / "run")
+    assert call("pack", run).code == 0
+    monkeypatch.setitem(sys.modules, "foveate.pack", None)
+    published.packed_run(run, own := tmp_path / "own.safetensors", "int8", "ours")
+    assert load(own).precision == "int8" and header_of(own).licence == "ours"
+    assert load(own).classify(["Is it old"]) == load(
+        run / "packed.safetensors", int8=True
+    ).classify(["Is it old"])
+    assert len(published.examples_of(run)) == 4
+    done = call("publish", PACKAGED / "lm", "--single", tmp_path / "a.html")
+    assert done.code == 2
+    assert "it has no packed.safetensors (foveate pack" in done.err and "[train]" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import importlib.util
 import json
@@ -19,7 +20,8 @@ import pytest
 import foveate.engine.packed
 from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.decode.outputs import best
-from foveate.engine.compiled import CompiledSearch, Floats, Settings
+from foveate.draw.stages import steps
+from foveate.engine.compiled import STAGES, CompiledSearch, Floats, Settings, _map_of
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
 from foveate.inspect.edits import edit, silence
@@ -148,6 +150,77 @@ def test_the_maps_of_all_attentions_are_those_of_python(script: Path) -> None:
             assert shape == weights.shape, name
             assert np.abs(np.reshape(each["values"], shape) - weights).max() < 1e-5, name
             assert (len(each["rowLabels"]), len(each["columnLabels"])) == shape[1:], name
+
+
+def test_maps_between_words_are_those_of_python(run: Run, script: Path, tmp_path: Path) -> None:
+    line, target = PAIRS[0]
+    files = [*FILES, pack(run, tmp_path / "run.safetensors")]
+    ids: dict[Path, Any] = {f: model(f).tokenizers[-1].encode(target).ids for f in files}
+    ids |= {f: None for f in files if "translation" not in model(f).header.task}
+    calls = {str(f): [["maps", line, ids[f], None, "auto"]] for f in files}
+    answers = in_node(script, "engine-wasm", calls)
+    for file in files:
+        [own], record = answers[str(file)], model(file).explain(line, ids[file])
+        assert [each["name"] for each in own] == list(record.maps)
+        for each, (name, weights) in zip(own, record.maps.items(), strict=True):
+            assert (each["rowLabels"], each["columnLabels"]) == record.labels(name), file
+            assert np.abs(np.reshape(each["values"], weights.shape) - weights).max() < 1e-5, name
+
+
+def stages_in_node(script: Path, file: Path, head: int) -> dict[str, dict[str, Any]]:
+    """The stages of a head of each attention by its name, their numbers as arrays."""
+    line, target = PAIRS[0]
+    names, ids = model(file).engine.attentions, model(file).tokenizers[-1].encode(target).ids
+    calls = [["steps", name, head, line, ids] for name in names]
+    drawings = dict(
+        zip(names, in_node(script, "engine-wasm", {str(file): calls})[str(file)], strict=True)
+    )
+    for stage in chain.from_iterable(each["stages"] for each in drawings.values()):
+        numbers = np.frombuffer(base64.b64decode(stage["values"]["data"]), np.float32)
+        stage["values"] = numbers.reshape(stage["values"]["shape"])
+    return drawings
+
+
+def test_the_steps_of_a_head_are_those_of_pytorch(run: Run, script: Path, tmp_path: Path) -> None:
+    """Each stage that both have; what a page hides, −∞, is not compared."""
+    drawings = stages_in_node(script, pack(run, tmp_path / "run.safetensors"), 1)
+    for name, own in drawings.items():
+        right = steps(run.forced(*PAIRS[0]), name, head=1)
+        expected = {stage.title: stage for stage in right.stages}
+        assert (own["title"], own["frames"]) == (right.title, right.frames)
+        assert set(expected) - {s["title"] for s in own["stages"]} <= {"mask", "masked score"}
+        for stage in own["stages"]:
+            other, values = expected[stage["title"]], stage["values"]
+            assert values.shape == other.values.array.shape, (name, stage["title"])
+            apart = np.abs(values - other.values.array)[np.isfinite(values)].max()
+            assert apart < 1e-5, (name, stage["title"])
+            labels = other.rows, other.columns, other.across
+            assert (stage["rows"], stage["columns"], stage["across"]) == labels
+
+
+def test_the_steps_of_int8_are_those_of_the_engine(run: Run, script: Path, tmp_path: Path) -> None:
+    """Whose sums of int8 PyTorch does not have: inputs of a map are rounded too."""
+    file = pack(run, tmp_path / "run.safetensors", "int8")
+    drawings, (reads, writes) = stages_in_node(script, file, 0), model(file).tokenizers
+    source, target = (
+        [*t.encode(x).ids, EOS] for t, x in zip((reads, writes), PAIRS[0], strict=True)
+    )
+    search = CompiledSearch(model(file).engine.compiled, Settings(BOS, EOS))
+    forced = partial(search.log_probabilities, source, target)
+    for number, (name, own) in enumerate(drawings.items()):
+        for stage in own["stages"]:
+            if stage["title"] not in STAGES:
+                assert float(stage["origin"].rpartition(" ")[2]) < 0.02, (name, stage["title"])
+                continue
+            [flat] = search.stages([(number, stage["title"])], forced)
+            if stage["title"] in ("score", "weights"):
+                right = _map_of(name, flat, len(source), len(target))[0][:, None]
+            else:
+                right = flat.reshape(stage["values"].size // stage["values"].shape[-1], -1)[
+                    :, : stage["values"].shape[-1]
+                ]
+            values = stage["values"].reshape(right.shape)
+            assert np.abs(values - right)[np.isfinite(values)].max() < 1e-3, (name, stage["title"])
 
 
 def test_the_likely_tokens_have_the_probabilities_of_python(script: Path) -> None:

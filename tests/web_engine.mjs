@@ -11,6 +11,6 @@ const answers = { instructionSet: engine.instructionSet };
 for (const [file, calls] of Object.entries(JSON.parse(readFileSync(0, "utf8")))) {
   const { buffer, byteOffset, byteLength } = readFileSync(file), bytes = buffer.slice(byteOffset, byteOffset + byteLength);
   const made = file.endsWith(".json") ? new Tokenizer(JSON.parse(new TextDecoder().decode(bytes))) : new PackedModel(engine, bytes);
-  answers[file] = calls.map(([method, ...given]) => made[method](...given));
+  answers[file] = calls.map(([method, ...given]) => made[method](...given.map((value) => value ?? undefined)));
 }
 process.stdout.write(JSON.stringify(answers, (_, value) => (ArrayBuffer.isView(value) ? [...value] : value)));

@@ -8,14 +8,9 @@ import sys
 from pathlib import Path
 from subprocess import SubprocessError
 
-import numpy as np
-from safetensors.numpy import save
-
 from foveate.align.aer import Head
 from foveate.config import Tree
-from foveate.engine.compiled import quantized
 from foveate.engine.packed import (
-    KEY,
     NAME,
     SHORTLIST,
     VERSION,
@@ -23,10 +18,11 @@ from foveate.engine.packed import (
     Header,
     PackedModel,
     PackedSearch,
+    rounded,
+    write,
 )
 from foveate.engine.program import CannotPack, Program
-from foveate.errors import ConfigError, UserError, message_of
-from foveate.files import replace_file
+from foveate.errors import UserError, message_of
 from foveate.run import Run, load
 from foveate.tasks.base import Aligns
 from foveate.tasks.classification import TextClassification
@@ -35,7 +31,6 @@ from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
 from foveate.train.stored import WEIGHTS
 
-PRECISIONS = ("fp32", "fp16", "int8")
 Tensors = dict[str, Array]
 
 
@@ -45,13 +40,9 @@ def pack(run: Run, out: Path, precision: str = "fp32", licence: str = "") -> Pat
     The engine reads it before it is written. Raises `CannotPack` that names the part of the model,
     and `PackedError` the part of its search, that the engine does not have.
     """
-    if precision not in PRECISIONS:
-        raise ConfigError(f"no precision {precision!r}; there are: {', '.join(PRECISIONS)}")
     header, tensors = content(run, precision, licence)
     PackedModel(out, header, tensors)
-    metadata = {KEY: json.dumps(header.tree(), ensure_ascii=False)}
-    replace_file(out, save(tensors, metadata))
-    return out
+    return write(out, header, tensors)
 
 
 def keep(run: Run) -> str:
@@ -82,13 +73,15 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
             f"the engine does not know the task {config.task.kind}; it runs in PyTorch"
         )
     program = Program(run.model)
-    tensors = rounded(program, precision)
+    arrays = {name: tensor.cpu().numpy() for name, tensor in program.tensors.items()}
+    tensors = rounded(arrays, program.maps, precision)
     tree: Tree = {
         "version": VERSION,
         "task": task.packed_kind,
         "program": program.numbers,
         "maps": sorted(program.maps),
         "attentions": program.attentions,
+        "equations": program.equations,
         "tokenizers": {
             name: json.loads(each.text()) for name, each in task.tokenizers_by_name().items()
         },
@@ -113,20 +106,6 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
     if (reach := task.reach(run.model)) is not None:
         tree["reach"] = reach
     return Header.parse(json.loads(json.dumps(tree))), tensors
-
-
-def rounded(program: Program, precision: str) -> Tensors:
-    """The tensors of a program, its matrices in a precision; what is no matrix stays fp32."""
-    tensors: Tensors = {}
-    for name, tensor in program.tensors.items():
-        array = tensor.cpu().numpy()
-        if name not in program.maps or precision == "fp32":
-            tensors[name] = array
-        elif precision == "fp16":
-            tensors[name] = array.astype(np.float16)
-        else:
-            tensors[name], tensors[f"{name}.scale"] = quantized(array)
-    return tensors
 
 
 def scores_of(run: Run) -> Tree:

@@ -97,6 +97,43 @@ def test_a_word_is_forced_a_head_silenced_and_a_text_cut(open_url: Visit, tmp_pa
     page.get_by_text("The text is too long for this model").wait_for()
 
 
+def test_a_head_is_looked_at_step_by_step(open_url: Visit, tmp_path: Path) -> None:
+    page = open_url(address(tmp_path, stored("transformer_pre"), single=True))
+    page.get_by_role("button", name="Step by step").click()
+    walk = page.get_by_test_id("walk")
+    walk.locator("[data-kind=steps]").wait_for()
+    assert "head 0" in walk.inner_text() and "computed by the engine" in walk.inner_text()
+    cells = page.locator("section[aria-label=attention] .fv-cells[role=application]")
+    cells.focus()
+    cells.press(".")  # another head, whose stages are shown then
+    cells.press(".")
+    walk.get_by_text("head 1").wait_for()
+    drawing = page.evaluate(
+        "look => foveate.look('transformer_pre', look)",
+        {
+            "view": "steps",
+            "block": "encoder.self_attention",
+            "layer": 0,
+            "head": 1,
+            "text": "a dog",
+        },
+    )
+    assert drawing["frames"] == ["a", "dog", "</s>"]
+
+
+def test_too_long_a_text_is_refused_and_the_next_one_answered(
+    open_url: Visit, tmp_path: Path
+) -> None:
+    page = open_url(address(tmp_path, stored("decoder_only"), single=True))
+    page.locator("textarea").fill("a dog " * 20_000)
+    page.locator("button.primary").click()
+    page.get_by_text("120,000 characters; this page takes 100,000 at a time").wait_for()
+    for text in ("a dog " * 16_000, "a dog"):
+        page.locator("textarea").fill(text)
+        page.locator("button.primary").click()
+        page.locator("[data-status=done]").wait_for()
+
+
 def test_the_maps_of_a_page_are_those_of_python(open_url: Visit, tmp_path: Path) -> None:
     page = open_url(address(tmp_path, stored("gru_bahdanau"), single=True))
     model = foveate.engine.packed.load(STORED / "gru_bahdanau.safetensors", threads=1)

@@ -69,7 +69,8 @@ def publish(
     licence: Annotated[str, typer.Option(help="of the training data of runs")] = "",
 ) -> None:
     """Write a page in which models answer, without a server."""
-    from foveate.export.publish import PublishedFile, examples_of, publish
+    from foveate.config import shipped
+    from foveate.export.publish import PublishedFile, examples_of, packed_run, publish
 
     target = single or out
     if target is None or (single and out):
@@ -81,11 +82,9 @@ def publish(
             if path.is_file():
                 files.append(PublishedFile(path, path.stem, own))
                 continue
-            from foveate.pack import pack
-
-            run, place = load(path), Path(folder) / f"{number}.safetensors"
-            file = pack(run, place, precision, licence)
-            files.append(PublishedFile(file, run.path.resolve().name, own or examples_of(run)))
+            run, place = shipped(path), Path(folder) / f"{number}.safetensors"
+            file = packed_run(run, place, precision, licence)
+            files.append(PublishedFile(file, run.resolve().name, own or examples_of(run)))
         size = publish(files, target, title, single is not None)
     typer.echo(f"{target}: {size / 1e6:.1f} MB, {', '.join(file.name for file in files)}")
 

@@ -74,8 +74,12 @@ def assemble(cover: Cover, groups: Sequence[str]) -> str:
 
 
 def json_of(part: DrawingPart) -> str:
+    """A part of a drawing as JSON that may stand inside a script element."""
+    return inside_script(part.model_dump_json(by_alias=True))
+
+
+def inside_script(text: str) -> str:
     """JSON that may stand inside a script element: nothing in it can end the element."""
-    text = part.model_dump_json(by_alias=True)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

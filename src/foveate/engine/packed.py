@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from foveate.align.aer import Head, Links, Rows
 from foveate.answers import (
@@ -52,8 +53,10 @@ from foveate.engine.compiled import (
     Forbids,
     Sampling,
     Settings,
+    quantized,
 )
 from foveate.errors import ConfigError, UserError
+from foveate.files import replace_file
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +68,7 @@ Ids = list[int]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 TaskKind = Literal["translation", "prefix_translation", "language", "classification"]
+PRECISIONS = ("fp32", "fp16", "int8")
 NAME = "packed.safetensors"  # in the folder of a run
 VERSION = 1  # of the layout of the file
 KEY = "foveate"  # of the header among the metadata
@@ -141,6 +145,7 @@ class Header(Config):
     program: tuple[float, ...]  # the numbers of the model
     maps: tuple[str, ...] = ()  # the tensors that may be int8
     attentions: tuple[str, ...] = ()  # the names of its attentions, in the order of the program
+    equations: tuple[dict[str, str], ...] = ()  # of the stages of each attention
     tokenizers: dict[str, Tree]  # by name, as `Tokenizer.text` has them
     max_length: int = Field(ge=1)  # tokens of an input; longer ones are cut
     search: PackedSearch = PackedSearch()
@@ -259,6 +264,39 @@ def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Weight]:
         else:
             raise PackedError(f"{path}: {name} has no scale for each of its rows; pack it again")
     return weights
+
+
+# ------------------------------------------------------------------------------ writing
+
+
+def rounded(arrays: Mapping[str, Array], maps: Collection[str], precision: str) -> dict[str, Array]:
+    """The tensors of a file, of ``arrays`` those named in ``maps`` in a precision.
+
+    What is int8 stays so. Raises ``ConfigError`` for an unknown precision.
+    """
+    if precision not in PRECISIONS:
+        raise ConfigError(f"no precision {precision!r}; there are: {', '.join(PRECISIONS)}")
+    tensors = dict(arrays)
+    for name in maps if precision != "fp32" else ():
+        if precision == "fp16" and arrays[name].dtype != np.int8:
+            tensors[name] = arrays[name].astype(np.float16)
+        elif arrays[name].dtype != np.int8:
+            tensors[name], tensors[f"{name}.scale"] = quantized(arrays[name].astype(np.float32))
+    return tensors
+
+
+def write(out: Path, header: Header, tensors: Mapping[str, Array]) -> Path:
+    """Write a packed file, whole or not at all."""
+    metadata = {KEY: json.dumps(header.tree(), ensure_ascii=False)}
+    replace_file(out, save(dict(tensors), metadata))
+    return out
+
+
+def repack(file: Path, out: Path, precision: str, licence: str = "") -> Path:
+    """Write a packed file with its matrices in a precision, and the licence where one is given."""
+    header, tensors = read(file)
+    header = header.model_copy(update={"licence": licence or header.licence})
+    return write(out, header, rounded(tensors, header.maps, precision))
 
 
 # ------------------------------------------------------------------------------ the engine

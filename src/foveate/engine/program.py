@@ -91,6 +91,8 @@ class Program:
         self._indices: dict[tuple[int, tuple[int, ...]], int] = {}
         self.maps: set[str] = set()  # names of the tensors that may be int8
         self.attentions: list[str] = []  # in the order of their numbers
+        self.equations: list[dict[str, str]] = []  # of the stages of each attention
+        self._bias = ""  # the equation of what positions add to scores
         self._over_memory = False  # whether the attention that is written reads the memory
         self._model(model)
 
@@ -141,6 +143,7 @@ class Program:
     def _position(self, position: positions.Position, name: str) -> None:
         if type(position) not in POSITIONS:
             raise cannot(position)
+        self._bias = position.equation
         self._write(POSITIONS.index(type(position)))
         if isinstance(position, (positions.Sinusoidal, positions.Rotary)):
             self._write(position.config.base)
@@ -189,6 +192,7 @@ class Program:
         if type(attention) is not Attention:
             raise cannot(attention)
         self.attentions.append(re.sub(r"\.(\d+)\.", r".layers.\1.", name))  # as the module's
+        self.equations.append(attention.equations() | {"bias": self._bias})
         score, normalizer = attention.score, attention.normalizer
         reads = attention.reads_keys
         self._write(attention.num_heads, attention.key_heads)

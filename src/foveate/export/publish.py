@@ -14,21 +14,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from foveate.config import load_tree
+from foveate.data.text import at, decoded_lines
 from foveate.draw.page import asset as packaged_text
-from foveate.draw.page import digest
+from foveate.draw.page import digest, inside_script
 from foveate.engine.loading import web_engine
-from foveate.engine.packed import PackedModel, load
-from foveate.errors import ConfigError, is_for_the_user
+from foveate.engine.packed import PackedModel, load, packed_file, repack
+from foveate.errors import ConfigError, UserError, install
 from foveate.files import replace_file
-
-if TYPE_CHECKING:
-    from foveate.run import Run
 
 ENGINES = {"simd": "engine-wasm", "scalar": "engine-scalar"}
 MOST_BYTES = 2**29  # of a packed file: the memory of WebAssembly has 2^32
 EXAMPLES, LENGTHS = 4, range(8, 61)  # inputs that a page begins with, and their characters
+LAST = 1000  # lines of a file without splits, of which examples are taken
 TOKENIZERS = ("byte", "character", "word", "symbol", "bpe", "unigram")
 PAGE = """<!doctype html>
 <html lang="en">
@@ -66,9 +65,9 @@ class PublishedFile:
         header = model.header
         if header.format is not None:
             raise ConfigError(f"{self.path}: a page does not read data.format; train without it")
-        for tree in header.tokenizers.values():
-            if (kind := tree["config"]["kind"]) not in TOKENIZERS:
-                raise ConfigError(f"{self.path}: a page has no tokenizer of the kind {kind}")
+        kinds = [tree["config"]["kind"] for tree in header.tokenizers.values()]
+        if unknown := next((kind for kind in kinds if kind not in TOKENIZERS), None):
+            raise ConfigError(f"{self.path}: a page has no tokenizer of the kind {unknown}")
         return {
             "name": self.name,
             "file": f"model-{number}",
@@ -77,26 +76,41 @@ class PublishedFile:
             "examples": list(self.examples),
             "beamSize": header.search.beam_size,
             "temperature": header.search.temperature,
+            "subwords": any(kind in ("bpe", "unigram") for kind in kinds),
         }
 
 
-def examples_of(run: Run) -> list[str]:
-    """Inputs of a run from its own data; none where these are not here."""
-    from foveate.tasks.language import Language
-    from foveate.tasks.text import TextTask
-
+def packed_run(run: Path, out: Path, precision: str, licence: str = "") -> Path:
+    """The packed file of a run: of the one beside it, or made with PyTorch where there is none."""
+    file, why = packed_file(run)
+    if file is not None:
+        return repack(file, out, precision, licence)
     try:
-        if isinstance(run.task, TextTask):
-            lines = run.task.corpus("test").sources
-        elif isinstance(run.task, Language):  # beginnings
-            text = run.task.examples("valid").text.lines
-            lines = [" ".join(words[: 1 + len(words) // 2]) for words in map(str.split, text)]
-        else:
-            return []
-    except Exception as error:
-        if not is_for_the_user(error):
-            raise
+        from foveate.pack import pack
+        from foveate.run import load as load_run
+    except ModuleNotFoundError:
+        raise ConfigError(f"{run}: {why}: it is packed with PyTorch; {install('train')}") from None
+    return pack(load_run(run), out, precision, licence)
+
+
+def examples_of(run: Path) -> list[str]:
+    """Inputs of a run from its test data, of a language model beginnings; none where it has none.
+
+    Of a file that is not divided into splits these are among the last lines.
+    """
+    try:
+        tree = load_tree(run / "config.toml", resolved=True)
+        task, data = tree["task"], tree["data"]
+        pattern = task.get("source") or task.get("text") or task["corpora"][0]["source"]
+        lines = [line for line, _ in decoded_lines(at(pattern, "test", data["splits"]))]
+    except (LookupError, TypeError, UserError, OSError):
         return []
+    if ".tsv" in pattern:
+        lines = [line.split("\t")[max(0, data["columns"][0] - 1) :][0] for line in lines if line]
+    if "{split}" not in pattern:
+        lines = lines[-LAST:]
+    if task["kind"] == "language":
+        lines = [" ".join(words[: 1 + len(words) // 2]) for words in map(str.split, lines)]
     return [line for line in dict.fromkeys(lines) if len(line) in LENGTHS][:EXAMPLES]
 
 
@@ -154,7 +168,7 @@ def assemble(page: Mapping[str, object], files: Mapping[str, str]) -> str:
         policy=policy,
         title=html.escape(f"{page['title']} · foveate"),
         style=style,
-        page=json.dumps(page, ensure_ascii=False).replace("<", "\\u003c"),
+        page=inside_script(json.dumps(page, ensure_ascii=False)),
         files="\n".join(inside),
         script=script,
     )

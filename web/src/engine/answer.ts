@@ -1,13 +1,17 @@
 // The events of an answer, as the server of the studio sends them, from a packed model.
 import { base64Of } from "../core/numbers";
-import type { AttentionDrawing, Block, Node, WordsDrawing } from "../core/types";
+import type { AttentionDrawing, Block, Node, StepsDrawing, WordsDrawing } from "../core/types";
 import type { AnswerRequest, AnswerStart, BeamStep, LabelDone, TextDone, Token } from "../studio/api";
+import type { Units } from "./axes";
 import type { Output, Partial as Hypothesis } from "./compiled";
 import type { LabelledMap, PackedModel, Silence } from "./model";
 import { EOS } from "./tokenizer";
 
-const LENGTH = 200, SHORT = 20, OTHERS = 8, MOST_MAPPED = 160; // tokens of a continuation, of a short one, those in the place of each, those that have a map
-type Request = Partial<AnswerRequest>;
+const LENGTH = 200, SHORT = 20, OTHERS = 8, MOST_MAPPED = 400; // tokens of a continuation, of a short one, those in the place of each, those of an input and output that have a map
+const MOST_CHARACTERS = 100_000; // of an input: more is refused before memory runs out
+export type Request = Partial<AnswerRequest> & { units?: Units };
+/** What is looked at in an answer: the maps between units, or the stages of a head. */
+export type Look = Request & { ids?: readonly number[] } & ({ view: "attention" } | { view: "steps"; block: string; layer: number; head: number });
 type Done = TextDone | LabelDone;
 
 /** The name of a block of `decoder.layers.1.cross_attention`. */
@@ -26,13 +30,30 @@ export function attention(maps: readonly LabelledMap[], silent: readonly Silence
   return { kind: "attention", title: "", caption: "", notes: [], form: "matrix", blocks: [...blocks.values()], block: "cross_attention", layer: -1, head: null, scale: "row", gold: [] };
 }
 
+/** The name of the attention of a block in a layer. */
+function attentionOf(model: PackedModel, block: string, layer: number): string {
+  const name = (model.header.attentions ?? []).filter((each) => blockOf(each) === block).at(layer);
+  if (name === undefined) throw new Error(`no attention ${block} in layer ${layer}`);
+  return name;
+}
+
 /** The heads of a request by the names of their attentions. */
-function silences(model: PackedModel, request: Request): Silence[] {
-  return (request.silenced ?? []).map(({ block, layer, head }) => {
-    const name = (model.header.attentions ?? []).filter((each) => blockOf(each) === block).at(layer);
-    if (name === undefined) throw new Error(`no attention ${block} in layer ${layer}`);
-    return { name, head: head ?? null };
-  });
+const silences = (model: PackedModel, request: Request): Silence[] =>
+  (request.silenced ?? []).map(({ block, layer, head }) => ({ name: attentionOf(model, block, layer), head: head ?? null }));
+
+/** The input of a request. Throws an error that says why there can be no answer. */
+function inputOf({ header: { task } }: PackedModel, { text = "" }: Request): string {
+  if (text.length > MOST_CHARACTERS) throw new Error(`the text has ${text.length.toLocaleString("en")} characters; this page takes ${MOST_CHARACTERS.toLocaleString("en")} at a time`);
+  if (!text.trim() && task !== "language") throw new Error("the text is empty");
+  return task === "language" ? text : text.split(/\s*\n\s*/).join(" ");
+}
+
+/** A drawing of an answer that is there: of its attention, or of the stages of one head. */
+export function look(model: PackedModel, request: Look): AttentionDrawing | StepsDrawing {
+  const text = inputOf(model, request), { ids = [], to, units } = request, silent = silences(model, request);
+  model.silence(silent);
+  if (request.view === "attention") return attention(model.maps(text, ids, to ?? undefined, units), silent);
+  return model.steps(attentionOf(model, request.block, request.layer), request.head, text, ids, to ?? undefined);
 }
 
 /** The ids of an output with its end. */
@@ -95,18 +116,17 @@ function relevance(model: PackedModel, text: string, label: string): WordsDrawin
 /** The answer to a request; throws an error that says why there is none. */
 export function* answer(model: PackedModel, run: string, request: Request): Generator<AnswerStart | Token | BeamStep, Done> {
   const began = performance.now(), { task, max_length, reach } = model.header, search = request.search ?? {};
-  const text = task === "language" ? request.text ?? "" : (request.text ?? "").split(/\s*\n\s*/).join(" "), silent = silences(model, request);
-  if (!text.trim() && task !== "language") throw new Error("the text is empty");
+  const text = inputOf(model, request), silent = silences(model, request), units = request.units ?? "auto";
   model.silence(silent);
   const cut = task === "language" ? 0 : Math.max(0, model.length(text) - max_length);
   yield { event: "start", run, source: [], unknown: model.unknown(text), prefix: request.prefix ?? [], cut };
   const milliseconds = () => performance.now() - began, drawn = (maps: LabelledMap[]) => (maps.length ? [attention(maps, silent)] : []);
   if (task === "classification") {
     const labels = Object.entries(model.classify(text)).map(([label, p]) => ({ label, p })).sort((a, b) => b.p - a.p);
-    const drawings = [relevance(model, text, labels[0]!.label), ...drawn(model.maps(text))];
+    const drawings = [relevance(model, text, labels[0]!.label), ...drawn(model.maps(text, [], undefined, units))];
     return { event: "done", kind: "label", labels, cut, drawings, milliseconds: milliseconds() };
   }
-  const { beamSize, lengthPenalty, temperature, seed, maxExtra } = search, to = request.to ?? undefined, prompt = model.promptIds(text);
+  const { beamSize, lengthPenalty, temperature, seed, maxExtra } = search, to = request.to ?? undefined, prompt = model.promptIds(text), length = prompt.length || model.length(text);
   const choices = { beamSize: beamSize ?? undefined, lengthPenalty: lengthPenalty ?? undefined, count: request.hypotheses, prefix: request.prefix, to };
   const room = reach ? Math.max(SHORT, reach - 1 - prompt.length) : LENGTH; // past its reach a model begins anew
   const steps = task === "language" ? model.continuing(text, Math.min(maxExtra ?? LENGTH, room), { ...choices, temperature: temperature ?? undefined, seed: seed ?? undefined }) : model.translating(text, choices);
@@ -123,6 +143,6 @@ export function* answer(model: PackedModel, run: string, request: Request): Gene
       const logP = beam.logPs(output), tokens = model.tokens(text, output, logP, request.topK ?? OTHERS, to);
       return { text: tokens.map((token) => token.text).join(""), logP: output.logP, score: output.score, ended: output.ended, tokens, path: beam.path(output).map(({ id }) => id) };
     });
-    return { event: "done", kind: "text", hypotheses, drawings: value.flatMap(({ ids }) => drawn(ids.length <= MOST_MAPPED ? model.maps(text, ids, to) : [])), milliseconds: milliseconds() };
+    return { event: "done", kind: "text", hypotheses, drawings: value.flatMap(({ ids }) => drawn(ids.length + length <= MOST_MAPPED ? model.maps(text, ids, to, units) : [])), milliseconds: milliseconds() };
   }
 }

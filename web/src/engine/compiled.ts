@@ -36,7 +36,7 @@ export interface Source { ids: readonly number[]; limit: number; prefix?: readon
 /** The weights of an attention (heads, rows, columns). */
 export interface AttentionMap { name: string; heads: number; rows: number; columns: number; values: Float32Array }
 
-const STAGES = ["query", "rotated query", "key", "rotated key", "value", "score", "bias", "weights", "context", "output"] as const;
+export const STAGES = ["query", "rotated query", "key", "rotated key", "value", "score", "bias", "weights", "context", "output"] as const;
 export type Stage = (typeof STAGES)[number];
 const REFUSALS: Record<number, string> = {
   0: "an id that the model does not know", [-1]: "no room: there is too little memory", [-2]: "scores that are no numbers",
@@ -290,17 +290,17 @@ export class CompiledSearch {
   /** The maps of attentions, by their order in the program: an encoder reads `read` positions, a decoder `written`. */
   maps(names: readonly string[], compute: () => unknown, read: number, written: number): AttentionMap[] {
     const weights = this.stages(names.map((_, n) => [n, "weights"] as const), compute);
-    return names.map((name, n) => mapOf(name, weights[n]!, read, written));
+    return names.map((name, n) => spreadOf(name, weights[n]!, read, written));
   }
 }
 
-/** The weights of an attention, query by query and in it head by head, as (heads, rows, columns). */
-function mapOf(name: string, weights: Float32Array, read: number, written: number): AttentionMap {
-  const causal = name.startsWith("decoder") && !name.endsWith("cross_attention");
-  const rows = name.startsWith("encoder") ? read : name.startsWith("decoder") ? written : 1, columns = causal ? written : read;
-  const heads = weights.length / (causal ? (written * (written + 1)) / 2 : rows * columns), values = new Float32Array(heads * rows * columns);
+/** Numbers of all pairs of an attention, query by query and in it head by head, as (heads, rows, columns); those of keys that are hidden are `hidden`. */
+export function spreadOf(name: string, flat: Float32Array, read: number, written: number, hidden = 0): AttentionMap {
+  const isCausal = name.startsWith("decoder") && !name.endsWith("cross_attention");
+  const rows = name.startsWith("encoder") ? read : name.startsWith("decoder") ? written : 1, columns = isCausal ? written : read;
+  const heads = flat.length / (isCausal ? (written * (written + 1)) / 2 : rows * columns), values = new Float32Array(heads * rows * columns).fill(hidden);
   for (let row = 0, at = 0; row < rows; row++)
-    for (let head = 0, seen = causal ? row + 1 : columns; head < heads; head++, at += seen)
-      values.set(weights.subarray(at, at + seen), (head * rows + row) * columns);
+    for (let head = 0, seen = isCausal ? row + 1 : columns; head < heads; head++, at += seen)
+      values.set(flat.subarray(at, at + seen), (head * rows + row) * columns);
   return { name, heads, rows, columns, values };
 }

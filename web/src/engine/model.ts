@@ -1,9 +1,12 @@
 // A packed model with everything that it needs to answer (`foveate.engine.packed.PackedModel`).
+import { axisOf, END, joined, linesAxis, merged, single, START, type Axis, type Units } from "./axes";
 import { tokenStates } from "./characters";
-import { CompiledModel, CompiledSearch, type AttentionMap, type Engine, type Output, type Partial, type Settings, type Source } from "./compiled";
+import { CompiledModel, CompiledSearch, STAGES, type AttentionMap, type Engine, type Output, type Partial, type Settings, type Source, type Stage, type Tensor } from "./compiled";
 import { read, type Header, type Packed, type SearchTree } from "./packed";
-import { silenced } from "./silence";
+import { placeOf, silenced } from "./silence";
+import { steps } from "./steps";
 import { BOS, EOS, PAD, SILENT, splitWords, Tokenizer, UNK } from "./tokenizer";
+import type { StepsDrawing } from "../core/types";
 import type { Token } from "../studio/api";
 
 export interface Choices { beamSize?: number; lengthPenalty?: number; count?: number; to?: string; prefix?: readonly number[] }
@@ -14,6 +17,9 @@ export interface Translation { text: string; score: number; ids: number[] }
 export interface Continuation { text: string; logP: number }
 /** Rows of a decoder are what is produced, columns what it reads. */
 export interface LabelledMap extends AttentionMap { rowLabels: string[]; columnLabels: string[] }
+
+/** A computation whose attentions are observed. */
+interface Pass { read: number; written: number; compute(search: CompiledSearch): unknown; axes(name: string): readonly [rows: Axis, columns: Axis] }
 
 const NEAR = 8; // tokens before another on which its text depends
 
@@ -32,6 +38,7 @@ export class PackedModel {
   readonly header: Header;
   readonly #packed: Packed;
   #model: CompiledModel;
+  #weights: readonly Tensor[]; // without those of silenced heads
   #silent: readonly Silence[] = [];
   readonly #reads: Tokenizer;
   readonly #writes: Tokenizer;
@@ -44,6 +51,7 @@ export class PackedModel {
     if (!(target ?? text)) throw new Error("the file lacks a tokenizer");
     this.header = header;
     this.#packed = packed;
+    this.#weights = weights;
     this.#writes = new Tokenizer((target ?? text)!);
     this.#reads = source ? new Tokenizer(source) : this.#writes;
     this.#model = new CompiledModel(engine, header.program, weights);
@@ -77,6 +85,7 @@ export class PackedModel {
     const model = new CompiledModel(this.#model.engine, this.header.program, weights);
     this.#model.free();
     this.#model = model;
+    this.#weights = weights;
     this.#silent = heads;
   }
 
@@ -260,25 +269,46 @@ export class PackedModel {
     });
   }
 
+  /** What is computed as a target is produced from a line, a text is read, or a line classified; how many positions are read and produced; the axes of an attention. */
+  #pass(line: string, target: readonly number[], to: string | undefined, units: Units): Pass {
+    const { task, labels, reach } = this.header;
+    if (task === "classification") {
+      const ids = this.#labelledIds(line), odds = this.#probabilities(ids), count = labels!.length;
+      const read = axisOf(this.#writes.read(line, ids.slice(1, -1)), units, [START], [END]), produced = single(labels![odds.indexOf(Math.max(...odds))]!);
+      return { read: ids.length, written: 0, compute: (search) => search.labelScores(ids, count), axes: (name) => [name.startsWith("encoder") ? read : produced, read] };
+    }
+    if (this.#continues) {
+      const ids = [...this.#writes.encodeLines(line), ...target].slice(0, reach ? reach - 1 : undefined), written = [...ids, EOS];
+      const axes = [linesAxis(this.#writes, written, units), linesAxis(this.#writes, [EOS, ...ids], units)] as const;
+      return { read: 0, written: written.length, compute: (search) => search.logProbabilities([], written), axes: () => axes };
+    }
+    const source = this.sourceIds(line, to), written = [...target, EOS], addressed = to === undefined ? line : `<2${to}> ${line}`;
+    const reads = this.#reads.read(addressed, source.slice(0, -1)), writes = this.#writes.written(target), read = axisOf(reads, units, [], [END]);
+    const compute = (search: CompiledSearch) => search.logProbabilities(source, written);
+    if (task === "prefix_translation") {
+      const text = joined(read, axisOf(writes, units)), axes = [joined(text, single(END)), joined(single(START), text)] as const;
+      return { read: source.length, written: source.length + written.length, compute, axes: () => axes };
+    }
+    const produced = axisOf(writes, units, [], [END]), before = axisOf(writes, units, [START]);
+    return { read: source.length, written: written.length, compute, axes: (name) => (name.startsWith("encoder") ? [read, read] : [produced, name.endsWith("self_attention") ? before : read]) };
+  }
+
   /** The maps of every attention as a target is produced from a line, a text is read, or a line classified. */
-  maps(line: string, target: readonly number[] = [], to?: string): LabelledMap[] {
-    const names = this.header.attentions ?? [], { task, labels, reach } = this.header;
-    const texts = (tokenizer: Tokenizer, ids: readonly number[]) => ids.map((id) => tokenizer.label(id));
-    return this.#use(this.#plain, (search) => {
-      if (task === "classification") {
-        const ids = this.#labelledIds(line), read = texts(this.#writes, ids);
-        const scores = search.labelScores(ids, labels!.length), produced = [labels![scores.indexOf(Math.max(...scores))]!];
-        return search.maps(names, () => search.labelScores(ids, labels!.length), ids.length, 0)
-          .map((map) => ({ ...map, rowLabels: map.name.startsWith("encoder") ? read : produced, columnLabels: read }));
-      }
-      const source = this.#continues ? [] : this.sourceIds(line, to), joined = task === "prefix_translation" ? source : [];
-      const output = this.#continues ? [...this.#writes.encodeLines(line), ...target].slice(0, reach ? reach - 1 : undefined) : target, written = [...output, EOS];
-      const read = texts(this.#reads, source), produced = [...texts(this.#reads, joined), ...texts(this.#writes, written)];
-      const before = [this.#writes.label(this.#plain.start), ...produced.slice(0, -1)];
-      return search.maps(names, () => search.logProbabilities(source, written), source.length, produced.length).map((map) => {
-        const encodes = map.name.startsWith("encoder"), own = map.name.endsWith("self_attention");
-        return { ...map, rowLabels: encodes ? read : produced, columnLabels: own && !encodes ? before : read };
-      });
+  maps(line: string, target: readonly number[] = [], to?: string, units: Units = "tokens"): LabelledMap[] {
+    const { read, written, compute, axes } = this.#pass(line, target, to, units);
+    return this.#use(this.#plain, (search) => search.maps(this.header.attentions ?? [], () => compute(search), read, written)).map((map) => {
+      const [rows, columns] = axes(map.name);
+      return { ...merged(map, rows, columns), rowLabels: rows.labels, columnLabels: columns.labels };
     });
+  }
+
+  /** The stages of a head of an attention, in the same computation. */
+  steps(name: string, head: number, line: string, target: readonly number[] = [], to?: string): StepsDrawing {
+    const number = (this.header.attentions ?? []).indexOf(name), { compute, axes } = this.#pass(line, target, to, "tokens"), [rows, columns] = axes(name);
+    if (number < 0) throw new Error(`no attention ${name}`);
+    const all = this.#use(this.#plain, (search) => search.stages(STAGES.map((stage) => [number, stage] as const), () => compute(search)));
+    const flat = Object.fromEntries(STAGES.map((stage, n) => [stage, all[n]!])) as Record<Stage, Float32Array>;
+    const part = (kind: string): Tensor | undefined => this.#weights[placeOf(this.#packed, name, `output.${kind}`)], weight = part("weight");
+    return steps({ name, flat, rows: rows.labels, columns: columns.labels, equations: this.header.equations?.[number] ?? {}, output: weight && { weight, bias: part("bias") } }, head);
   }
 }

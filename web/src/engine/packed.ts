@@ -12,6 +12,7 @@ export interface Header {
   task: Task;
   program: number[];
   attentions?: string[];
+  equations?: Record<string, string>[]; // of the stages of each attention
   tokenizers: Record<string, TokenizerTree>;
   max_length: number;
   search: SearchTree;

@@ -10,10 +10,15 @@ function without(tensor: Tensor, side: "rows" | "columns", from: number, to: num
   return { ...tensor, values };
 }
 
+/** The number of the tensor of a part of an attention among the weights of a file; -1 where there is none. */
+export function placeOf({ names }: Packed, attention: string, part: string): number {
+  const own = `${attention.replace(".layers.", ".")}.${part}`;
+  return names.findIndex((name) => name.slice(name.indexOf(".") + 1) === own);
+}
+
 /** The weights of a file where a head of an attention (null: each of its `heads`) has values that are 0, or is left out of the output. */
-export function silenced({ weights, names }: Packed, attention: string, head: number | null, heads: number): Tensor[] {
-  const own = attention.replace(".layers.", ".");
-  const at = (part: string) => names.findIndex((name) => name.slice(name.indexOf(".") + 1) === `${own}.${part}`);
+export function silenced(packed: Packed, attention: string, head: number | null, heads: number): Tensor[] {
+  const { weights } = packed, at = (part: string) => placeOf(packed, attention, part);
   const value = at("value.weight"), output = at("output.weight"), rows = weights[value]?.shape[0];
   const hasValues = rows !== undefined && rows === (weights[output]?.shape[1] ?? rows); // of its own, which no other head reads
   const chosen = hasValues ? [value, at("value.bias")] : [output], side = hasValues ? "rows" : "columns";

@@ -1,6 +1,7 @@
 // The models of a page as a source of answers: their files are read when they are first asked.
 import { hasSIMD } from "../engine/compiled";
-import type { AnswerRequest } from "../studio/api";
+import type { AnyDrawing } from "../core";
+import type { Look, Request } from "../engine/answer";
 import type { AnswerEvent } from "../studio/answering.svelte";
 import EngineWorker from "./worker?worker&inline";
 
@@ -13,13 +14,15 @@ export interface Published {
   examples: string[];
   beamSize: number;
   temperature: number;
+  subwords: boolean; // whether its tokens may be parts of words
 }
 export interface PageData { title: string; models: Published[]; engines: { simd: string; scalar: string } }
 
 export type Asked = { id: number } & (
   | { kind: "engine"; text: string } | { kind: "model"; name: string; text: string }
-  | { kind: "answer"; name: string; question: Partial<AnswerRequest> } | { kind: "stop" });
-export interface Told { id: number; event?: AnswerEvent; failure?: string }
+  | { kind: "answer"; name: string; question: Request }
+  | { kind: "look"; name: string; look: Look } | { kind: "stop" });
+export interface Told { id: number; event?: AnswerEvent; drawing?: AnyDrawing; failure?: string }
 type Wish = Asked extends infer One ? (One extends Asked ? Omit<One, "id"> : never) : never;
 
 const files: Record<string, string> = ((globalThis as { foveateFiles?: Record<string, string> }).foveateFiles ??= {});
@@ -56,12 +59,12 @@ export class Source {
     return id;
   }
 
-  #done(wish: Wish): Promise<void> {
+  #done(wish: Wish): Promise<Told> {
     return new Promise((go, fail) => {
-      const id = this.#send(wish, ({ failure }) => {
+      const id = this.#send(wish, (told) => {
         this.#listeners.delete(id);
-        if (failure === undefined) go();
-        else fail(new Error(failure));
+        if (told.failure === undefined) go(told);
+        else fail(new Error(told.failure));
       });
     });
   }
@@ -77,8 +80,13 @@ export class Source {
     await this.#once(name, async () => this.#done({ kind: "model", name, text: await textOf(file) }));
   }
 
+  /** A drawing of an answer that is there. */
+  async look(run: string, look: Look): Promise<AnyDrawing> {
+    return (await this.#done({ kind: "look", name: run, look })).drawing!;
+  }
+
   /** The events of an answer, as they come. */
-  async *events(run: string, question: Partial<AnswerRequest>, signal: AbortSignal): AsyncGenerator<AnswerEvent> {
+  async *events(run: string, question: Request, signal: AbortSignal): AsyncGenerator<AnswerEvent> {
     await this.#load(this.data.models.find(({ name }) => name === run)!);
     const told: Told[] = [];
     let wake = () => {};

@@ -1,12 +1,12 @@
 // The engine in a worker: models of packed files, and their answers one after the other.
 import { bytesOf } from "../core/numbers";
-import { answer } from "../engine/answer";
+import { answer, look } from "../engine/answer";
 import { Engine } from "../engine/compiled";
 import { PackedModel } from "../engine/model";
 import type { Asked, Told } from "./source";
 
 const TURN = 25; // milliseconds of work between two looks at whether an answer is still wanted
-const models = new Map<string, PackedModel>(), given = new Set<number>();
+const models = new Map<string, PackedModel>(), wanted = new Set<number>(); // `wanted`: the answers that are asked for and not given up
 let engine: Promise<Engine>, before: Promise<unknown> = Promise.resolve();
 
 const tell = (told: Told) => postMessage(told);
@@ -19,13 +19,14 @@ const pause = () => new Promise<void>((go) => {
 /** The bytes of a file, which is base64 of gzip. */
 const unpacked = (text: string) => new Response(new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 
-async function work(asked: Asked): Promise<void> {
+async function work(asked: Asked): Promise<Partial<Told>> {
   const { id } = asked;
   if (asked.kind === "engine") engine = unpacked(asked.text).then((code) => Engine.of(code));
   else if (asked.kind === "model") models.set(asked.name, new PackedModel(await engine, await unpacked(asked.text)));
+  else if (asked.kind === "look") return { drawing: look(models.get(asked.name)!, asked.look) };
   else if (asked.kind === "answer") {
     const steps = answer(models.get(asked.name)!, asked.name, asked.question);
-    for (let last = performance.now(); !given.has(id);) {
+    for (let last = performance.now(); wanted.has(id);) {
       const { done, value } = steps.next();
       tell({ id, event: value });
       if (done) break;
@@ -35,10 +36,15 @@ async function work(asked: Asked): Promise<void> {
     }
     steps.return(undefined as never);
   }
-  tell({ id });
+  return {};
 }
 
 onmessage = ({ data }: MessageEvent<Asked>) => {
-  if (data.kind === "stop") given.add(data.id);
-  else before = before.then(() => work(data)).catch((error: Error) => tell({ id: data.id, failure: error.message }));
+  const { id } = data;
+  if (data.kind === "stop") {
+    wanted.delete(id);
+    return;
+  }
+  wanted.add(id);
+  before = before.then(() => work(data)).then((done) => tell({ id, ...done }), (error: Error) => tell({ id, failure: error.message })).finally(() => wanted.delete(id));
 };

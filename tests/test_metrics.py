@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import itertools
 import json
 import math
@@ -23,6 +24,7 @@ from foveate.decode.constraints import MinLength
 from foveate.decode.outputs import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
+from foveate.errors import UserError
 from foveate.tasks import metrics
 from foveate.tasks.metrics import (
     METRICS,
@@ -130,6 +132,54 @@ def test_a_run_is_evaluated_by_another_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="bleu_tokenizer"):
         run.evaluate(bleu_tokenizer="sushi")  # type: ignore[arg-type]
     assert run.task.config.bleu_tokenizer is None
+
+
+@pytest.mark.skipif("FOVEATE_DATA" not in os.environ, reason="needs the data sets")
+def test_bleu_of_papers_cuts_the_words_of_the_published_text() -> None:
+    data = Path(os.environ["FOVEATE_DATA"])
+    files = "multi30k/test_2016_flickr.fr.gz", "multi30k-tokenised/test2016.fr.gz"
+    raw, tokens = (gzip.decompress((data / f).read_bytes()).decode().splitlines() for f in files)
+    published = [html.unescape(line) for line in tokens]
+    cut = metrics._lowercase_tokens(raw, "text")
+    assert sum(a == b for a, b in zip(cut, published, strict=True)) == 996
+    outputs = [line.replace("homme", "femme") for line in raw]
+    of_raw, signature = metrics.bleu_papers(outputs, raw)
+    assert "case:lc" in signature and signature.endswith("|words:text")
+    same = [line.replace("homme", "femme") for line in published]
+    of_tokens, signature = metrics.bleu_papers(same, published)
+    assert signature.endswith("|words:blanks") and of_raw == pytest.approx(of_tokens, abs=0.02)
+    words = [len(line.split()) for line in published]
+    assert sum(words) == 13_988  # the length of the reference that is published
+
+
+def test_bleu_of_papers_by_hand() -> None:
+    value, _ = metrics.bleu_papers(["L'homme dort ."], ["l'homme dort."])
+    assert value == pytest.approx(100)  # case and blanks before marks are no difference
+    plain, _ = bleu(["L'homme dort ."], ["l'homme dort."])
+    assert plain < 60
+
+
+def test_a_run_is_evaluated_by_both_signatures_and_against_another(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    first, second = copier(tmp_path / "a"), copier(tmp_path / "b", "character")
+    further = ["--signature", "both", "--against", str(second.path)]
+    command = ["evaluate", str(first.path)]
+    tree = json.loads(CliRunner().invoke(app, [*command, *further, "--json"]).stdout)
+    assert list(tree["figures"])[:2] == ["bleu", "bleu_papers"]
+    assert "case:lc" in tree["signatures"]["bleu_papers"]
+    own = second.evaluate(signature="both").figures
+    assert tree["against"]["figures"]["bleu_papers"] == pytest.approx(own["bleu_papers"])
+    assert set(tree["against"]["p"]) == {"bleu", "bleu_papers", "chrf", "exact_match"}
+    assert all(0 < p <= 1 for p in tree["against"]["p"].values())
+    text = CliRunner().invoke(app, [*command, *further]).stdout
+    assert "bleu_papers" in text and "p of the difference by paired bootstrap" in text
+    alone = json.loads(
+        CliRunner().invoke(app, [*command, "--signature", "papers", "--json"]).stdout
+    )
+    assert "bleu" not in alone["figures"] and alone["against"] is None
+    with pytest.raises(UserError, match="there are: sacrebleu, papers, both"):
+        first.evaluate(signature="moses")  # type: ignore[arg-type]
 
 
 # ---- Minimum Bayes risk: by hand, against sacreBLEU, and over draws and n-best lists

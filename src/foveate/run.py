@@ -44,6 +44,7 @@ from foveate.models.encoder_decoder import Model
 from foveate.native.kernels import sleep_at_barriers
 from foveate.start import Start
 from foveate.tasks.base import (
+    Against,
     Aligns,
     AnyTask,
     Baseline,
@@ -56,7 +57,7 @@ from foveate.tasks.base import (
     Task,
     Translates,
 )
-from foveate.tasks.metrics import BleuTokenizer
+from foveate.tasks.metrics import BleuSignature, BleuTokenizer, paired_figures, signed_metrics
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.text_to_text import CorpusFiles, TextToText
 from foveate.train import checkpoint
@@ -255,12 +256,11 @@ class Run:
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
         """Log p(target | source) of given pairs, and of each target token, the end included."""
         task = self.need(Scores, "score")
-        pieces = task.target_tokenizer
-        sources = task.source_tokenizer.encode_ids([s for s, _ in pairs])
-        targets = pieces.encode_ids([t for _, t in pairs])
+        sources, targets = task.encode_pairs(pairs)
         scores = self.engine.score(list(zip(sources, targets, strict=True)))
         return [
-            PairScore.of(ids, log_p, pieces) for ids, log_p in zip(targets, scores, strict=True)
+            PairScore.of(ids, log_p, task.tokenizers_of(source)[1])
+            for (source, _), ids, log_p in zip(pairs, targets, scores, strict=True)
         ]
 
     def evaluate(
@@ -272,24 +272,46 @@ class Run:
         length_penalty: float | None = None,
         batch_tokens: int | None = None,
         bleu_tokenizer: BleuTokenizer | None = None,
+        signature: BleuSignature | None = None,
+        against: Run | None = None,
         baseline: bool = False,
     ) -> Evaluation:
         """All figures that the task knows, on a split of the run's own data or on your examples.
 
         A translation takes ``evaluate(sources, references)``. ``files`` are of inputs and of
         references, or one of both. ``bleu_tokenizer`` is another than that of the task's config
-        (`foveate.tasks.metrics.bleu`), ``baseline`` asks for the figures of one beside.
+        (`foveate.tasks.metrics.bleu`), ``signature`` says which BLEU: sacreBLEU's cased one, that
+        of lower-cased tokens which papers report, or both. ``against`` is another run that answers
+        the same lines, with p of the difference; ``baseline`` asks for the figures of one beside.
         """
         task, search = copy.copy(self.task), self.search(beam_size, length_penalty)
+        for run in (self, against) if against is not None else ():
+            run.need(TextToText, "answer the same lines as another run")
         if files:
             examples = task.read(*files)
         else:
             examples = task.as_examples(*columns) if columns else task.examples(split)
+        changes: dict[str, object] = {}
         if bleu_tokenizer is not None:
-            tree = task.config.tree() | {"bleu_tokenizer": bleu_tokenizer}
-            task.config = type(task.config).parse(tree, ("task",))
+            changes["bleu_tokenizer"] = bleu_tokenizer
+        if signature is not None:
+            changes["metrics"] = signed_metrics(getattr(task.config, "metrics", ()), signature)
+        if changes:
+            task.config = type(task.config).parse(task.config.tree() | changes, ("task",))
         request = SearchRequest(search, batch_tokens=batch_tokens or BATCH_TOKENS)
         evaluation = task.evaluate(self.engine, examples, request)
+        if against is not None:
+            own = replace(request, search=against.search(beam_size, length_penalty))
+            answers = against.task.answer(against.engine, examples.sources, own)
+            systems = {"other": list(map(str, answers)), "own": evaluation.outputs}
+            names, cut = task.config.metrics, task.config.bleu_tokenizer
+            paired = paired_figures(systems, examples.references, names, cut)
+            beside = Against(
+                str(against.path),
+                {name: figures["other"].value for name, figures in paired.items()},
+                {name: figures["own"].bootstrap or 0.0 for name, figures in paired.items()},
+            )
+            evaluation = replace(evaluation, against=beside)
         if not baseline:
             return evaluation
         try:

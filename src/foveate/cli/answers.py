@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from foveate.engine.packed import PackedModel
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
-    from foveate.tasks.metrics import BleuTokenizer
+    from foveate.tasks.metrics import BleuSignature, BleuTokenizer
     from foveate.views.examples import Picture
 
 AnswerType = TypeVar("AnswerType", bound="Answer")
@@ -388,6 +388,13 @@ def evaluate(
     bleu_tokenizer: Annotated[
         str | None, typer.Option(help="that cuts BLEU's words; default: by the references' script")
     ] = None,
+    signature: Annotated[
+        str | None,
+        typer.Option(metavar="papers|sacrebleu|both", help="which BLEU"),
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="another run on the same lines, with p")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
     baseline: Annotated[bool, typer.Option(help="a method of seconds beside the model")] = True,
     ensemble: options.Ensemble = None,
@@ -407,6 +414,8 @@ def evaluate(
         length_penalty=length_penalty,
         batch_tokens=batch_tokens,
         bleu_tokenizer=cast("BleuTokenizer | None", bleu_tokenizer),
+        signature=cast("BleuSignature | None", signature),
+        against=None if against is None else RunSpec(str(against), precision=precision).load(),
         baseline=baseline,
     )
     files = [file for file in (source, reference) if file is not None]
@@ -447,6 +456,7 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
             "signatures": evaluation.signatures,
             "tables": {name: asdict(table) for name, table in evaluation.tables.items()},
             "baseline": asdict(evaluation.baseline) if evaluation.baseline else None,
+            "against": asdict(evaluation.against) if evaluation.against else None,
         }
         return to_json(tree)
     lines = [f"{count:,} examples"]
@@ -457,6 +467,9 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
     if beside := evaluation.baseline:
         figures = ", ".join(f"{name} {value:.4g}" for name, value in beside.figures.items())
         lines.append(f"baseline: {figures}{' ' * bool(figures)}({beside.about})")
+    if other := evaluation.against:
+        figures = ", ".join(f"{n} {v:.4g} (p = {other.p[n]:.4f})" for n, v in other.figures.items())
+        lines.append(f"against {other.run}: {figures}, p of the difference by paired bootstrap")
     for table in evaluation.tables.values():
         lines += ["", *table.lines()]
     return "\n".join(lines)

@@ -156,11 +156,23 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Against:
+    """Another run on the same examples: its figures, and p of the difference by paired bootstrap.
+
+    Metrics without a paired test, such as error rates of whole corpora, are left out.
+    """
+
+    run: str
+    figures: dict[str, float]
+    p: dict[str, float]
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Figures by name with the signatures of their libraries, and one output for each example.
 
     ``noted`` lists the examples (from 1) of each event, such as sources that were cut; ``baseline``
-    is of the same examples, where it was asked for and the task has one.
+    is of the same examples, where it was asked for and the task has one; ``against``, another run.
     """
 
     figures: dict[str, float]
@@ -169,6 +181,7 @@ class Evaluation:
     noted: dict[str, list[int]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     baseline: Baseline | None = None
+    against: Against | None = None
 
 
 class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
@@ -458,6 +471,17 @@ class Scores(ABC):
     @abstractmethod
     def target_tokenizer(self) -> Tokenizer:
         """The tokenizer of targets."""
+
+    def tokenizers_of(self, source: str) -> tuple[Tokenizer, Tokenizer]:
+        """The tokenizers of one source and of its targets."""
+        return self.source_tokenizer, self.target_tokenizer
+
+    def encode_pairs(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """The ids of sources and of their targets."""
+        sources = self.source_tokenizer.encode_ids([source for source, _ in pairs])
+        return sources, self.target_tokenizer.encode_ids([target for _, target in pairs])
 
     @abstractmethod
     def force(

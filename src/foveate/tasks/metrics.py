@@ -16,6 +16,7 @@ import numpy as np
 import pydantic
 from numpy.typing import NDArray
 
+from foveate.data.words import CUTS, marks_apart
 from foveate.decode.constraints import Constrained
 from foveate.decode.outputs import Hypothesis
 from foveate.decode.sample import Sample
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.chrf import CHRF
 
 
+BleuSignature = Literal["sacrebleu", "papers", "both"]
 BleuTokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"]
 Texts = Sequence[str]
 References = Sequence[str | Sequence[str]]
@@ -127,6 +129,36 @@ def _unspaced(text: str) -> bool:
     return len(text) > LONGEST_WORD or 2 * (counts["han"] + counts["unspaced"]) > counts.total()
 
 
+def bleu_papers(outputs: Texts, references: References) -> tuple[float, str]:
+    """BLEU as papers report it, of lower-cased tokens (multi-bleu.perl; Koehn et al., 2007).
+
+    Words are those of `split_words`, which are Moses' in 996 of the 1,000 French and 997 of the
+    German references of Multi30k's test_2016; texts whose punctuation stands apart already are cut
+    at blanks (``words:blanks`` in the signature), as published tokenised text is.
+    """
+    cut = _paper_words(references)
+    texts = _lowercase_tokens(outputs, cut), [_lowercase_tokens(_all(r), cut) for r in references]
+    value, signature = _corpus_figure(_paper_metric(), *texts)
+    return value, f"{signature}|words:{cut}"
+
+
+def _paper_metric() -> BLEU:
+    from sacrebleu.metrics.bleu import BLEU
+
+    return BLEU(lowercase=True, tokenize="none", force=True)  # the texts are tokens already
+
+
+def _paper_words(references: References) -> Literal["text", "blanks"]:
+    """How words are cut: at blanks where full stops and commas stand alone already."""
+    apart, count = marks_apart([text for right in references for text in _all(right)])
+    return "blanks" if apart > 0.9 * count else "text"
+
+
+def _lowercase_tokens(texts: Texts, cut: Literal["text", "blanks"]) -> list[str]:
+    """The words of each text in small letters, with a blank between them."""
+    return [" ".join(text[a:b].lower() for a, b in CUTS[cut](text)) for text in texts]
+
+
 def chrf(outputs: Texts, references: References) -> tuple[float, str]:
     """chrF2: F-score of character n-grams, by sacreBLEU (Popović, 2015)."""
     from sacrebleu.metrics.chrf import CHRF
@@ -191,10 +223,11 @@ def rouge(name: str) -> Metric:
 
 
 MetricName = Literal[
-    "bleu", "chrf", "ter", "exact_match", "wer", "per", "rouge1", "rouge2", "rougeL"
+    "bleu", "bleu_papers", "chrf", "ter", "exact_match", "wer", "per", "rouge1", "rouge2", "rougeL"
 ]
 METRICS: dict[MetricName, Metric] = {
     "bleu": bleu,
+    "bleu_papers": bleu_papers,
     "chrf": chrf,
     "ter": ter,
     "exact_match": exact_match,
@@ -206,6 +239,27 @@ METRICS: dict[MetricName, Metric] = {
 }
 LOWER_IS_BETTER = {"ter", "wer", "per"}
 SLOW = {"ter"}  # left to `evaluate`; validations during training do without
+
+
+def signed_metrics(
+    names: Sequence[MetricName], signature: BleuSignature | None
+) -> tuple[MetricName, ...]:
+    """The names with BLEU by a signature: sacreBLEU's cased one, that of papers, or both.
+
+    Raises `UserError` for an unknown signature, or names without BLEU.
+    """
+    chosen: dict[BleuSignature, tuple[MetricName, ...]] = {
+        "sacrebleu": ("bleu",), "papers": ("bleu_papers",), "both": ("bleu", "bleu_papers"),
+    }  # fmt: skip
+    if signature is None:
+        return tuple(names)
+    if signature not in chosen:
+        raise UserError(f"BLEU has no signature {signature!r}; there are: {', '.join(chosen)}")
+    others = [name for name in names if not name.startswith("bleu")]
+    if len(others) == len(names):
+        listed = ", ".join(names)
+        raise UserError(f"signature = {signature!r} is of BLEU, and task.metrics has: {listed}")
+    return (*chosen[signature], *others)
 
 
 def figures_of(
@@ -324,6 +378,41 @@ def paired_texts(
         low, high = float(bs.mean - bs.ci), float(bs.mean + bs.ci)
         figures[system] = PairedFigure(value, low, high, *tests)
     return figures
+
+
+MEANS = ("exact_match", "rouge1", "rouge2", "rougeL")  # figures that are means over examples
+
+
+def paired_figures(
+    systems: Mapping[str, Texts],
+    references: References,
+    names: Sequence[MetricName],
+    bleu_tokenizer: BleuTokenizer | None = None,
+) -> dict[str, dict[str, PairedFigure]]:
+    """By metric, each system compared with the first; metrics without a paired test are left out.
+
+    BLEU and chrF by `paired_texts`, means over examples by `paired_means`. ``bleu_papers`` is BLEU
+    of lower-cased tokens.
+    """
+    results: dict[str, dict[str, PairedFigure]] = {}
+    for name in names:
+        if name in ("bleu", "chrf"):
+            results[name] = paired_texts(systems, references, name, bleu_tokenizer)
+        elif name == "bleu_papers":
+            cut = _paper_words(references)
+            tokens = {system: _lowercase_tokens(texts, cut) for system, texts in systems.items()}
+            right = [_lowercase_tokens(_all(r), cut) for r in references]
+            results[name] = paired_texts(tokens, right, "bleu", "none")
+        elif name in MEANS:
+            values = [
+                np.array(
+                    [METRICS[name]([o], [r])[0] for o, r in zip(texts, references, strict=True)]
+                )
+                for texts in systems.values()
+            ]
+            means = paired_means(values, np.ones(len(references)))
+            results[name] = dict(zip(systems, means, strict=True))
+    return results
 
 
 def paired_means(values: Sequence[Floats], weights: Floats) -> list[PairedFigure]:

@@ -302,23 +302,31 @@ class Run:
         evaluation = task.evaluate(self.engine, examples, request)
         if against is not None:
             own = replace(request, search=against.search(beam_size, length_penalty))
-            answers = against.task.answer(against.engine, examples.sources, own)
-            systems = {"other": list(map(str, answers)), "own": evaluation.outputs}
-            names, cut = task.config.metrics, task.config.bleu_tokenizer
-            paired = paired_figures(systems, examples.references, names, cut)
-            beside = Against(
-                str(against.path),
-                {name: figures["other"].value for name, figures in paired.items()},
-                {name: figures["own"].bootstrap or 0.0 for name, figures in paired.items()},
-            )
+            beside = self._beside(against, task, examples, evaluation.outputs, own)
             evaluation = replace(evaluation, against=beside)
         if not baseline:
             return evaluation
         try:
-            beside = task.baseline(examples)
+            fitted = task.baseline(examples)
         except DataError as error:
-            beside = Baseline(f"none, since the training data cannot be read: {error}")
-        return replace(evaluation, baseline=beside)
+            fitted = Baseline(f"none, since the training data cannot be read: {error}")
+        return replace(evaluation, baseline=fitted)
+
+    @staticmethod
+    def _beside(
+        other: Run, task: AnyTask, examples: Corpus, outputs: list[str], request: SearchRequest
+    ) -> Against:
+        """The figures of another run on the same lines, with p of the difference of each."""
+        assert isinstance(task, TextToText)
+        answers = other.task.answer(other.engine, examples.sources, request)
+        systems = {"other": list(map(str, answers)), "own": outputs}
+        names, cut = task.config.metrics, task.config.bleu_tokenizer
+        paired = paired_figures(systems, examples.references, names, cut)
+        return Against(
+            str(other.path),
+            {name: figures["other"].value for name, figures in paired.items()},
+            {name: figures["own"].bootstrap or 0.0 for name, figures in paired.items()},
+        )
 
     def view(self, picture: Picture, target: str | None = None, **part: Any) -> Drawing:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""

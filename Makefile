@@ -140,8 +140,9 @@ ray: $(STAMPS)/dev  ## tests of folders through Ray
 	$(BIN)/python -m pip install -q -c requirements-dev.lock --editable '.[ray]'
 	$(BIN)/python -m pytest -q -m ray tests/test_corpus.py
 
-corpus: $(STAMPS)/foveate  ## write the embedded corpus anew, from the grammar in tools/ (a minute)
+corpus: $(STAMPS)/foveate  ## write the embedded corpora anew: of the grammar in tools/, and of Tatoeba (a minute)
 	$(BIN)/python tools/embedded_corpus.py
+	$(BIN)/python tools/everyday.py
 
 sizes: $(BIN)/python  ## lines of each package, of tests, benchmarks and docs
 	$(BIN)/python tools/sizes.py

@@ -3,8 +3,8 @@
     python benchmarks/busy.py RUN SENTENCES --source SRC --name after [--only train] [--beside 1]
 
 Beside nothing, one and two busy loops, and a second training of the same version: steps a second of
-the first 60 of the quickstart, or of those in 24 seconds (without the first five, in which kernels
-are chosen), ``bench decode small`` in int8, and one request at a time to ``foveate serve RUN``.
+the first 60 on the embedded grammar, or of those in 24 seconds (without the first five, in which
+kernels are chosen), ``bench decode small`` in int8, one request at a time to ``foveate serve RUN``.
 ``SRC`` is the folder that holds ``foveate``, ``--name`` that version's name in the result. Each
 neighbour runs in a session of its own, which Linux with ``sched_autogroup_enabled`` gives one share
 of the processor; so ``nice`` between these programs would change nothing. What programs that are
@@ -123,18 +123,18 @@ def fair(others: int, cores: int) -> float:
 
 
 def prepare(folder: Path) -> None:
-    """The quickstart's data and config."""
+    """The embedded grammar and its config."""
     synthetic.write(folder / "data", {"train": 20_000, "valid": 50, "test": 50})
-    template = files("foveate").joinpath("quickstart.toml").read_text(encoding="utf-8")
+    template = files("foveate").joinpath("grammar.toml").read_text(encoding="utf-8")
     config = template.replace("{folder}", folder.as_posix())
-    (folder / "quickstart.toml").write_text(config, encoding="utf-8")
+    (folder / "grammar.toml").write_text(config, encoding="utf-8")
 
 
 def training(
     source: Path, folder: Path, name: str, steps: int, *more: str
 ) -> subprocess.Popen[bytes]:
-    """A training of the quickstart by a version, in a session of its own."""
-    command = harness.foveate("train", folder / "quickstart.toml", "--run", folder / name)
+    """A training of the grammar by a version, in a session of its own."""
+    command = harness.foveate("train", folder / "grammar.toml", "--run", folder / name)
     return subprocess.Popen(
         [*command, *SHORT, f"train.max_steps={steps}", *more], stdout=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": str(source)}, start_new_session=True,

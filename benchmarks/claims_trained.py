@@ -165,8 +165,8 @@ def gain(before: list[list[str]], after: list[list[str]], references: list[str])
 def smoothing_averaging(runs: Path, seconds: float, seeds: int) -> dict[str, Any]:
     """BLEU with and without label smoothing, of averaged and last checkpoints."""
     synthetic.write(runs / "data", {"train": 60_000, "valid": 500, "test": 1000})
-    template = files("foveate").joinpath("quickstart.toml").read_text(encoding="utf-8")
-    config = runs / "quickstart.toml"
+    template = files("foveate").joinpath("grammar.toml").read_text(encoding="utf-8")
+    config = runs / "grammar.toml"
     config.write_text(template.replace("{folder}", runs.as_posix()), encoding="utf-8")
     references = synthetic.read_lines("test", "fr", 1000)
     outputs: dict[str, list[list[str]]] = {}
@@ -186,7 +186,7 @@ def smoothing_averaging(runs: Path, seconds: float, seeds: int) -> dict[str, Any
             for name, (b, a) in pairs.items() if b in outputs}  # fmt: skip
     for name, row in rows.items():
         print(name, row, flush=True)
-    return {"config": "src/foveate/quickstart.toml", "overrides": SHORT, "seeds": seeds,
+    return {"config": "src/foveate/grammar.toml", "overrides": SHORT, "seeds": seeds,
             "sentences": len(references), "rows": rows}  # fmt: skip
 
 

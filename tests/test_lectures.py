@@ -149,11 +149,11 @@ def test_every_demo_and_these_views_are_played() -> None:
 
 
 def test_each_run_has_a_command_that_makes_it(tmp_path: Path) -> None:
-    template = (ROOT / "src" / "foveate" / "quickstart.toml").read_text("utf-8")
-    quickstart = tmp_path / "quickstart.toml"
-    quickstart.write_text(template.replace("{folder}", "runs/quickstart"))
+    template = (ROOT / "src" / "foveate" / "grammar.toml").read_text("utf-8")
+    grammar = tmp_path / "grammar.toml"
+    grammar.write_text(template.replace("{folder}", "runs/grammar"))
     runs = lectures().runs
-    assert {name for _, _, step in STEPS for name in step.runs} <= {*runs, "quickstart"}
+    assert {name for _, _, step in STEPS for name in step.runs} <= {*runs, "grammar"}
     for name, run in runs.items():
         assert f"runs/{name}" in run.command
         for line in run.command.split(" && "):
@@ -162,7 +162,7 @@ def test_each_run_has_a_command_that_makes_it(tmp_path: Path) -> None:
             if line.startswith("foveate train "):
                 assert "max_minutes=" not in line.replace("max_minutes=none", ""), "steps end it"
                 config, *words = shlex.split(line)[2:]
-                path = quickstart if config.startswith("runs/") else ROOT / shipped(Path(config))
+                path = grammar if config.startswith("runs/") else ROOT / shipped(Path(config))
                 read(RunConfig, path, [word for word in words if "=" in word])
 
 

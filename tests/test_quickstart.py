@@ -14,28 +14,30 @@ import pytest
 
 from foveate.cli import train as quickstart
 from foveate.cli.serve import studio
+from foveate.engine.packed import NAME, header_of
 from foveate.train.distributed import Ranks
 
 
-def test_everything_is_written_and_said(tmp_path: Path, capsys, monkeypatch) -> None:
+@pytest.mark.parametrize("corpus", ["everyday", "short"])
+def test_everything_is_written_and_said(tmp_path: Path, capsys, monkeypatch, corpus: str) -> None:
     """Also on a machine that is so slow that nothing is learnt: that is said."""
     monkeypatch.setattr(Ranks, "agree", lambda self, now, got: (60.0 * next(clock), got))
     monkeypatch.setattr(quickstart, "missing_for_studio", lambda: "\n'.[studio]'")
     clock = count()  # a minute a step
     short = ["train.max_minutes=3", "train.validation.every=none", "train.save.every=none"]
     small = ["task.tokenizer.vocab_size=300", "train.batch_tokens=256", "decode.max_extra=3"]
-    figures = quickstart.start(
-        tmp_path, {"train": 60, "valid": 6, "test": 10}, [*short, *small, "decode.max_ratio=1.0"]
-    )
-    assert set(figures) == {"bleu", "chrf", "ter", "exact_match", "aer"}
-    assert 0 <= figures["aer"] <= 1
+    overrides = [*short, *small, "decode.max_ratio=1.0"]
+    figures = quickstart.start(tmp_path, corpus, {"train": 60, "valid": 6, "test": 10}, overrides)
+    gold = {"aer"} if corpus == "short" else set()
+    assert set(figures) == {"bleu", "chrf", "ter", "exact_match", *gold}
+    assert 0 <= figures.get("aer", 0) <= 1
+    header = header_of(tmp_path / "run" / NAME)
+    assert ("tatoeba.org" in header.licence) == (corpus == "everyday")
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "attention.html").read_text(encoding="utf-8")
     assert "Content-Security-Policy" in page
     output = capsys.readouterr()
-    slow = (
-        r"BLEU \S+ is poor, for only \d of 2,000 steps were done in \d:00.* train.max_minutes=\d{4}"
-    )
+    slow = r"BLEU \S+ is poor, for only \d of 2,[02]00 steps were done in \d:00.*minutes=\d{4}"
     assert re.search(slow, output.err), output.err
     assert "'.[studio]'" in output.err  # Rich takes it for no markup
     assert "</s>" in output.out  # the picture in the terminal

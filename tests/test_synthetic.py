@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import hashlib
+import os
+import re
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import everyday
 from embedded_corpus import SHIPPED, files, pairs
 from foveate.data import synthetic
 from foveate.data.synthetic import EMBEDDED, SPLITS, write
@@ -61,6 +66,12 @@ def test_write(tmp_path: Path) -> None:
 
 
 SUMS = {  # sha256 of the shipped files; `make corpus` writes them anew and prints these
+    "everyday/test.en.bz2": "a43e84cbf523ae899e36bb0a9d173aa23596b3c5d352faaa96750f11e2a64339",
+    "everyday/test.fr.bz2": "329d2fb2c3d63b0ec6cb0e4ba389da9b8f7f66d8763ac4966c898204be417469",
+    "everyday/train.en.bz2": "fe6df0ed78ee9a722b95325bc36918c2feb8f602c1fc166044ff5f1d203f7dbe",
+    "everyday/train.fr.bz2": "d0be70261e738bb7ef235775abeb920f364921d40894754c0f67f6b15d04c01e",
+    "everyday/valid.en.bz2": "750b1d61ec792f59d1930a4d9cead566fbadaa4030fbfb45fef2cecefcb13358",
+    "everyday/valid.fr.bz2": "da8df50aa7177c1f426bf87b1c96f62d171b4db3ab08a54e76ed9250881c9991",
     "long/test.align.bz2": "2dc0e715d0277a83e4001dfab69afcb8680753b1345d923e8e817ae16a27dbb0",
     "long/test.en.bz2": "1d6e546318a2aac3d422d22b4ac2d0171e02607a1f640f3c10f82d19f337be85",
     "long/test.fr.bz2": "36a9694b61ecdf3ce5239f9ce0530c01c12d77aec31f82d67d2e596291d89153",
@@ -83,12 +94,35 @@ SUMS = {  # sha256 of the shipped files; `make corpus` writes them anew and prin
 
 
 def test_shipped_files_are_those_of_the_tool() -> None:
-    assert sum(path.stat().st_size for path in EMBEDDED.rglob("*.bz2")) < 1_500_000
+    for corpora, most in (("everyday/*.bz2", 1_000_000), ("[ls]*/*.bz2", 1_500_000)):
+        assert 0 < sum(path.stat().st_size for path in EMBEDDED.glob(corpora)) < most
     sums = {
         path.relative_to(EMBEDDED).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in EMBEDDED.rglob("*.bz2")
     }
     assert sums == SUMS
+
+
+def test_everyday_sentences_name_their_source_and_none_is_in_two_splits() -> None:
+    seen: set[str] = set()
+    for split in SPLITS:
+        with bz2.open(EMBEDDED / f"everyday/{split}.en.bz2", "rt", encoding="utf-8") as file:
+            first, *lines = file.read().splitlines()
+        assert "CC BY 2.0 FR" in first and "tatoeba.org" in first
+        assert lines == synthetic.read_lines(split, "en", len(lines), "everyday")
+        folded = {re.sub(r"\W", "", line.casefold()) for line in lines}
+        assert not folded & seen and max(len(line.split()) for line in lines) <= 10
+        seen |= folded
+    assert "whereisthestation" in seen
+
+
+@pytest.mark.scale
+@pytest.mark.skipif("FOVEATE_DATA" not in os.environ, reason="needs the data sets")
+def test_the_tool_reproduces_the_everyday_sentences(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["everyday.py", "--folder", str(tmp_path)])
+    everyday.main()
+    for file in tmp_path.iterdir():
+        assert file.read_bytes() == (EMBEDDED / "everyday" / file.name).read_bytes()
 
 
 @pytest.mark.scale
@@ -130,7 +164,12 @@ def test_long_sentences_have_every_length_as_often_and_share_the_rules() -> None
 @pytest.mark.parametrize(
     ("split", "count", "corpus", "message"),
     [
-        ("dev", 1, "short", "short, long, with train, valid, test; there is no short dev"),
+        (
+            "dev",
+            1,
+            "short",
+            "everyday, short, long, with train, valid, test; there is no short dev",
+        ),
         ("test", 1, "huge", "there is no huge test"),
         ("test", 1001, "short", "has 1,000 short pairs in test, not 1,001"),
     ],

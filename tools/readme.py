@@ -1,8 +1,8 @@
 """The pictures of the README, light and dark, in ``docs/pictures``: a map, the walk, the studio.
 
-    python tools/readme.py runs/quickstart/run
+    python tools/readme.py runs/grammar/run
 
-The run is that of ``foveate quickstart``. Needs playwright, a Chromium and the built pages.
+The run is that of ``foveate quickstart --grammar``. Needs playwright, Chromium and the built pages.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python tools/screenshots.py RUN [RUN…] [--out docs/studio]
 
-The first run is of the embedded corpus (``foveate quickstart``), so that every text in the pictures
-is ours; beside it is a page of ``foveate compare``, and its data is found from the working folder.
+The first run is of the embedded grammar (``foveate quickstart --grammar``), so that every text in
+the pictures is ours; beside it is a page of ``foveate compare``, and its data is found from the
+working folder.
 The page must have been built (``make web``); needs playwright and a Chromium.
 """
 

@@ -88,7 +88,7 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
         "max_length": config.data.max_length,
         "search": PackedSearch.of(config.decode).tree(),
         "scores": scores_of(run),
-        "licence": licence,
+        "licence": licence or config.data.licence,
         "made_of": made_of(run),
     }
     if isinstance(task, TextToText):

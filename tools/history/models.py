@@ -16,7 +16,7 @@ from foveate.files import replace_file
 from foveate.run import Run
 
 HERE = Path(__file__).parent
-QUICKSTART = files("foveate").joinpath("quickstart.toml")
+GRAMMAR = files("foveate").joinpath("grammar.toml")
 LONG = "train.max_minutes=120"  # a number of steps, whatever the machine: the same weights again
 OVERRIDES = {
     "transformer": [LONG],
@@ -37,7 +37,7 @@ def trained(name: str, folder: Path) -> Run:
     """The small model of a name, trained if it is not there."""
     data(folder)
     own = HERE / f"{name}.toml"
-    template = (own if own.exists() else QUICKSTART).read_text(encoding="utf-8")
+    template = (own if own.exists() else GRAMMAR).read_text(encoding="utf-8")
     config = folder / f"{name}.toml"
     config.write_text(template.replace("{folder}", folder.as_posix()), encoding="utf-8")
     return foveate.train(config, OVERRIDES.get(name, []), folder / name)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -30,11 +30,45 @@ if TYPE_CHECKING:
     Maps = dict[str, NDArray[np.float32]]
 
 CHUNK = 500  # sources that are searched together; `distill` continues at a whole chunk
-SIZES = {"train": 60_000, "valid": 200, "test": 500}  # sentences of the quickstart
-SENTENCES = 8  # on its page
-GOOD = 50.0  # BLEU; the whole training has far more
+SENTENCES = 7  # held-out ones on the page of the quickstart
+HELD_OUT = ("valid", "test")
+LINKED = 5000  # training pairs, about, of which its statistical aligner learns
+
+
+class Corpus(NamedTuple):
+    """What the quickstart trains on, and what it says of it."""
+
+    name: str  # of its config and its folder
+    about: str
+    held_out: str
+    sizes: Mapping[str, int]  # sentences
+    good: float  # BLEU; the whole training has far more
+    expected: str  # how long it takes
+    sentence: str  # to type next
+
+
+CORPORA = {  # of `foveate.data.synthetic`
+    "everyday": Corpus(
+        "quickstart",
+        "everyday sentences of Tatoeba (tatoeba.org, CC BY 2.0 FR)",
+        "held-out sentences",
+        {"train": 77_289, "valid": 300, "test": 1000},
+        25.0,
+        "2,200 steps: five minutes",
+        "Where is the station?",
+    ),
+    "short": Corpus(
+        "grammar",
+        "an English–French grammar, with the true word alignments",
+        "held-out sentences, with combinations that training never showed",
+        {"train": 60_000, "valid": 200, "test": 500},
+        50.0,
+        "2,000 steps: two minutes",
+        "She closes the old window.",
+    ),
+}
 EXPECTED = """\
-2,000 steps: two minutes where two processor cores are free, longer beside other programs, and 20
+{} where two processor cores are free, longer beside other programs, and 30
 minutes at most; the lines below show the time left. Ctrl-C stops, and the same command goes on."""
 
 
@@ -195,72 +229,100 @@ def shortlist(
 
 
 def quickstart(
-    folder: Annotated[Path, typer.Option(help="where the run goes")] = Path("runs/quickstart"),
+    folder: Annotated[
+        Path | None, typer.Option(help="where the run goes; default: runs/quickstart, runs/grammar")
+    ] = None,
+    grammar: Annotated[
+        bool, typer.Option("--grammar", help="sentences of a grammar, with gold alignments")
+    ] = False,
 ) -> None:
     """Train a small translator and look inside."""
-    start(folder)
+    corpus = "short" if grammar else "everyday"
+    start(folder or Path("runs") / CORPORA[corpus].name, corpus)
 
 
 def start(
-    folder: Path, sizes: Mapping[str, int] = SIZES, overrides: Sequence[str] = ()
+    folder: Path,
+    corpus: str = "everyday",
+    sizes: Mapping[str, int] | None = None,
+    overrides: Sequence[str] = (),
 ) -> dict[str, float]:
-    """Write the embedded corpus and its config into ``folder``, train, evaluate, and draw.
+    """Write an embedded corpus and its config into ``folder``, train, evaluate, and draw.
 
-    The figures on the held-out sentences: bleu, chrf, ter, exact_match and aer.
+    The figures on the held-out sentences: bleu, chrf, ter, exact_match and, of a corpus with gold
+    links, aer.
     """
     from rich.console import Console
 
     from foveate.data.synthetic import write
-    from foveate.draw.maps import attention, save_html
     from foveate.training import train
 
-    console = Console(stderr=True, highlight=False, markup=False)
-    console.rule("1 · data: an English–French grammar, with the true word alignments")
+    console, own = Console(stderr=True, highlight=False, markup=False), CORPORA[corpus]
+    sizes = sizes or own.sizes
+    console.rule(f"1 · data: {own.about}")
     data = folder / "data"
-    write(data, sizes)
-    console.print(f"{sizes['train']:,} pairs to train on, {sizes['test']} held out: {data}")
-    config = folder / "quickstart.toml"
-    template = files("foveate").joinpath("quickstart.toml").read_text(encoding="utf-8")
+    write(data, sizes, corpus)
+    console.print(f"{sizes['train']:,} pairs to train on, {sizes['test']:,} held out: {data}")
+    config = folder / f"{own.name}.toml"
+    template = files("foveate").joinpath(config.name).read_text(encoding="utf-8")
     config.write_text(template.replace("{folder}", folder.as_posix()), encoding="utf-8")
 
     console.rule(f"2 · training: {config}")
-    console.print(EXPECTED, soft_wrap=True)
+    console.print(EXPECTED.format(own.expected), soft_wrap=True)
     run = train(config, overrides, folder / "run")
 
-    console.rule("3 · held-out sentences, with combinations that training never showed")
+    console.rule(f"3 · {own.held_out}")
     evaluation = run.evaluate(*run.pairs("test"))
-    for name, value in evaluation.figures.items():
-        console.print(f"{name:>12} {value:6.2f}")
+    figures = dict(evaluation.figures)
     name, head, agreement = judge_alignment(run, data)
-    console.print(f"{'aer':>12} {agreement.aer:6.3f}  ({name}, head {head})")
-    if poor := why_poor(run, config, evaluation.figures["bleu"]):
+    if (data / "test.align").exists():
+        figures["aer"] = agreement.aer
+    for figure, value in evaluation.figures.items():
+        console.print(f"{figure:>12} {value:6.2f}")
+    whose = "aer" if "aer" in figures else "aer, by an aligner's links"
+    console.print(f"{whose:>12} {agreement.aer:6.3f}  ({name}, head {head})")
+    if poor := why_poor(run, config, evaluation.figures["bleu"], own.good):
         console.print(poor, style="bold", soft_wrap=True)
 
     console.rule("4 · translate, and see why")
-    records = []
-    sentences = run.pairs("test")[0][:SENTENCES]
-    for answer in run.translate(sentences):
-        console.print(f"{answer.source}\n  → {answer.hypotheses[0]}")
-        records.append(answer.record())
-    layer = records[0].names("cross_attention").index(name)
-    view = attention(records[0], layer=layer, head=head)
-    print(view.text())
-    picture, page = folder / "attention.png", folder / "attention.html"
-    view.save(picture)
-    save_html(records, page)
-
+    tried = run.pairs("test")[0]
+    shown = tried[:: max(1, len(tried) // SENTENCES)][:SENTENCES]
+    drawn = _translated(run, [own.sentence, *shown], (name, head), folder, console.print)
     console.rule("5 · next")
-    places = {"run": run.path, "picture": picture, "page": page, "film": folder / "film.html"}
-    next_steps = NEXT.format(**places, command=_command())
+    places = {"run": run.path, "film": folder / "film.html", **drawn}
+    next_steps = NEXT.format(**places, command=_command(), sentence=own.sentence)
     console.print(next_steps + missing_for_studio(), soft_wrap=True)
-    return {**evaluation.figures, "aer": agreement.aer}
+    return figures
 
 
-def why_poor(run: Run, config: Path, bleu: float) -> str:
+def _translated(
+    run: Run,
+    sentences: Sequence[str],
+    place: tuple[str, int],
+    folder: Path,
+    say: Callable[[str], None],
+) -> dict[str, Path]:
+    """Translate sentences, draw a head (layer, number) as it reads the first; the files drawn."""
+    from foveate.draw.maps import attention, save_html
+
+    records = []
+    for answer in run.translate(sentences):
+        say(f"{answer.source}\n  → {answer.hypotheses[0]}")
+        records.append(answer.record())
+    layer = records[0].names("cross_attention").index(place[0])
+    view = attention(records[0], layer=layer, head=place[1])
+    print(view.text())
+    files = {"picture": folder / "attention.png", "page": folder / "attention.html"}
+    view.save(files["picture"])
+    save_html(records, files["page"])
+    return files
+
+
+def why_poor(run: Run, config: Path, bleu: float, good: float) -> str:
     """Why the translations are poor, and how to go on; "" if they are not."""
     from foveate.train.journal import clock, read
 
-    if bleu >= GOOD:
+    if bleu >= good:
         return ""
     last = read(run.path)[-1]
     step, seconds = last["step"], float(last["seconds"])
@@ -279,25 +341,43 @@ def why_poor(run: Run, config: Path, bleu: float) -> str:
 def judge_alignment(run: Run, data: Path) -> tuple[str, int, LinkCounts]:
     """The cross-attention head that aligns best on the validation data, measured on the test data.
 
-    Gold links belong to the reference, so the model reads each reference, not its own answer.
+    Links belong to the reference, so the model reads each reference, not its own answer. They are
+    gold links, or where there are none those of a statistical aligner.
     """
     from foveate.align.aer import rank_heads
 
-    name, head, _ = rank_heads(*_explained(run, data, "valid"))[0]
-    maps, gold = _explained(run, data, "test")
-    chosen = ({name: map_[name][head : head + 1]} for map_ in maps)
-    return name, head, rank_heads(chosen, gold)[0][2]
+    gold = _gold(run, data)
+    name, head, _ = rank_heads(_explained(run, "valid"), gold["valid"])[0]
+    chosen = ({name: maps[name][head : head + 1]} for maps in _explained(run, "test"))
+    return name, head, rank_heads(chosen, gold["test"])[0][2]
 
 
-def _explained(run: Run, data: Path, split: str) -> tuple[Iterator[Maps], list[Gold]]:
-    """The cross-attention maps of each pair of a split, between words, and its gold links."""
-    from foveate.align.aer import Gold, read_pharaoh
-
-    lines = (data / f"{split}.align").read_text(encoding="utf-8").splitlines()
-    gold = [Gold(links, links) for links in map(read_pharaoh, lines)]
+def _explained(run: Run, split: str) -> Iterator[Maps]:
+    """The cross-attention maps of each pair of a split, between words."""
     records = (run.explain(*pair, units="words") for pair in zip(*run.pairs(split), strict=True))
     blocks = "cross_attention"
-    return ({n: r.maps[n][:, :-1, :-1] for n in r.names(blocks)} for r in records), gold
+    return ({n: r.maps[n][:, :-1, :-1] for n in r.names(blocks)} for r in records)
+
+
+def _gold(run: Run, data: Path) -> dict[str, list[Gold]]:
+    """The links of the validation and the test data."""
+    from foveate.align.aer import Gold, read_pharaoh
+    from foveate.align.ibm import AgreementAligner
+    from foveate.data.words import words
+
+    if (data / "test.align").exists():
+        texts = {name: (data / f"{name}.align").read_text("utf-8") for name in HELD_OUT}
+        links = {name: list(map(read_pharaoh, text.splitlines())) for name, text in texts.items()}
+    else:
+        pairs = {
+            name: [(words(s), words(t)) for s, t in zip(*run.pairs(name), strict=True)]
+            for name in ("train", *HELD_OUT)
+        }
+        aligner = AgreementAligner.Config().build()
+        learnt = pairs["train"][:: max(1, len(pairs["train"]) // LINKED)]
+        aligner.train([*learnt, *pairs["valid"], *pairs["test"]])
+        links = {name: aligner.align(pairs[name]) for name in HELD_OUT}
+    return {name: [Gold(each, each) for each in links[name]] for name in HELD_OUT}
 
 
 def _command() -> str:
@@ -321,8 +401,8 @@ def missing_for_studio() -> str:
 NEXT = """\
 look at the picture      {picture}
 open in a browser        {page}
-translate a line         echo "She closes the old window." | {command} translate {run}
-draw your own sentence   {command} look attention {run} --text "She closes the old window."
+translate a line         echo "{sentence}" | {command} translate {run}
+draw your own sentence   {command} look attention {run} --text "{sentence}"
 watch it learn           {command} look learning {run} --out {film}
 what can be changed      {command} kinds
 what this run is         {command} show {run}

@@ -1,8 +1,10 @@
-"""The embedded corpus: English sentences, their French translations and gold word alignments.
+"""The embedded corpora: English sentences and their French translations.
 
-A random grammar made it (tools/embedded_corpus.py, in the repository): ``short`` sentences of 3 to
-25 words, and ``long`` ones of 3 to 60 words, each length about as often. The valid and test splits
-hold pairs of words, an adjective or a verb with its noun, that training never shows.
+``everyday`` are real sentences of up to 9 words, a selection of Tatoeba (tools/everyday.py, in the
+repository; CC BY 2.0 FR, tatoeba.org and www.manythings.org/anki). A random grammar made the others
+with gold word alignments (tools/embedded_corpus.py): ``short`` sentences of 3 to 25 words, and
+``long`` ones of 3 to 60 words, each length about as often. Their valid and test splits hold pairs
+of words, an adjective or a verb with its noun, that training never shows.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from pathlib import Path
 from foveate.errors import UserError
 from foveate.files import replace_file
 
-CORPORA, SPLITS = ("short", "long"), ("train", "valid", "test")
-ENDINGS = ("en", "fr", "align")
+SPLITS, ENDINGS = ("train", "valid", "test"), ("en", "fr", "align")
+CORPORA = {"everyday": ENDINGS[:2], "short": ENDINGS, "long": ENDINGS}  # and what each has
 EMBEDDED = Path(__file__).parent / "embedded"  # {corpus}/{split}.{ending}.bz2
 
 
@@ -34,7 +36,7 @@ class SyntheticPair:
 
 
 def pairs(split: str, count: int, corpus: str = "short") -> list[SyntheticPair]:
-    """The first ``count`` pairs of a split, all distinct. Raises as ``read_lines`` does."""
+    """The first ``count`` pairs with links of a split, all distinct. Raises as ``read_lines``."""
     columns = (read_lines(split, ending, count, corpus) for ending in ENDINGS)
     result = []
     for source, target, links in zip(*columns, strict=True):
@@ -44,14 +46,14 @@ def pairs(split: str, count: int, corpus: str = "short") -> list[SyntheticPair]:
 
 
 def write(folder: Path, sizes: Mapping[str, int], corpus: str = "short") -> None:
-    """Write ``{split}.en``, ``{split}.fr`` and ``{split}.align``, a line for each pair.
+    """Write ``{split}.en``, ``{split}.fr`` and, where there are any, ``{split}.align``.
 
-    Alignments are in Pharaoh format: ``0-0 1-2``. Each file is replaced atomically. Raises as
-    ``read_lines`` does.
+    A line for each pair; alignments are in Pharaoh format: ``0-0 1-2``. Each file is replaced
+    atomically. Raises as ``read_lines`` does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for split, count in sizes.items():
-        for ending in ENDINGS:
+        for ending in CORPORA.get(corpus, ENDINGS):
             lines = read_lines(split, ending, count, corpus)
             replace_file(folder / f"{split}.{ending}", "".join(f"{line}\n" for line in lines))
 
@@ -59,7 +61,8 @@ def write(folder: Path, sizes: Mapping[str, int], corpus: str = "short") -> None
 def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> list[str]:
     """The first ``count`` lines of a split: ``en``, ``fr`` or ``align``.
 
-    Raises `UserError` for a corpus or a split that does not exist, and for more pairs than it has.
+    A line that names the source of the data is none of them. Raises `UserError` for a corpus or a
+    split that does not exist, and for more pairs than it has.
     """
     path = EMBEDDED / corpus / f"{split}.{ending}.bz2"
     if corpus not in CORPORA or split not in SPLITS:
@@ -70,10 +73,11 @@ def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> li
     import bz2  # some builds of Python lack it; nothing else needs it
 
     with bz2.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        lines = [line.removesuffix("\n") for line in islice(file, count)]
+        sentences = (line.removesuffix("\n") for line in file if not line.startswith("#"))
+        lines = list(islice(sentences, count))
     if len(lines) < count:
         raise UserError(
             f"the embedded corpus has {len(lines):,} {corpus} pairs in {split}, not {count:,}; "
-            "tools/embedded_corpus.py in the repository writes more"
+            "ask for fewer: tools/ in the repository has what writes them"
         )
     return lines

@@ -139,6 +139,7 @@ class TextData(Config):
     drop_duplicates: bool = False  # keep the first of pairs that are equal on both sides
     drop_identical: bool = False  # drop pairs whose two sides are equal
     tokenizer_sample: PositiveInt = 1_000_000  # pairs or lines that tokenizers are learnt from
+    licence: str = ""  # of these data, and whom to name: what packed files and pages say
 
 
 # ------------------------------------------------------------------------------ rows of files

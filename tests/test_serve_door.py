@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import own_loop
 from foveate.config import ConfigError
 from foveate.run import Run
+from foveate.server.bodies import anonymous, network
 from foveate.server.common import listen
 from foveate.server.keys import KeyFile, TokenBuckets
-from foveate.server.translation_api import anonymous, network
 from foveate.server.translation_schemas import Limits
 from serve_tools import client_of, served
 

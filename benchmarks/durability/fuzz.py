@@ -162,7 +162,7 @@ def _request(data: bytes) -> object:
     """The body of a request, its first byte saying of which kind it is."""
     from starlette.requests import Request
 
-    from foveate.server.translation_api import read_fields, validated
+    from foveate.server.bodies import read_fields, validated
     from foveate.server.translation_schemas import TranslateBody
 
     scope = {

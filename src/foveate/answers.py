@@ -69,6 +69,12 @@ class Explains(Protocol):
     def links(self, pairs: Sequence[tuple[str, str | list[int]]], head: None) -> list[Links]: ...
 
 
+class Estimates(Protocol):
+    """What predicts the quality of an output: `foveate.engine.calibration.Calibration`."""
+
+    def estimate(self, log_probability: float, tokens: int) -> float: ...
+
+
 class Translator(Protocol):
     """A model that translates: `foveate.run.Run`, or `foveate.engine.packed.PackedModel`."""
 
@@ -82,6 +88,8 @@ class Translator(Protocol):
     def languages(self) -> Sequence[str]: ...
     @property
     def aligns(self) -> bool: ...
+    @property
+    def calibration(self) -> Estimates | None: ...
 
     def translate(
         self, lines: Sequence[str], **options: Unpack[TranslateOptions]

@@ -10,6 +10,7 @@ from subprocess import SubprocessError
 
 from foveate.align.aer import Head
 from foveate.config import Tree
+from foveate.engine.calibration import Calibration
 from foveate.engine.packed import (
     NAME,
     SHORTLIST,
@@ -18,14 +19,17 @@ from foveate.engine.packed import (
     Header,
     PackedModel,
     PackedSearch,
+    header_of,
+    packed_file,
     rounded,
     write,
 )
 from foveate.engine.program import CannotPack, Program
-from foveate.errors import UserError, message_of
+from foveate.errors import ConfigError, UserError, message_of
 from foveate.run import Run, load
-from foveate.tasks.base import Aligns
+from foveate.tasks.base import Aligns, spread
 from foveate.tasks.classification import TextClassification
+from foveate.tasks.metrics import chrf
 from foveate.tasks.shortlist import FILE, Shortlist
 from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
@@ -34,15 +38,40 @@ from foveate.train.stored import WEIGHTS
 Tensors = dict[str, Array]
 
 
-def pack(run: Run, out: Path, precision: str = "fp32", licence: str = "") -> Path:
+def pack(
+    run: Run, out: Path, precision: str = "fp32", licence: str = "", calibrate: int = 0
+) -> Path:
     """Write the packed file of a run, whole or not at all.
 
-    The engine reads it before it is written. Raises `CannotPack` that names the part of the model,
-    and `PackedError` the part of its search, that the engine does not have.
+    The engine reads it before it is written, and translates ``calibrate`` sentences of the
+    validation data to calibrate its log-probabilities. Raises `CannotPack` that names the part of
+    the model, and `PackedError` the part of its search, that the engine does not have.
     """
     header, tensors = content(run, precision, licence)
-    PackedModel(out, header, tensors)
+    model = PackedModel(out, header, tensors)
+    if calibrate:
+        header = header.model_copy(update={"calibration": calibration(run, model, calibrate)})
+    elif (old := packed_file(run.path)[0]) is not None:
+        header = header.model_copy(update={"calibration": header_of(old).calibration})
     return write(out, header, tensors)
+
+
+def calibration(run: Run, model: PackedModel, count: int) -> Calibration:
+    """How log-probabilities of a model predict chrF, by sentences of the run's validation data.
+
+    Raises ``ConfigError`` where the run does not translate.
+    """
+    if not isinstance(run.task, TextToText):
+        raise ConfigError(f"{run.path} does not write a text for a text: leave out --calibrate")
+    corpus = run.task.corpus("valid")
+    rows = spread(len(corpus), count)
+    answers = model.translate([corpus.sources[n] for n in rows])
+    best = [answer.outputs[0] for answer in answers if answer.outputs]
+    texts = [str(answer) for answer in answers if answer.outputs]
+    right = [corpus.references[n] for n, a in zip(rows, answers, strict=True) if a.outputs]
+    means = [output.log_probability / (1 + len(output.ids)) for output in best]
+    figures = [chrf([text], [own])[0] for text, own in zip(texts, right, strict=True)]
+    return Calibration.fit(means, figures)
 
 
 def keep(run: Run) -> str:

@@ -36,6 +36,8 @@ from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, SearchRequest
+from foveate.engine.calibration import Calibration
+from foveate.engine.packed import header_of, packed_file
 from foveate.engine.pytorch import TorchEngine, together
 from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord, Units
@@ -361,6 +363,12 @@ class Run:
     def aligns(self) -> bool:
         """Whether its task links the words of pairs."""
         return isinstance(self.task, Aligns)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How log-probability predicts quality, where its packed file says so."""
+        file, _ = packed_file(self.path)
+        return None if file is None else header_of(file).calibration
 
     def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
         """Lines after the tag of a language."""

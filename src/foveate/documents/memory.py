@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from foveate.documents.formats import decoded, parse_xml, variants_in
 from foveate.documents.translate import Aligner
 
 T = TypeVar("T")
+Variants = tuple[str, ...]  # translations of a term, any of which will do
 
 
 def aligner(run: Translator, head: Head | None = None) -> Aligner:
@@ -36,7 +37,7 @@ def aligner(run: Translator, head: Head | None = None) -> Aligner:
 _LETTER = rf"[^\W{UNSPACED.pattern[1:-1]}]"  # of a script with blanks between words
 
 
-def _whole(term: str) -> str:
+def whole_words(term: str) -> str:
     """The pattern of a term; at an end that is in a script without blanks anything may follow."""
     before = "" if UNSPACED.match(term[:1]) else f"(?<!{_LETTER})"
     after = "" if UNSPACED.match(term[-1:]) else f"(?!{_LETTER})"
@@ -50,35 +51,68 @@ class Glossary:
     words; of overlapping terms the longest counts.
     """
 
-    def __init__(self, terms: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, terms: Mapping[str, Variants]) -> None:
         self.terms = {" ".join(term.casefold().split()): v for term, v in terms.items()}
 
     @classmethod
     def read(cls, path: Path) -> Glossary:
         """``TERM TAB VARIANT[|VARIANT…]`` a line. Raises ``ConfigError`` naming another line."""
-        text = decoded(_content(path, "glossary"), str(path))
-        terms: dict[str, tuple[str, ...]] = {}
-        for number, line in enumerate(text.splitlines(), start=1):
-            if not line.strip() or line.startswith("#"):
-                continue
-            term, _, rest = line.partition("\t")
-            variants = tuple(v.strip() for v in rest.split("\t")[0].split("|") if v.strip())
-            if not term.strip() or not variants:
-                raise ConfigError(f"{path}:{number} is no entry: write TERM TAB VARIANT|VARIANT")
-            terms[term] = variants
-        return cls(terms)
+        return cls(
+            terms_of(entries_of_lines(decoded(_content(path, "glossary"), str(path)), str(path)))
+        )
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str] | None:
-        ordered = sorted(self.terms, key=len, reverse=True)
-        return re.compile("|".join(map(_whole, ordered)), re.IGNORECASE) if ordered else None
+    def _by_length(self) -> list[tuple[str, str]]:
+        """The terms, the longest first, each after its first word."""
+        return [(term.split()[0], term) for term in sorted(self.terms, key=len, reverse=True)]
 
-    def variants(self, line: str) -> list[tuple[str, ...]]:
+    def variants(self, line: str) -> list[Variants]:
         """The variants of each term of a line, each term once."""
-        if self._pattern is None:
+        folded = line.casefold()
+        there = [term for word, term in self._by_length if word in folded]
+        if not there:
             return []
-        terms = (" ".join(m.group().casefold().split()) for m in self._pattern.finditer(line))
+        pattern = re.compile("|".join(map(whole_words, there)), re.IGNORECASE)
+        terms = (" ".join(m.group().casefold().split()) for m in pattern.finditer(line))
         return [self.terms[term] for term in dict.fromkeys(terms) if term in self.terms]
+
+
+class TermEntry(NamedTuple):
+    """An entry of a glossary, and where it stands."""
+
+    where: str
+    term: str
+    variants: Sequence[str]
+
+
+def entries_of_lines(text: str, where: str) -> Iterator[TermEntry]:
+    """Entries ``TERM TAB VARIANT[|VARIANT…]``, one a line; a line after ``#`` is a comment."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            term, _, rest = line.partition("\t")
+            yield TermEntry(f"{where}:{number}", term, rest.split("\t")[0].split("|"))
+
+
+def terms_of(entries: Iterable[TermEntry]) -> dict[str, Variants]:
+    """The variants of each term.
+
+    Raises ``ConfigError`` naming an entry without a term or a variant, and one whose term has other
+    variants in an entry before it.
+    """
+    terms: dict[str, Variants] = {}
+    places: dict[str, str] = {}
+    for where, term, variants in entries:
+        key = " ".join(term.casefold().split())
+        own = tuple(" ".join(variant.split()) for variant in variants if variant.strip())
+        if not key or not own:
+            raise ConfigError(f"{where} is no entry: write TERM TAB VARIANT|VARIANT")
+        first = places.setdefault(key, where)
+        if terms.setdefault(key, own) != own:
+            raise ConfigError(
+                f"{where} translates {term.strip()!r} otherwise than {first}; write one entry: "
+                f"VARIANT|VARIANT"
+            )
+    return terms
 
 
 def _content(path: Path, what: str) -> bytes:
@@ -90,7 +124,7 @@ def _content(path: Path, what: str) -> bytes:
 
 def holds(text: str, variants: tuple[str, ...]) -> bool:
     """Whether a text has one of the variants as whole words, in upper or lower case."""
-    return re.search("|".join(map(_whole, variants)), text, re.IGNORECASE) is not None
+    return re.search("|".join(map(whole_words, variants)), text, re.IGNORECASE) is not None
 
 
 # ------------------------------------------------------------------------------ memory
@@ -106,9 +140,12 @@ class Match(NamedTuple):
 class TranslationMemory:
     """Earlier translations by their source, found exactly (but for white space) or by likeness."""
 
-    def __init__(self, pairs: Mapping[str, str], least: float = 100.0) -> None:
+    def __init__(
+        self, pairs: Mapping[str, str], least: float = 100.0, after: TranslationMemory | None = None
+    ) -> None:
+        """``after`` is asked for what this memory does not know."""
         self.pairs = {" ".join(source.split()): target for source, target in pairs.items()}
-        self.least = least  # % of likeness from which a match counts
+        self.least, self.after = least, after  # % of likeness from which a match counts
         self._sources = list(self.pairs)
 
     @classmethod
@@ -122,7 +159,7 @@ class TranslationMemory:
         """
         data = _content(path, "memory")
         tmx = path.suffix.lower() == ".tmx"
-        pairs = pairs_of_tmx(data, str(path), to, source) if tmx else _of_tsv(data, str(path))
+        pairs = pairs_of_tmx(data, str(path), to, source) if tmx else pairs_of_tsv(data, str(path))
         return cls(dict(pairs), least)
 
     def find(self, line: str) -> Match | None:
@@ -133,6 +170,9 @@ class TranslationMemory:
         key = " ".join(line.split())
         if not key:
             return None
+        return self._find(key) or (None if self.after is None else self.after.find(line))
+
+    def _find(self, key: str) -> Match | None:
         if key in self.pairs:
             return Match(self.pairs[key], 100.0)
         if self.least >= 100:
@@ -145,7 +185,8 @@ class TranslationMemory:
         return None if best is None else Match(self.pairs[best[0]], float(best[1]))
 
 
-def _of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
+def pairs_of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
+    """The first two columns. Raises ``ConfigError`` naming a line that has one alone."""
     for number, line in enumerate(decoded(data, where).splitlines(), start=1):
         source, tab, rest = line.partition("\t")
         if line.strip() and not tab:

@@ -46,6 +46,7 @@ from foveate.decode.characters import token_states
 from foveate.decode.outputs import Hypothesis, Outputs
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
 from foveate.engine.base import Ability, Engine, EngineError, Picture, Result, SearchRequest
+from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import (
     CompiledModel,
     CompiledSearch,
@@ -153,6 +154,7 @@ class Header(Config):
     reach: int | None = Field(None, ge=1)  # tokens that a language model reads at once
     format: TextFormat.Config | None = None  # of raw lines of the data
     corpora: tuple[PackedCorpus, ...] = ()
+    calibration: Calibration | None = None
     head: Tree | None = None  # whose weights are word links (`foveate.align.aer.Head`)
     scores: Tree = Field(default_factory=dict)  # of the checkpoint, by figure
     licence: str = ""  # of the training data, with their attribution
@@ -695,6 +697,11 @@ class PackedModel:
     def aligns(self) -> bool:
         """Whether it has attention to the source, of which word links are read."""
         return bool(self.engine.crosses)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How log-probability predicts quality, where it is known."""
+        return self.header.calibration
 
     def links(
         self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None = None

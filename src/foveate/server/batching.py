@@ -74,9 +74,10 @@ class Operation(ABC, Generic[ModelType]):
 class DirectionAssistance:
     """The assistance of one direction, and the counts of what they have done so far."""
 
-    def __init__(self, assistance: Assistance) -> None:
-        self.assistance, self.done = assistance, AssistanceCounts()
-        self._lock = threading.Lock()
+    _lock = threading.Lock()  # several may count into the same
+
+    def __init__(self, assistance: Assistance, done: AssistanceCounts | None = None) -> None:
+        self.assistance, self.done = assistance, done or AssistanceCounts()
 
     def translate(self, run: Translator, lines: Sequence[str], **options: Any) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`, with the assistance."""

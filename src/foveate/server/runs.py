@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from foveate.answers import CorpusName, Translator
 from foveate.config import ConfigError
-from foveate.documents.memory import Assistance, Glossary, TranslationMemory
+from foveate.documents.memory import Assistance, AssistanceCounts, Glossary, TranslationMemory
 from foveate.engine.packed import header_of, packed_file
 from foveate.server.batching import Batcher, Batching, DirectionAssistance
 from foveate.server.common import RequestError, unused_name
@@ -184,6 +184,7 @@ class ServedRun(StoredRun[Translator]):
     directions: list[Direction] = field(default_factory=list)
     batcher: Batcher[Translator] = field(init=False)
     assistance: dict[Direction, DirectionAssistance] = field(default_factory=dict)
+    requested: AssistanceCounts = field(default_factory=AssistanceCounts)  # that requests brought
 
 
 class RunPool(RunStore[ServedRun, Translator]):

@@ -18,12 +18,13 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import Request
 
-from foveate.answers import TextAnswer
+from foveate.answers import Estimates, TextAnswer
 from foveate.documents.html import html_passage
-from foveate.documents.memory import AssistanceCounts
+from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
 from foveate.errors import UserError
+from foveate.server.assistance import RequestAssistance, RequestOptions, options_of
 from foveate.server.batching import AlignPairs, Links, Pair, TranslateLines
 from foveate.server.common import (
     CLIENT_LEFT,
@@ -86,9 +87,7 @@ class Metrics:
         self.batch_seconds.labels(run).observe(seconds)
 
     def _set_counts(self, run: str, counts: Sequence[AssistanceCounts]) -> None:
-        """The counts of glossaries and memories of a run, where it has some."""
-        if not counts:
-            return
+        """The counts of glossaries and memories of a run, those of requests included."""
         self._known.labels(run, "exact").set(sum(count.exact for count in counts))
         self._known.labels(run, "likeness").set(sum(count.fuzzy for count in counts))
         missing = sum(count.missed for count in counts)
@@ -101,7 +100,7 @@ class Metrics:
             self._queue.labels(name).set(run.batcher.characters)
             self._loaded.labels(name).set(run.run is not None)
             self._loads.labels(name).set(run.loads)
-            self._set_counts(name, [assistance.done for assistance in run.assistance.values()])
+            self._set_counts(name, [run.requested, *(own.done for own in run.assistance.values())])
         return generate_latest(self.registry)
 
 
@@ -121,6 +120,7 @@ class Service:
         """``rules`` say which spans of all texts are protected."""
         self.pool, self.limits, self.keys, self.rules = pool, limits, keys, rules or Rules()
         self.metrics, self.detector, self.buckets = Metrics(pool), Detector(), TokenBuckets()
+        self.assistance = RequestAssistance()
         self.files = ByteStore(limits.file_cache, 60 * limits.file_minutes)
         self.closing = False
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
@@ -214,15 +214,21 @@ class PendingTranslation:
 
     route: Route
     passage: Passage
+    options: RequestOptions
     answers: Sequence[Future[TextAnswer]] = ()
 
 
 @dataclass(frozen=True)
 class TranslatedText:
-    """The translations of a text, best first, and the number of tokens that were cut off."""
+    """The translations of a text, best first, and the answers to its sentences."""
 
     versions: list[str]
-    cut: int = 0
+    answers: Sequence[TextAnswer] = ()
+
+    @property
+    def cut(self) -> int:
+        """The number of tokens that were cut off."""
+        return sum(answer.cut for answer in self.answers)
 
 
 async def translate(service: Service, body: TranslateBody, client: Client) -> JsonObject:
@@ -242,11 +248,53 @@ async def translate(service: Service, body: TranslateBody, client: Client) -> Js
     if body.source == AUTO:
         detected = [part.route.detected for part in pending]
         columns["detectedLanguage"] = [language.json() for language in detected if language]
+    if body.quality:
+        columns["quality"] = [
+            qualities(service, part.route, translation.answers)
+            for part, translation in zip(pending, translations, strict=True)
+        ]
     single = isinstance(body.q, str)
     response = {name: values[0] if single else values for name, values in columns.items()}
     if tokens_cut := sum(translation.cut for translation in translations):
         response["cut"] = tokens_cut
+    answers = [answer for translation in translations for answer in translation.answers]
+    if missing := missing_terms(pending[0].options, answers) if pending else []:
+        response["missingTerms"] = missing
     return response
+
+
+def qualities(service: Service, route: Route, answers: Sequence[TextAnswer]) -> list[JsonObject]:
+    """Log p of the translation of each sentence, and the chrF that it predicts.
+
+    Of a sentence from the memory nothing is predicted, nor by a model that is not calibrated.
+    """
+    run = route.run
+    calibration = None if run is None else service.pool.run(run).calibration
+    return [_quality(answer, calibration) for answer in answers]
+
+
+def _quality(answer: TextAnswer, calibration: Estimates | None) -> JsonObject:
+    quality: JsonObject = {"source": answer.source, "translation": str(answer)}
+    if not answer.outputs:
+        return {**quality, "logProbability": None, "tokens": None, "estimate": None}
+    best = answer.outputs[0]
+    tokens, log_p = 1 + len(best.ids), best.log_probability
+    estimate = None if calibration is None else round(calibration.estimate(log_p, tokens), 1)
+    return {**quality, "logProbability": log_p, "tokens": tokens, "estimate": estimate}
+
+
+def missing_terms(options: RequestOptions, answers: Sequence[TextAnswer]) -> list[str]:
+    """The terms of the request's glossary that translations lack, by their first variant."""
+    if not options.glossary:
+        return []
+    glossary = Glossary(dict(options.glossary))
+    missing = (
+        variants[0]
+        for answer in answers
+        for variants in glossary.variants(answer.source)
+        if not holds(str(answer), variants)
+    )
+    return list(dict.fromkeys(missing))
 
 
 async def start(
@@ -258,16 +306,20 @@ async def start(
 ) -> list[PendingTranslation]:
     """Put texts into the queues of their runs; errors of the request are raised before that."""
     check_size(service, texts, client, service.limits.characters, service.limits.items)
+    options = options_of(body, service.limits)
     routes = await find_routes(service, body.source, body.target, texts)
-    cut = partial(html_passage if body.format == "html" else text_passage, rules=service.rules)
+    rules = options.rules(service.rules, texts)
+    cut = partial(html_passage if body.format == "html" else text_passage, rules=rules)
     passages = [
         cut(text) if len(text) <= SHORT else await service.in_thread(partial(cut, text))
         for text in texts
     ]
-    return submit(service, passages, routes, client, versions)
+    return submit(service, passages, routes, client, options, versions)
 
 
-async def stream_sentences(pending: PendingTranslation, until: float) -> AsyncIterator[JsonObject]:
+async def stream_sentences(
+    service: Service, pending: PendingTranslation, until: float, quality: bool
+) -> AsyncIterator[JsonObject]:
     """Each sentence and its translation in their order, as soon as it is there.
 
     Raises ``TimeoutError`` where one is not there ``until`` a time of the loop.
@@ -275,12 +327,15 @@ async def stream_sentences(pending: PendingTranslation, until: float) -> AsyncIt
     for number, future in enumerate(pending.answers):
         async with asyncio.timeout_at(until):
             answer = await asyncio.wrap_future(future)
-        yield {
+        sentence: JsonObject = {
             "index": number,
             "count": len(pending.answers),
             "source": answer.source,
             "translatedText": str(answer),
         }
+        if quality:
+            sentence["quality"] = qualities(service, pending.route, [answer])[0]
+        yield sentence
 
 
 def check_size(
@@ -325,10 +380,12 @@ async def find_routes(
     return [route(source)] * len(texts)
 
 
-def operation_of(route: Route, versions: int = 1) -> TranslateLines:
-    """What the run of a route computes, with the assistance of its direction."""
+def operation_of(
+    service: Service, route: Route, options: RequestOptions, versions: int = 1
+) -> TranslateLines:
+    """What the run of a route computes, assisted by the server's options and the request's."""
     assert route.run is not None
-    assistance = route.run.assistance.get(route.direction)
+    assistance = service.assistance.of(route.run, route.direction, options)
     return TranslateLines(route.direction.to, versions, assistance)
 
 
@@ -337,14 +394,19 @@ def submit(
     passages: Sequence[Passage],
     routes: Sequence[Route],
     client: Client,
+    options: RequestOptions,
     versions: int = 1,
 ) -> list[PendingTranslation]:
     """Put the sentences of all passages, or of none, into the queues of their runs."""
-    pending = list(map(PendingTranslation, routes, passages))
+    pending = [
+        PendingTranslation(route, passage, options)
+        for route, passage in zip(routes, passages, strict=True)
+    ]
     groups: dict[tuple[str, TranslateLines], list[PendingTranslation]] = {}
     for text in pending:
         if (run := text.route.run) is not None:
-            groups.setdefault((run.name, operation_of(text.route, versions)), []).append(text)
+            operation = operation_of(service, text.route, options, versions)
+            groups.setdefault((run.name, operation), []).append(text)
     try:
         for (name, operation), group in groups.items():
             lines = [line for text in group for line in text.passage.sentences]
@@ -360,12 +422,12 @@ def submit(
 
 
 async def translate_lines(
-    service: Service, lines: Sequence[str], route: Route, client: Client
+    service: Service, lines: Sequence[str], route: Route, client: Client, options: RequestOptions
 ) -> list[str]:
     """The best translation of each line; tokens that were cut off are counted."""
     assert route.run is not None
     client.record.add(sentences=len(lines))
-    futures = route.run.batcher.submit(client.name, operation_of(route), lines)
+    futures = route.run.batcher.submit(client.name, operation_of(service, route, options), lines)
     answers: list[TextAnswer] = await results(futures)
     _count_cut(service, client, sum(answer.cut for answer in answers))
     return [answer.hypotheses[0] for answer in answers]
@@ -411,5 +473,5 @@ def _joined(
             [a.hypotheses[min(k, len(a.hypotheses) - 1)] for a in sentences] for k in range(count)
         )
         versions = dict.fromkeys(text.passage.joined(chosen, align) for chosen in lines)
-        texts.append(TranslatedText(list(versions), sum(answer.cut for answer in sentences)))
+        texts.append(TranslatedText(list(versions), sentences))
     return texts

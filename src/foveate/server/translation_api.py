@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import ipaddress
 import json
 import logging
 import mimetypes
@@ -15,29 +13,34 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from html import escape
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple, Self, TypeVar
-from urllib.parse import parse_qsl
+from typing import Any, Self
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import ValidationError
-from starlette.datastructures import Headers, UploadFile
-from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.answers import PairScore
-from foveate.config import ConfigError
 from foveate.documents.formats import ENDINGS
+from foveate.server.assistance import options_of
 from foveate.server.batching import AlignPairs, Links, ScorePairs
+from foveate.server.bodies import (
+    MULTIPART,
+    Upload,
+    authenticate,
+    body_of,
+    client_of,
+    key_in_head,
+    service_of,
+    validated,
+)
 from foveate.server.common import (
     CLIENT_LEFT,
     EVENT_STREAM,
     LOOPBACK,
-    SCHEMA_REF,
     BytesInFlight,
     Error,
     Guard,
@@ -48,7 +51,6 @@ from foveate.server.common import (
     Responses,
     event_response,
     event_text,
-    invalid_field,
     new_application,
     openapi_document,
     refusal,
@@ -63,6 +65,7 @@ from foveate.server.translation import (
     check_size,
     find_routes,
     join,
+    missing_terms,
     results,
     start,
     stream_sentences,
@@ -72,7 +75,6 @@ from foveate.server.translation import (
 from foveate.server.translation_schemas import (
     BODIES,
     Aligned,
-    Body,
     DetectBody,
     DetectedLanguage,
     FileBody,
@@ -86,18 +88,11 @@ from foveate.server.translation_schemas import (
     TranslatedFile,
 )
 
-B = TypeVar("B", bound=Body)
-Fields = dict[str, object]  # of a body: JSON
 FILE_PATHS = ("/translate_file",)  # whose bodies bring a file
 HOME = ("/api/", "/assets/", "/icon.svg")  # paths of the studio, beside its page
 METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))  # counted by name; clients invent others
-NETWORK_BITS = 64  # of an IPv6 address, by which rates are counted
-SALT = secrets.token_bytes(16)  # of this process, for the names of clients in logs
-MOST_FIELDS = 20_000  # of a form
 FILE_SAMPLE = 4096  # characters by which the language of a file is detected
 MOST_DETECTED, LEAST_CONFIDENCE = 5, 1.0  # languages that /detect returns, and their per cent
-JSON, FORM = "application/json", "application/x-www-form-urlencoded"
-MULTIPART = "multipart/form-data"
 ERRORS: Responses = {
     status: {"model": Error, "description": description}
     for status, description in {
@@ -152,171 +147,10 @@ class TranslationGuard(Guard):
         log.info("request", extra=fields)
 
 
-# ------------------------------------------------------------------------------ bodies, keys, rates
-
-
-class Upload(NamedTuple):
-    """A file of a form."""
-
-    name: str
-    data: bytes
-
-
-def validated(body: type[B], fields: Fields) -> B:
-    """A body from its fields. Raises `RequestError` (400) naming the field."""
-    try:
-        return body.model_validate(fields)
-    except ValidationError as error:
-        raise RequestError(400, f"invalid request: {invalid_field(error)}") from None
-
-
-async def read_fields(request: Request) -> Fields:
-    """The fields of a body as JSON, as a form of either encoding, or of the address.
-
-    Raises `RequestError` (400) for a body that cannot be read.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    query = _urlencoded(request.scope["query_string"])
-    if kind == MULTIPART:
-        return query | await _form(request)
-    body = await request.body()
-    if kind == FORM:
-        return query | _urlencoded(body)
-    if not body.strip():
-        return query
-    try:
-        fields = json.loads(body)
-        if b"\\u" in body or b"\xed" in body:
-            json.dumps(fields, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise RequestError(400, "a text holds half a character: a lone surrogate") from None
-    except (ValueError, RecursionError):
-        raise RequestError(400, "invalid request: the body is no JSON") from None
-    if not isinstance(fields, dict):
-        raise RequestError(400, "invalid request: the body is no JSON object")
-    return fields
-
-
-def _urlencoded(content: bytes) -> Fields:
-    """The fields of a form or of an address; what is not escaped is UTF-8, as curl sends it."""
-    if not content:
-        return {}
-    try:
-        items = parse_qsl(content.decode(), True, errors="strict", max_num_fields=MOST_FIELDS)
-    except ValueError:
-        message = f"the form is not UTF-8, or has more than {MOST_FIELDS:,} fields"
-        raise RequestError(400, f"invalid request: {message}") from None
-    return _merged(items)
-
-
-async def _form(request: Request) -> Fields:
-    try:
-        form = await request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=64 * 2**20)
-    except (HTTPException, MultiPartException, ValueError) as error:
-        message = getattr(error, "detail", "") or "it cannot be read"
-        raise RequestError(400, f"invalid request: the form: {message}") from None
-    try:
-        return _merged([(name, await _value(value)) for name, value in form.multi_items()])
-    finally:
-        await form.close()
-
-
-async def _value(value: str | UploadFile) -> str | Upload:
-    return value if isinstance(value, str) else Upload(value.filename or "", await value.read())
-
-
-def _merged(items: Sequence[tuple[str, str | Upload]]) -> Fields:
-    """Fields by name; all values of q, which may be there several times."""
-    fields: Fields = dict(items)
-    texts = [value for name, value in items if name == "q"]
-    return fields | {"q": texts} if len(texts) > 1 else fields
-
-
-async def authenticate(request: Request) -> tuple[Service, Fields, Client]:
-    """The service, the fields of a request, and its client.
-
-    A client that is known by its head is admitted before its body is read. Raises `RequestError`:
-    400 for a body that cannot be read, 403 without a valid key, 408 where the body does not come,
-    429 above the rate.
-    """
-    service, secret, client = service_of(request), key_in_head(request), None
-    if secret or service.keys is None:
-        client = client_of(request, service, secret)
-    try:
-        async with asyncio.timeout(service.limits.reading):
-            fields = await read_fields(request)
-    except TimeoutError:
-        raise RequestError(408, "the body did not come in time") from None
-    key = str(fields.get("api_key") or "")
-    return service, fields, client or client_of(request, service, key)
-
-
-def key_in_head(request: Request) -> str:
-    """The key in the head of a request, as a bearer or in the address, if any."""
-    bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-    if bearer or not request.scope["query_string"]:
-        return bearer
-    return request.query_params.get("api_key", "")
-
-
-def client_of(request: Request, service: Service, secret: str) -> Client:
-    """The client by its key, or else by its address; takes a token of its bucket."""
-    name = f"address:{network(request.client.host if request.client else '')}"
-    rate, wrong = service.limits.rate, None
-    if service.keys is not None:
-        try:
-            key = service.keys.find(secret) if secret else None
-        except ConfigError as error:
-            log.error("cannot read keys", extra={"why": str(error)})
-            raise RequestError(503, "the keys cannot be read", retry_after=10) from None
-        if key is None:
-            message = "this key is not valid" if secret else "this server asks for an api_key"
-            wrong = RequestError(403, message)
-        else:
-            name, rate = f"key:{key.name}", rate if key.rate is None else key.rate
-    record: RequestRecord = request.state.record
-    record.client = anonymous(name)
-    if rate and (wait := service.buckets.take(name, rate)):
-        raise RequestError(429, f"slow down: {rate:g} requests a minute", retry_after=wait)
-    if wrong is not None:
-        raise wrong
-    return Client(name, record)
-
-
-def network(address: str) -> str:
-    """An address as rates are counted by it: of IPv6 the network, of which a client has all."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        half = ipaddress.ip_network((parsed, NETWORK_BITS), strict=False)
-        return str(half.network_address)
-    return str(parsed)
-
-
-def anonymous(client: str) -> str:
-    """A name for logs that shows which requests belong together until the server ends."""
-    return hashlib.blake2b(client.encode(), digest_size=6, key=SALT).hexdigest()
-
-
 # ------------------------------------------------------------------------------ translate
 
 
-def service_of(request: Request) -> Service:
-    """The service of an application; as a dependency it would cost a tenth of a request."""
-    service: Service = request.app.state.service
-    return service
-
-
 router = APIRouter(responses=ERRORS)
-
-
-def body_of(model: type[Body], *kinds: str) -> OpenApi:
-    """The OpenAPI description of a body that may come in several encodings."""
-    schema = {"schema": {"$ref": SCHEMA_REF.format(model=model.__name__)}}
-    content = {kind: schema for kind in kinds or (JSON, FORM, MULTIPART)}
-    return {"requestBody": {"required": True, "content": content}}
 
 
 @router.post(
@@ -454,14 +288,16 @@ async def _translated_file(
     Raises `RequestError` (400) for a document that cannot be read.
     """
     source = None if body.source == AUTO else body.source
-    document = service.documents.document(kind, data, service.rules, source, body.target)
+    options = options_of(body, service.limits)
+    rules = options.rules(service.rules)
+    document = service.documents.document(kind, data, rules, source, body.target)
     sentences = await document.sentences()
     check_size(service, sentences, client, service.limits.file_characters, len(sentences))
     sample = " ".join(sentences)[:FILE_SAMPLE]
     [route] = await find_routes(service, body.source, body.target, [sample])
     if route.run is None:
         raise RequestError(400, f"the file is in {body.target} already")
-    lines = await translate_lines(service, sentences, route, client)
+    lines = await translate_lines(service, sentences, route, client, options)
     pairs = await document.pairs(lines)
     links = await service.in_thread(lambda: service.align(route, client, pairs)) if pairs else []
     return await document.written(lines, links)
@@ -550,20 +386,22 @@ async def translate_stream(request: Request) -> Response:
     service, fields, client = await authenticate(request)
     body = validated(StreamBody, fields)
     [pending] = await start(service, [body.q], body, client)
-    return event_response(_events(service, pending, client, body.q))
+    return event_response(_events(service, pending, client, body))
 
 
 async def _events(
-    service: Service, pending: PendingTranslation, client: Client, text: str
+    service: Service, pending: PendingTranslation, client: Client, body: StreamBody
 ) -> AsyncIterator[str]:
     until = asyncio.get_running_loop().time() + service.limits.seconds
     try:
-        async for sentence in stream_sentences(pending, until):
+        async for sentence in stream_sentences(service, pending, until, body.quality):
             yield _event("sentence", sentence)
         async with asyncio.timeout_at(until):
             [translated] = await join(service, [pending], client)
-        response: JsonObject = {"translatedText": (translated.versions or [text])[0]}
+        response: JsonObject = {"translatedText": (translated.versions or [body.q])[0]}
         response |= {"cut": translated.cut} if translated.cut else {}
+        if missing := missing_terms(pending.options, translated.answers):
+            response["missingTerms"] = missing
         detected = pending.route.detected
         response |= {"detectedLanguage": detected.json()} if detected else {}
         yield _event("done", response)

@@ -22,6 +22,8 @@ class Limits(Config):
     unknown: int = Field(32 * 2**20, ge=1)  # the same of clients whose head holds no key
     seconds: float = Field(60.0, gt=0)  # from the body to the answer
     reading: float = Field(20.0, gt=0)  # seconds in which a head, and then a body, have to come
+    entries: int = Field(5_000, ge=0)  # of the glossary of a request, and of its memory
+    phrases: int = Field(200, ge=0)  # that a request bans, and that it protects
     rate: float = Field(0.0, ge=0)  # requests a minute of a key or an address; 0: any number
     file_cache: int = Field(256 * 2**20, ge=1)  # bytes of translated files that can be fetched
     file_minutes: float = Field(20.0, gt=0)  # for which they can be
@@ -38,7 +40,21 @@ class Body(BaseModel):
     api_key: str = Field("", description="where the server asks for one")
 
 
-class TranslateBody(Body):
+class AssistanceFields(Body):
+    """What a request brings, beside what the server was started with."""
+
+    glossary: dict[str, str | list[str]] | str = Field(
+        "", description="term: translation, or a list of them; or lines TERM TAB VARIANT|VARIANT"
+    )
+    memory: dict[str, str] | str = Field(
+        "", description="sentence: its translation; or lines SOURCE TAB TARGET"
+    )
+    fuzzy: float = Field(100.0, ge=50, le=100, description="% of likeness of a match in the memory")
+    protect: str | list[str] = Field("", description="a text that stays as it is, or several")
+    ban: str | list[str] = Field("", description="a phrase no translation holds, or several")
+
+
+class TranslateBody(AssistanceFields):
     """Texts to translate; ``source`` "auto" has the language of each detected."""
 
     q: str | list[str] = Field(description="a text, or several")
@@ -46,6 +62,7 @@ class TranslateBody(Body):
     target: str
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(0, ge=0, description="how many other translations of each text")
+    quality: bool = Field(False, description="whether log p of each sentence is in the response")
 
 
 class DetectBody(Body):
@@ -54,13 +71,14 @@ class DetectBody(Body):
     q: str
 
 
-class StreamBody(Body):
+class StreamBody(AssistanceFields):
     """A text that is translated sentence by sentence."""
 
     q: str
     source: str
     target: str
     format: Literal["text", "html"] = "text"
+    quality: bool = Field(False, description="whether log p of each sentence is in its event")
 
 
 class PairsBody(Body):
@@ -72,7 +90,7 @@ class PairsBody(Body):
     target: str
 
 
-class FileBody(Body):
+class FileBody(AssistanceFields):
     """A file to translate: multipart/form-data."""
 
     file: str = Field(json_schema_extra={"format": "binary"})
@@ -101,13 +119,31 @@ class DetectedLanguage(BaseModel):
     language: str
 
 
+class SentenceQuality(BaseModel):
+    """Log p(translation | source), its tokens with the end, and the chrF that it predicts.
+
+    All are null for a sentence from the memory, ``estimate`` where the model is not calibrated.
+    """
+
+    source: str
+    translation: str
+    logProbability: float | None
+    tokens: int | None
+    estimate: float | None
+
+
 class Translated(BaseModel):
-    """Texts for texts, a list for a list; ``cut`` counts tokens of sentences that were too long."""
+    """Texts for texts, a list for a list; ``cut`` counts tokens of sentences that were too long.
+
+    ``missingTerms`` are those of the request's glossary that the translations lack.
+    """
 
     translatedText: str | list[str]
     alternatives: list[str] | list[list[str]] | None = None
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
     cut: int | None = None
+    quality: list[SentenceQuality] | list[list[SentenceQuality]] | None = None
+    missingTerms: list[str] | None = None
 
 
 class TranslatedFile(BaseModel):

@@ -1,0 +1,175 @@
+"""What a request brings to assist its translation: terms, a memory, phrases, texts to keep."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from foveate.config import ConfigError
+from foveate.documents.memory import (
+    Assistance,
+    Glossary,
+    TermEntry,
+    TranslationMemory,
+    Variants,
+    entries_of_lines,
+    pairs_of_tsv,
+    terms_of,
+    whole_words,
+)
+from foveate.documents.spans import Rules, half_character
+from foveate.server.batching import DirectionAssistance
+from foveate.server.common import RequestError
+from foveate.server.languages import Direction
+from foveate.server.runs import ServedRun
+from foveate.server.translation_schemas import AssistanceFields, Limits
+
+STORED = 32  # assistances of requests, which later requests with equal options share
+
+
+@dataclass(frozen=True)
+class RequestOptions:
+    """What a request brings, checked. Sentences of requests with equal options share batches."""
+
+    glossary: tuple[tuple[str, Variants], ...] = ()
+    memory: tuple[tuple[str, str], ...] = ()
+    fuzzy: float = 100.0  # % of likeness from which a match of the memory counts
+    banned: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises `RequestError` (400) for a term of which every translation is banned."""
+        banned = [phrase.casefold() for phrase in self.banned]
+        for _, variants in self.glossary if banned else ():
+            if all(any(phrase in v.casefold() for phrase in banned) for v in variants):
+                message = f"ban: the glossary asks for {variants[0]!r}; leave out one of both"
+                raise RequestError(400, message)
+
+    @property
+    def assists(self) -> bool:
+        """Whether the search is assisted; protected texts are not its matter."""
+        return bool(self.glossary or self.memory or self.banned)
+
+    def rules(self, base: Rules, texts: Iterable[str] | None = None) -> Rules:
+        """The rules of the server, and one for the protected texts that these texts may hold."""
+        if not self.protected:
+            return base
+        whole = None if texts is None else "\n".join(texts)
+        there = [p for p in self.protected if whole is None or p.split()[0] in whole]
+        pattern = "|".join(map(whole_words, sorted(there, key=len, reverse=True)))
+        return Rules((pattern, *base.own)) if there else base
+
+
+def options_of(fields: AssistanceFields, limits: Limits) -> RequestOptions:
+    """The options of a body. Raises `RequestError` (400) naming the field and the entry."""
+    try:
+        terms = terms_of(_entries(fields.glossary))
+        pairs = dict(_pairs(fields.memory))
+    except ConfigError as error:
+        raise RequestError(400, str(error)) from None
+    options = RequestOptions(
+        tuple(terms.items()),
+        tuple(pairs.items()),
+        fields.fuzzy,
+        _phrases("ban", fields.ban, limits),
+        _phrases("protect", fields.protect, limits),
+    )
+    for name, entries in (("glossary", options.glossary), ("memory", options.memory)):
+        if len(entries) > limits.entries:
+            message = f"{name}: {len(entries):,} entries; at most {limits.entries:,}"
+            raise RequestError(413, message)
+    return options
+
+
+def _object(name: str, text: str) -> Mapping[str, object] | None:
+    """The object of a field of a form that is JSON, else None."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        tree = json.loads(text)
+    except (ValueError, RecursionError):
+        raise RequestError(400, f"{name} begins as JSON and is none") from None
+    if half_character(json.dumps(tree, ensure_ascii=False)):
+        raise RequestError(400, f"{name} holds half a character: a lone surrogate")
+    assert isinstance(tree, dict)
+    return tree
+
+
+def _entries(field: Mapping[str, str | list[str]] | str) -> Iterator[TermEntry]:
+    """The entries of a glossary: an object, or lines TERM TAB VARIANT|VARIANT."""
+    tree: Mapping[str, object] | None = field if not isinstance(field, str) else None
+    if isinstance(field, str) and (tree := _object("glossary", field)) is None:
+        yield from entries_of_lines(field, "glossary")
+        return
+    for term, value in (tree or {}).items():
+        variants = value if isinstance(value, list) else [value]
+        texts = [variant for variant in variants if isinstance(variant, str)]
+        if len(texts) < len(variants):
+            raise RequestError(400, f"glossary: the translation of {term!r} is no text")
+        yield TermEntry(f"glossary: {term!r}", term, texts)
+
+
+def _pairs(field: Mapping[str, str] | str) -> Iterator[tuple[str, str]]:
+    """The pairs of a memory: an object, or lines SOURCE TAB TARGET."""
+    tree: Mapping[str, object] | None = field if not isinstance(field, str) else None
+    if isinstance(field, str) and (tree := _object("memory", field)) is None:
+        pairs: Iterable[tuple[str, object]] = pairs_of_tsv(field.encode(), "memory")
+    else:
+        pairs = (tree or {}).items()
+    for source, target in pairs:
+        if not source.strip() or not isinstance(target, str) or not target.strip():
+            raise RequestError(400, f"memory: {source!r} is no sentence with its translation")
+        yield source, target
+
+
+def _phrases(name: str, field: str | Sequence[str], limits: Limits) -> tuple[str, ...]:
+    phrases = tuple(dict.fromkeys([field] if isinstance(field, str) else field))
+    phrases = () if field == "" else phrases
+    if any(not phrase.strip() for phrase in phrases):
+        raise RequestError(400, f"{name}: an entry is empty; leave it out")
+    if len(phrases) > limits.phrases or sum(map(len, phrases)) > 100 * limits.phrases:
+        message = f"{name}: at most {limits.phrases:,} entries of 100 characters each"
+        raise RequestError(413, message)
+    return phrases
+
+
+class RequestAssistance:
+    """The assistance of requests beside that of the server, made once for equal options."""
+
+    def __init__(self) -> None:
+        self._made = OrderedDict[tuple[str, Direction, RequestOptions], DirectionAssistance]()
+
+    def of(
+        self, served: ServedRun, direction: Direction, options: RequestOptions
+    ) -> DirectionAssistance | None:
+        """What assists a direction: of equal terms and sources those of the request count.
+
+        Raises `RequestError` (400) where the search of the run cannot hold terms.
+        """
+        own = served.assistance.get(direction)
+        if not options.assists:
+            return own
+        key = served.name, direction, replace(options, protected=())
+        if (made := self._made.get(key)) is None:
+            assistance = _together(Assistance() if own is None else own.assistance, options)
+            if assistance.forces and served.search != "beam":
+                message = f"glossary: the model {served.name} has a search {served.search}, "
+                raise RequestError(400, message + "which cannot hold terms; leave it out")
+            made = self._made[key] = DirectionAssistance(assistance, served.requested)
+        self._made.move_to_end(key)
+        while len(self._made) > STORED:
+            self._made.popitem(last=False)
+        return made
+
+
+def _together(base: Assistance, options: RequestOptions) -> Assistance:
+    glossary, memory = base.glossary, base.memory
+    if options.glossary:
+        terms = {} if glossary is None else glossary.terms
+        glossary = Glossary({**terms, **dict(options.glossary)})
+    if options.memory:
+        memory = TranslationMemory(dict(options.memory), options.fuzzy, memory)
+    banned = tuple(dict.fromkeys((*base.banned, *options.banned)))
+    return replace(base, glossary=glossary, memory=memory, banned=banned)

@@ -1,0 +1,208 @@
+"""Requests of the translation API: bodies of any encoding, keys, clients and their rates."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import json
+import logging
+import secrets
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NamedTuple, TypeVar
+from urllib.parse import parse_qsl
+
+from fastapi import Request
+from pydantic import ValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
+
+from foveate.config import ConfigError
+from foveate.server.common import (
+    SCHEMA_REF,
+    OpenApi,
+    RequestError,
+    RequestRecord,
+    invalid_field,
+)
+from foveate.server.translation import Client, Service
+from foveate.server.translation_schemas import Body
+
+B = TypeVar("B", bound=Body)
+Fields = dict[str, object]  # of a body: JSON
+NETWORK_BITS = 64  # of an IPv6 address, by which rates are counted
+SALT = secrets.token_bytes(16)  # of this process, for the names of clients in logs
+NEAR_NAMES = 0.8  # likeness of an unknown field with another that is taken for a mistake
+MOST_FIELDS = 20_000  # of a form
+REPEATED = frozenset(("q", "protect", "ban", "text"))  # fields that may be there several times
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+log = logging.getLogger("foveate.server")
+
+
+class Upload(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    data: bytes
+
+
+def validated(body: type[B], fields: Fields) -> B:
+    """A body from its fields. Raises `RequestError` (400) naming the field.
+
+    An unknown field is refused where its name is nearly that of another one.
+    """
+    for name in fields.keys() - body.model_fields.keys():
+        if near := get_close_matches(name, body.model_fields, 1, NEAR_NAMES):
+            raise RequestError(400, f"there is no field {name}; did you mean {near[0]}?")
+    try:
+        return body.model_validate(fields)
+    except ValidationError as error:
+        raise RequestError(400, f"invalid request: {invalid_field(error)}") from None
+
+
+async def read_fields(request: Request) -> Fields:
+    """The fields of a body as JSON, as a form of either encoding, or of the address.
+
+    Raises `RequestError` (400) for a body that cannot be read.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    query = _urlencoded(request.scope["query_string"])
+    if kind == MULTIPART:
+        return query | await _form(request)
+    body = await request.body()
+    if kind == FORM:
+        return query | _urlencoded(body)
+    if not body.strip():
+        return query
+    try:
+        fields = json.loads(body)
+        if b"\\u" in body or b"\xed" in body:
+            json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise RequestError(400, "a text holds half a character: a lone surrogate") from None
+    except (ValueError, RecursionError):
+        raise RequestError(400, "invalid request: the body is no JSON") from None
+    if not isinstance(fields, dict):
+        raise RequestError(400, "invalid request: the body is no JSON object")
+    return fields
+
+
+def _urlencoded(content: bytes) -> Fields:
+    """The fields of a form or of an address; what is not escaped is UTF-8, as curl sends it."""
+    if not content:
+        return {}
+    try:
+        items = parse_qsl(content.decode(), True, errors="strict", max_num_fields=MOST_FIELDS)
+    except ValueError:
+        message = f"the form is not UTF-8, or has more than {MOST_FIELDS:,} fields"
+        raise RequestError(400, f"invalid request: {message}") from None
+    return _merged(items)
+
+
+async def _form(request: Request) -> Fields:
+    try:
+        form = await request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=64 * 2**20)
+    except (HTTPException, MultiPartException, ValueError) as error:
+        message = getattr(error, "detail", "") or "it cannot be read"
+        raise RequestError(400, f"invalid request: the form: {message}") from None
+    try:
+        return _merged([(name, await _value(value)) for name, value in form.multi_items()])
+    finally:
+        await form.close()
+
+
+async def _value(value: str | UploadFile) -> str | Upload:
+    return value if isinstance(value, str) else Upload(value.filename or "", await value.read())
+
+
+def _merged(items: Sequence[tuple[str, str | Upload]]) -> Fields:
+    """Fields by name; all values of one that may be there several times."""
+    fields: Fields = dict(items)
+    for name in REPEATED & fields.keys():
+        if len(values := [value for key, value in items if key == name]) > 1:
+            fields[name] = values
+    return fields
+
+
+async def authenticate(request: Request) -> tuple[Service, Fields, Client]:
+    """The service, the fields of a request, and its client.
+
+    A client that is known by its head is admitted before its body is read. Raises `RequestError`:
+    400 for a body that cannot be read, 403 without a valid key, 408 where the body does not come,
+    429 above the rate.
+    """
+    service, secret, client = service_of(request), key_in_head(request), None
+    if secret or service.keys is None:
+        client = client_of(request, service, secret)
+    try:
+        async with asyncio.timeout(service.limits.reading):
+            fields = await read_fields(request)
+    except TimeoutError:
+        raise RequestError(408, "the body did not come in time") from None
+    key = str(fields.get("api_key") or "")
+    return service, fields, client or client_of(request, service, key)
+
+
+def key_in_head(request: Request) -> str:
+    """The key in the head of a request, as a bearer or in the address, if any."""
+    bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+    if bearer or not request.scope["query_string"]:
+        return bearer
+    return request.query_params.get("api_key", "")
+
+
+def client_of(request: Request, service: Service, secret: str) -> Client:
+    """The client by its key, or else by its address; takes a token of its bucket."""
+    name = f"address:{network(request.client.host if request.client else '')}"
+    rate, wrong = service.limits.rate, None
+    if service.keys is not None:
+        try:
+            key = service.keys.find(secret) if secret else None
+        except ConfigError as error:
+            log.error("cannot read keys", extra={"why": str(error)})
+            raise RequestError(503, "the keys cannot be read", retry_after=10) from None
+        if key is None:
+            message = "this key is not valid" if secret else "this server asks for an api_key"
+            wrong = RequestError(403, message)
+        else:
+            name, rate = f"key:{key.name}", rate if key.rate is None else key.rate
+    record: RequestRecord = request.state.record
+    record.client = anonymous(name)
+    if rate and (wait := service.buckets.take(name, rate)):
+        raise RequestError(429, f"slow down: {rate:g} requests a minute", retry_after=wait)
+    if wrong is not None:
+        raise wrong
+    return Client(name, record)
+
+
+def network(address: str) -> str:
+    """An address as rates are counted by it: of IPv6 the network, of which a client has all."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        half = ipaddress.ip_network((parsed, NETWORK_BITS), strict=False)
+        return str(half.network_address)
+    return str(parsed)
+
+
+def anonymous(client: str) -> str:
+    """A name for logs that shows which requests belong together until the server ends."""
+    return hashlib.blake2b(client.encode(), digest_size=6, key=SALT).hexdigest()
+
+
+def service_of(request: Request) -> Service:
+    """The service of an application; as a dependency it would cost a tenth of a request."""
+    service: Service = request.app.state.service
+    return service
+
+
+def body_of(model: type[Body], *kinds: str) -> OpenApi:
+    """The OpenAPI description of a body that may come in several encodings."""
+    schema = {"schema": {"$ref": SCHEMA_REF.format(model=model.__name__)}}
+    content = {kind: schema for kind in kinds or (JSON, FORM, MULTIPART)}
+    return {"requestBody": {"required": True, "content": content}}

@@ -1,0 +1,170 @@
+"""What a request brings: glossary, memory, protected texts, banned phrases; quality on request."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+import own_loop
+from foveate.run import Run
+from foveate.server.runs import TranslationOptions
+from foveate.server.translation_schemas import Limits
+from serve_tools import client_of, served
+from tolerances import MODEL, near
+
+TEXT = "the dog runs"
+
+
+@pytest.fixture(scope="module")
+def app(run: Run) -> FastAPI:
+    return served(run.path, Limits(entries=20, phrases=5))
+
+
+def post(app: FastAPI, path: str = "/translate", **body: Any) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        async with client_of(app) as client:
+            return await client.post(path, **body)
+
+    return own_loop.run(ask())
+
+
+def ask(app: FastAPI, q: Any = TEXT, **more: Any) -> dict[str, Any]:
+    answer = post(app, json={"q": q, "source": "en", "target": "fr"} | more)
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def other_words(run: Run) -> tuple[str, str]:
+    """A word of the free translation, and one that it lacks."""
+    words = str(run.translate([TEXT])[0]).split()
+    return words[-1], next(w for w in ("chat", "mange", "oiseau") if w not in words)
+
+
+def test_each_request_has_terms_of_its_own(app: FastAPI, run: Run) -> None:
+    free = str(run.translate([TEXT])[0])
+    _, term = other_words(run)
+    forms: list[Any] = [
+        {"dog": term},
+        {"Dog": [term]},
+        f"# ours\ndog\t{term}\n",
+        f'{{"dog": "{term}"}}',
+    ]
+    for glossary in forms:
+        body = ask(app, glossary=glossary)
+        assert term in body["translatedText"].split() and "missingTerms" not in body, glossary
+    assert ask(app)["translatedText"] == free, "no other request has it"
+    event = post(
+        app,
+        "/v1/stream",
+        json={"q": TEXT, "source": "en", "target": "fr", "glossary": {"dog": term}},
+    )
+    assert term in json.loads(event.text.split("data: ")[-1])["translatedText"].split()
+    upload = post(
+        app, "/translate_file", data={"source": "en", "target": "fr", "glossary": f"dog\t{term}"},
+        files={"file": ("a.txt", TEXT.encode())},
+    )  # fmt: skip
+
+    async def fetch() -> str:
+        async with client_of(app) as client:
+            return (await client.get(upload.json()["translatedFileUrl"])).text
+
+    assert term in own_loop.run(fetch()).split()
+
+
+def test_a_memory_answers_before_the_model_and_after_that_of_the_server(run: Run, tmp_path) -> None:
+    (tmp_path / "own.tsv").write_text(
+        "the dog runs\tdu serveur\na cat sleeps\tle chat du serveur\n"
+    )
+    options = TranslationOptions(memory=[str(tmp_path / "own.tsv")])
+    app = served(run.path, options=options)
+    texts = [TEXT, "a cat sleeps", "the dog sings"]
+    free = str(run.translate([texts[2]])[0])
+    body = ask(app, texts, memory={TEXT: "de la demande"}, quality=True)
+    assert body["translatedText"] == ["de la demande", "le chat du serveur", free]
+    assert [each[0]["logProbability"] is None for each in body["quality"]] == [True, True, False]
+    lines = f"{TEXT}\tde la demande"
+    near_ = ask(app, "the dog runs now", memory=lines, fuzzy=70)["translatedText"]
+    assert near_ == "de la demande"
+    assert ask(app)["translatedText"] == "du serveur"
+
+
+def test_texts_are_protected_and_phrases_banned(app: FastAPI, run: Run) -> None:
+    word, _ = other_words(run)
+    assert word not in ask(app, ban=word)["translatedText"].split()
+    assert "Zyx Dog" in ask(app, "the Zyx Dog runs", protect=["Zyx Dog"])["translatedText"]
+    assert "zyxen" not in ask(app, "the zyxen runs", protect="zyx")["translatedText"]  # whole words
+    metrics = own_loop.run(metrics_of(app))
+    assert "foveate_terms" in metrics
+
+
+async def metrics_of(app: FastAPI) -> str:
+    async with client_of(app) as client:
+        return (await client.get("/metrics")).text
+
+
+def test_quality_is_the_log_probability_of_the_model(app: FastAPI, run: Run) -> None:
+    [answer] = run.translate([TEXT])
+    body = ask(app, f"{TEXT}\na cat sleeps", quality=True)
+    first, second = body["quality"]
+    assert first["source"] == TEXT and second["source"] == "a cat sleeps"
+    assert first["logProbability"] == near(answer.outputs[0].log_probability, terms=MODEL)
+    assert first["tokens"] == 1 + len(answer.outputs[0].ids) and first["estimate"] is None
+    assert "quality" not in ask(app)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"glossary": {"": "x"}}, "glossary: '' is no entry"),
+        ({"glossary": {"dog": " "}}, "glossary: 'dog' is no entry"),
+        ({"glossary": {"dog": []}}, "glossary: 'dog' is no entry"),
+        ({"glossary": {"dog": "a", "Dog": "b"}}, "'Dog' otherwise than glossary: 'dog'"),
+        ({"glossary": "dog\ta\n\nDog\tb"}, "glossary:3 translates 'Dog' otherwise than glossary:1"),
+        ({"glossary": "dog"}, "glossary:1 is no entry: write TERM TAB"),
+        ({"glossary": "{dog"}, "glossary begins as JSON and is none"),
+        ({"glossary": '{"dog": 3}'}, "the translation of 'dog' is no text"),
+        ({"glossary": 3}, "glossary"),
+        ({"glossary": {"dog": "chien"}, "ban": ["Chien"]}, "ban: the glossary asks for 'chien'"),
+        ({"memory": "the dog runs"}, "memory:1 has no tab"),
+        ({"memory": {"a": ""}}, "memory: 'a' is no sentence"),
+        ({"protect": ["a", " "]}, "protect: an entry is empty"),
+        ({"fuzzy": 10}, "fuzzy"),
+        ({"glosary": {"dog": "chien"}}, "there is no field glosary; did you mean glossary?"),
+    ],
+)
+def test_what_is_wrong_with_them_is_named(app: FastAPI, fields: Any, message: str) -> None:
+    answer = post(app, json={"q": TEXT, "source": "en", "target": "fr"} | fields)
+    assert answer.status_code == 400, answer.text
+    assert list(answer.json()) == ["error"] and message in answer.json()["error"]
+
+
+def test_they_are_bounded(app: FastAPI) -> None:
+    many = {f"w{n}": "x" for n in range(21)}
+    for fields in ({"glossary": many}, {"memory": many}, {"ban": list("abcdef")}):
+        answer = post(app, json={"q": TEXT, "source": "en", "target": "fr"} | fields)
+        assert answer.status_code == 413 and "at most" in answer.json()["error"]
+
+
+def test_a_search_without_a_beam_holds_no_terms(run: Run, monkeypatch) -> None:
+    app = served(run.path)
+    [own] = app.state.service.pool.runs.values()
+    monkeypatch.setattr(type(own), "search", "greedy")
+    answer = post(app, json={"q": TEXT, "source": "en", "target": "fr", "glossary": {"dog": "x"}})
+    assert answer.status_code == 400 and "a search greedy" in answer.json()["error"]
+
+
+def test_a_calibration_predicts_what_its_sentences_had() -> None:
+    from foveate.engine.calibration import Calibration
+
+    log_p = [-3.0, -2.0, -1.0, -0.5]
+    calibration = Calibration.fit(log_p, [20.0, 40.0, 30.0, 90.0])
+    assert calibration.chrf == (20.0, 35.0, 35.0, 90.0) and calibration.sentences == 4
+    assert calibration.estimate(-15.0, 10) == 35.0
+    assert calibration.estimate(-100.0, 1) == 20.0 and calibration.estimate(0.0, 5) == 90.0
+    assert math.isclose(calibration.estimate(-0.75, 1), 62.5)

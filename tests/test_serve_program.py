@@ -65,15 +65,16 @@ def test_curl_works_in_both_encodings(server: Program, run: Run) -> None:
 
 def test_the_documentation_runs_as_it_stands(server: Program) -> None:
     text = (ROOT / "docs" / "guide" / "serving.md").read_text("utf-8")
-    [shell], [code] = (
-        re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("sh", "python")
+    shell, code = (
+        "".join(re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL))
+        for language in ("sh", "python")
     )
     exec(compile(code, "serving.md", "exec"), {"url": server.url})
     if shutil.which("curl") is None:
         pytest.skip("no curl here")
     script = f"set -e\nURL={server.url}\n{shell}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.count("translatedText") == 4 and "event: done" in done.stdout
+    assert done.stdout.count("translatedText") == 6 and "event: done" in done.stdout
     assert "error" not in done.stdout
 
 

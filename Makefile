@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheels wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences lectures packaged lock clean
+.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheels wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences lectures packaged gallery lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -155,6 +155,9 @@ differences: $(STAMPS)/foveate  ## write docs/reference/differences.md anew: cod
 
 lectures: $(STAMPS)/studio  ## write docs/lectures anew, from src/foveate/lectures
 	$(BIN)/python tools/lectures.py
+
+gallery: $(STAMPS)/studio  ## pages in which small models answer, in build/gallery (trains two: half an hour)
+	$(BIN)/python tools/gallery.py
 
 packaged: $(STAMPS)/studio  ## train the small runs that ship with foveate (a quarter of an hour)
 	$(BIN)/python tools/packaged_runs.py

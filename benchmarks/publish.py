@@ -4,24 +4,28 @@
 
 The page of RUN, a translator, is opened from a disk: its size in int8, milliseconds from its load
 to the first translation, and greedy sentences a second with alternatives and maps of every head,
-the median of five rounds over the lines, which are test and validation data that ship. Then they
-are answered by a page of each run that ships (int8), of RUN in fp32, and of each stored file of
-tests/packed/v1: greedily and by a beam of 5 (language models: 20 tokens drawn after half a line),
-in Chromium and, translated, in Node. Answers are counted that are Python's, and of 50 lines the
-largest difference of a weight is taken. Axe, widths and requests are examined at 360, 1280, 1920
-and 2560 pixels, light and dark.
+the median of five rounds over the lines, which are test and validation data that ship, each once.
+Then they are answered by a page of each run that ships (int8), of RUN in fp32, and of each stored
+file of tests/packed/v1: greedily and by a beam of 5 (language models: 20 tokens drawn after half a
+line), in Chromium and in Node. Answers are counted that are Python's, and of 50 lines the largest
+difference of a weight is taken; of 5 those of the stages of one head of every attention of RUN, in
+fp32 from PyTorch's, in int8 from the engine's in Python. Of each kind of tokenizer the ids and
+texts of 5,000 lines of Tatoeba are compared. Axe, widths and requests are examined at 360, 1280,
+1920 and 2560 pixels, light and dark.
 Writes docs/results/publish.json, or ``--out``.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 import statistics
 import subprocess
 import tempfile
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +35,31 @@ import foveate.engine.packed
 import harness
 from foveate.cli.doctor import find_browser
 from foveate.config import PACKAGED
-from foveate.data.tokenizer import EOS
+from foveate.data.tokenizer import BOS, EOS, Tokenizer
+from foveate.draw.stages import steps
+from foveate.engine.compiled import STAGES, CompiledSearch, Settings
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
 from foveate.export.publish import PublishedFile, publish
 from foveate.pack import pack
-from foveate.run import load
+from foveate.run import Run, load
 
 WEB = harness.ROOT / "web"
 SHIPPED = ("en-fr", "no-attention", "rnn", "kinds-of-sentences", "lm", "lm-lstm", "lm-rnn")
-MAPPED, DRAWN, SEED = 50, 20, 3  # lines whose maps are compared; tokens of a continuation
+MAPPED, STEPPED = 50, 5  # lines whose maps, and whose stages, are compared
+DRAWN, SEED, TATOEBA = 20, 3, 5000  # tokens of a continuation; lines for tokenizers
+TOKENIZERS: dict[str, dict[str, Any]] = {
+    "byte": {}, "character": {}, "word": {"vocab_size": 8000}, "symbol": {},
+    "bpe": {"vocab_size": 4000}, "unigram": {"vocab_size": 4000},
+}  # fmt: skip
 BEAMS = {"greedy": 1, "beam": 5}
 # Every line is asked as a visitor asks it; maps come of the first ones.
 ASK = """async ([run, lines, question, mapped]) => {
   const answers = [], begin = performance.now();
   for (const text of lines) {
     let done;
-    for await (done of foveate.events(run, { ...question, text }, new AbortController().signal));
+    const asked = { ...question, text, units: "tokens" }, { signal } = new AbortController();
+    for await (done of foveate.events(run, asked, signal));
     const maps = answers.length < mapped ? done.drawings.find(d => d.kind === "attention") : null;
     const named = ({ name, layers }) => layers.map(({ data }) => [name, data]);
     const layers = maps?.blocks.flatMap(named);
@@ -55,6 +67,12 @@ ASK = """async ([run, lines, question, mapped]) => {
       ids: done.hypotheses?.[0].tokens.map(({ id }) => id), text: done.hypotheses?.[0].text });
   }
   return [answers, performance.now() - begin];
+}"""
+TOKENIZE = """async ([engine, tree, lines]) => {
+  const url = URL.createObjectURL(new Blob([engine], { type: "text/javascript" }));
+  const tokenizer = new (await import(url)).Tokenizer(JSON.parse(tree));
+  const ids = lines.map(line => tokenizer.encode(line));
+  return ids.map(each => [each, tokenizer.decode(each)]);
 }"""
 FIRST = """() => new Promise((go) => {
   const look = () => document.querySelector("[data-status=done]")
@@ -73,7 +91,8 @@ def main(run: Path, lines: int = 500, out: Path | None = None) -> None:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=flags)
         own = pack(load(run), folder / "own.safetensors", "int8")
         task: Any = load(PACKAGED / "en-fr").task
-        parts = (task.corpus(split).sources for split in ("test", "valid"))
+        labelled: Any = load(PACKAGED / "kinds-of-sentences").task  # single sentences of the same
+        parts = (t.corpus(split).sources for t in (task, labelled) for split in ("test", "valid"))
         sentences = list(dict.fromkeys(chain.from_iterable(parts)))
         texts = sentences[:lines]
         result = {"lines": len(texts), "page": measured(browser, own, texts, folder)}
@@ -91,6 +110,12 @@ def main(run: Path, lines: int = 500, out: Path | None = None) -> None:
         result["models"] = {
             name: compared(browser, path, texts, folder) for name, path in files.items()
         }
+        result["stages"] = {
+            "of": [texts[n] for n in range(STEPPED)],
+            "fp32_from_pytorch": stepped(folder, files[f"{own.stem}, fp32"], texts, load(run)),
+            "int8_from_the_engine": stepped(folder, own, texts, None),
+        }
+        result["tokenizers"] = tokenized(browser, folder)
         harness.write("publish", result, out)
         browser.close()
 
@@ -158,17 +183,24 @@ def compared(browser: Any, file: Path, texts: list[str], folder: Path) -> dict[s
     result: dict[str, Any] = {"task": model.header.task, "precision": model.precision}
     if model.header.task == "classification":
         answers, _ = page.evaluate(ASK, ["model", texts, {}, 0])
-        differences = [
-            max(abs(odds["p"] - right.probabilities[odds["label"]]) for odds in answer["labels"])
-            for answer, right in zip(answers, model.classify(texts), strict=True)
-        ]
-        result["largest_difference_of_p"] = max(differences)
+        own = [{odds["label"]: odds["p"] for odds in answer["labels"]} for answer in answers]
+        node = in_node(folder, file, [["classify", line] for line in texts])
+        right = [answer.probabilities for answer in model.classify(texts)]
+        for name, each in (("", own), ("_in_node", node)):
+            pairs = [(a, b) for a, b in zip(each, right, strict=True)]
+            apart = max(abs(a[label] - b[label]) for a, b in pairs for label in b)
+            result[f"largest_difference_of_p{name}"] = apart
+            result[f"equal{name}"] = sum(
+                max(a, key=a.__getitem__) == next(iter(b)) for a, b in pairs
+            )
     elif model.header.task == "language":
         halves = [line[: len(line) // 2] for line in texts]
         question = {"search": {"seed": SEED, "maxExtra": DRAWN}}
         answers, _ = page.evaluate(ASK, ["model", halves, question, 0])
         right = [model.generate([half], DRAWN, seed=SEED)[0].text for half in halves]
+        node = in_node(folder, file, [["generate", half, DRAWN, {"seed": SEED}] for half in halves])
         result["equal"] = sum(a["text"] == r for a, r in zip(answers, right, strict=True))
+        result["equal_in_node"] = sum(a[0]["text"] == r for a, r in zip(node, right, strict=True))
     else:
         result |= translated(page, model, file, texts, folder)
     result["requests_and_console"] = page.heard
@@ -212,6 +244,66 @@ def difference(model: PackedModel, line: str, output: list[int], layers: Any) ->
         own = np.frombuffer(base64.b64decode(text), np.float32).reshape(weights.shape)
         apart.append(float(np.abs(own - weights).max()))
     return max(apart)
+
+
+def stepped(folder: Path, file: Path, texts: list[str], run: Run | None) -> dict[str, float]:
+    """The largest difference of each stage of a head of all attentions, from PyTorch where a run
+    is given, else from the engine in Python, which has those that are not derived.
+    """
+    model, head = foveate.engine.packed.load(file), 0
+    apart: dict[str, float] = {}
+    for line in texts[:STEPPED]:
+        ids = list(model.translate([line], beam_size=1)[0].outputs[0].ids)
+        source = [*model.tokenizers[0].encode(line).ids, EOS]
+        search = CompiledSearch(model.engine.compiled, Settings(BOS, EOS))
+        forced = partial(search.log_probabilities, source, [*ids, EOS])
+        names = model.engine.attentions
+        drawings = in_node(folder, file, [["steps", name, head, line, ids] for name in names])
+        for number, (name, drawing) in enumerate(zip(names, drawings, strict=True)):
+            maps = model.engine._maps(source, [*ids, EOS])[name]
+            right = {} if run is None else {
+                each.title: each.values.array for each in steps(run.forced(line, ids), name).stages
+            }  # fmt: skip
+            for stage in drawing["stages"]:
+                title, numbers = stage["title"], stage["values"]
+                own = np.frombuffer(base64.b64decode(numbers["data"]), np.float32)
+                own = own.reshape(numbers["shape"])
+                if run is None and title == "weights":
+                    right[title] = maps[head][:, None]
+                elif run is None and title in STAGES and title != "score":
+                    [flat] = search.stages([(number, title)], forced)
+                    rows = own.shape[0] * own.shape[1]
+                    right[title] = flat.reshape(rows, -1)[:, : own.shape[2]].reshape(own.shape)
+                if title in right:
+                    seen = np.isfinite(own)
+                    most = float(np.abs(own - right[title])[seen].max())
+                    apart[title] = max(apart.get(title, 0.0), most)
+    return apart
+
+
+def tokenized(browser: Any, folder: Path) -> dict[str, Any]:
+    """Of each kind of tokenizer, how many lines have the ids and the text of Python."""
+    with gzip.open(harness.DATA / "tatoeba-en-fr" / "pairs.tsv.gz", "rt", encoding="utf-8") as file:
+        pairs = (line.rstrip("\n").split("\t")[:2] for line in file)
+        lines = list(islice(dict.fromkeys(chain.from_iterable(islice(pairs, TATOEBA))), TATOEBA))
+    engine, page = (folder / "engine.js").read_text("utf-8"), browser.new_page()
+    counts: dict[str, Any] = {"lines": len(lines)}
+    for kind, options in TOKENIZERS.items():
+        tokenizer: Tokenizer = Tokenizer.Config.parse({"kind": kind, **options}).build()
+        tokenizer.train(lines)
+        tokenizer.save(file := folder / f"{kind}.json")
+        ids = tokenizer.encode_ids(lines)
+        right = [[each, tokenizer.decode(each)] for each in ids]
+        own = page.evaluate(TOKENIZE, [engine, file.read_text("utf-8"), lines])
+        calls = [["encode", line] for line in lines] + [["decode", each] for each in ids]
+        node = in_node(folder, file, calls)
+        both = [list(each) for each in zip(node[: len(lines)], node[len(lines) :], strict=True)]
+        counts[kind] = {
+            name: sum(a == b for a, b in zip(each, right, strict=True))
+            for name, each in (("equal", own), ("equal_in_node", both))
+        }
+    page.close()
+    return counts
 
 
 def in_node(folder: Path, file: Path, calls: list[list[Any]]) -> list[Any]:

@@ -88,7 +88,7 @@ def test_a_word_is_forced_a_head_silenced_and_a_text_cut(open_url: Visit, tmp_pa
     page.get_by_text("undo what was forced").wait_for()
     assert page.locator(".word.forced").count() == 1
     assert page.locator(".output").inner_text() != before
-    page.get_by_role("button", name="Silence decoder cross-attention").click()
+    page.get_by_role("button", name="Silence all heads of decoder cross-attention").click()
     page.get_by_text("with all heads:").wait_for()
     answer.locator("[data-kind=attention]").wait_for()
     assert "Silenced" in answer.locator("[data-kind=attention]").inner_text()

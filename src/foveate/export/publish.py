@@ -76,6 +76,7 @@ class PublishedFile:
             "examples": list(self.examples),
             "beamSize": header.search.beam_size,
             "temperature": header.search.temperature,
+            "attends": bool(header.attentions),
             "subwords": any(kind in ("bpe", "unigram") for kind in kinds),
         }
 

@@ -14,6 +14,7 @@ export interface Published {
   examples: string[];
   beamSize: number;
   temperature: number;
+  attends: boolean; // whether it has attention
   subwords: boolean; // whether its tokens may be parts of words
 }
 export interface PageData { title: string; models: Published[]; engines: { simd: string; scalar: string } }

@@ -14,11 +14,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import harness
 
 PAGES = harness.ROOT / "docs" / "lectures"
+LECTURES = {path.stem: path for path in sorted(PAGES.glob("*.md")) if path.stem != "README"}
 LINE = re.compile(r"^## (\d+)\.|^    (foveate .+)$|`(foveate [^`]+)`", re.MULTILINE)
 SERVES = "foveate studio"  # does not end
 CUT = {  # what takes longer than three minutes, and the words that are typed after it
@@ -58,11 +59,16 @@ def typed(line: str, folder: Path, programs: Path) -> dict[str, Any]:
     return result | ({"cut": more} if more else {}) | ({"wrote": wrote} if wrote else {})
 
 
-def main(folder: Path, programs: Path, json: Path | None = None) -> None:
+def main(
+    folder: Path,
+    programs: Path,
+    json: Path | None = None,
+    only: Annotated[list[str] | None, harness.among(LECTURES, "a lecture")] = None,
+) -> None:
     """Every lecture; JSON with the minutes of its runs and of its steps."""
     folder.mkdir(parents=True, exist_ok=True)
     done, lectures = dict[str, dict[str, Any]](), dict[str, Any]()
-    for page in sorted(set(PAGES.glob("*.md")) - {PAGES / "README.md"}):
+    for page in (LECTURES[name] for name in only or LECTURES):
         steps, seconds = [], {"runs": 0.0, "steps": 0.0}
         for line, step in commands(page).items():
             done[line] = done.get(line) or typed(line, folder, programs)

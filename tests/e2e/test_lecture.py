@@ -77,9 +77,13 @@ def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
             wait(page, "lecture", "failed")
             assert "foveate train" in page.get_by_test_id("makes").inner_text()
         assert page.get_by_test_id("packaged").count() == bool(small)
-        if small:  # its sentence names the command and the minutes
+        if small:  # its sentence names the minutes, the notes the command
             said = page.get_by_test_id("packaged").inner_text()
-            assert all(f"--run runs/{name}" in said for name in small) and " minutes " in said
+            assert all(name in said for name in small) and " minute" in said
+            page.keyboard.press("n")
+            said = page.get_by_test_id("notes").inner_text()
+            assert all(f"--run runs/{name}" in said for name in small)
+            page.keyboard.press("n")
         for _ in range(MOST_STAGES if number < len(STEPS) else 0):  # a walk goes on by a stage
             page.keyboard.press("ArrowRight")
             if page.evaluate("location.hash") != f"#/lecture/romac/{number}":
@@ -95,6 +99,28 @@ def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
     until(page, f"location.hash === '#/lecture/romac/{last}'")
     page.keyboard.press("Escape")
     page.get_by_test_id("page-inspect").wait_for()
+
+
+def test_a_lecture_is_found_and_stepped_through_without_keys(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/demos")
+    page.get_by_test_id("lectures").click()
+    page.get_by_test_id("lecture-romac").click()
+    page.get_by_test_id("step-on").click()
+    until(page, "location.hash === '#/lecture/romac/2'")
+    page.get_by_test_id("step-back").click()
+    until(page, "location.hash === '#/lecture/romac/1'")
+    page.get_by_test_id("place").click()
+    page.get_by_test_id("leave").click()
+    page.get_by_test_id("page-demos").wait_for()
+
+
+def test_numbers_in_cells_fill_the_slide(open_url: Callable[..., Any]) -> None:
+    number = next(k for k, step in enumerate(STEPS, 1) if step.title == "A query is a product")
+    page = open_url(f"#/lecture/romac/{number}")
+    wait(page, "lecture")
+    until(page, "document.querySelector('.content').getBoundingClientRect().height > 300")
+    stage = page.locator(".stage")
+    assert stage.evaluate("stage => stage.scrollHeight <= stage.clientHeight")
 
 
 def test_the_next_slide_is_there_and_a_walk_is_stepped_through(open_url) -> None:

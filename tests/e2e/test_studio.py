@@ -311,7 +311,7 @@ def test_a_model_is_read(open_url: Callable[..., Any], runs: dict[str, Run]) -> 
     page = open_url("#/model?run=transformer")
     view = wait(page, "view-model")
     count = sum(p.numel() for p in runs["transformer"].model.parameters())
-    assert f"{count:,}" in view.inner_text()
+    assert f"{count:,}" in page.get_by_test_id("facts").inner_text()
     name = "decoder.layers.0.cross_attention"
     view.locator('[data-block="decoder.stem"]').focus()
     while page.evaluate("document.activeElement.dataset.block") != name:  # without a mouse

@@ -70,11 +70,11 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
   const key = h("div"), wrong = h("p", { class: "fv-wrong", hidden: true });
   const reads = parts.has("matrix") || parts.has("links") || parts.has("sentences");
   const has = (part: Part, ...nodes: HTMLElement[]) => (parts.has(part) ? nodes : []);
-  const main = h("div", { class: "fv-main" }, ...(drawing.form === "heads" && !options.parts ? [picker.element] : []),
-    ...(reads ? [reading, others] : []), ...has("links", joined.element), ...has("matrix", grid.element, ...(options.frame === false ? [] : [keys])), wrong);
-  const full = reads && (parts.has("blocks") || parts.has("heads") || parts.has("scale"));
-  const aside = h("div", { class: "fv-aside" }, ...(full ? has("matrix", grid.loupe!.element) : []), ...has("blocks", blocks.element),
-    ...(drawing.form === "heads" && !options.parts ? [] : has("heads", picker.element)), ...has("scale", scales.element, key));
+  const isOverview = drawing.form === "heads" && !options.parts, full = reads && (parts.has("blocks") || parts.has("heads") || parts.has("scale"));
+  const pictures = [...(reads ? [reading, others] : []), ...has("links", joined.element), ...has("matrix", grid.element, ...(options.frame === false ? [] : [keys])), wrong];
+  const choosers = [...has("blocks", blocks.element), ...has("heads", picker.element), ...has("scale", scales.element, key)];
+  const main = h("div", { class: isOverview ? "fv-main fv-aside" : "fv-main" }, ...(isOverview ? choosers : pictures));
+  const aside = h("div", { class: isOverview ? "" : "fv-aside" }, ...(full ? has("matrix", grid.loupe!.element) : []), ...(isOverview ? pictures : choosers));
   body.append(...has("sentences", lines.element), h("div", { class: full ? "fv-two" : "" }, main, aside));
   main.hidden = !main.childElementCount;
 

@@ -22,7 +22,7 @@ export interface Cells {
 const SHORT = 64; // words along a side that are all written, if need be by scrolling
 const LOUPE = 9; // pixels of a cell below which a loupe helps
 export const WRITTEN = 36; // pixels of a number in a cell, where all columns have to fit
-const MOST = 44; // pixels of a cell
+const MOST = 44, LARGEST = 64; // pixels of a cell, with and without a number in it
 
 /** Where things lie, in pixels. */
 interface Place { left: number; top: number; across: number; down: number; turn: number; limit: number; width: number; height: number }
@@ -30,15 +30,16 @@ interface Place { left: number; top: number; across: number; down: number; turn:
 /** Lay cells out in so much room: `across` and `down` are the sides of one cell. Pure but for text widths. */
 export function place(cells: Cells, room: number, tall: number): Place {
   const limit = Math.min(150, room * 0.3), told = cells.texts?.length ? cells.texts.flat() : undefined;
-  const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10)) : MOST;
+  const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10)) : LARGEST;
   const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
   const short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
   const named = cells.down && cells.rows.length ? Math.min(limit, widthOf(cells.down, 12)) : 0; // in the corner, over its words
   const left = cells.rows.length ? Math.max(named, ...widths(cells.rows)) + 8 : cells.down ? 20 : 2;
-  const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, most) - 6);
+  const aspect = cells.aspect ?? 1, bound = told || cells.high ? most : Math.min(most, Math.max(4, tall / cells.height / aspect));
+  const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, bound) - 6);
   const turn = flat ? 0 : room < 30 * cells.width ? -75 : -55;
   const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
-  const least = told ? (cells.whole ? WRITTEN : 52) : cells.rows.length && short && !cells.whole ? 12 : 0, aspect = cells.aspect ?? 1;
+  const least = told ? (cells.whole ? WRITTEN : 52) : cells.rows.length && short && !cells.whole ? 12 : 0;
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
   const wide = (room - left - right) / cells.width;
   const fit = cells.high && !told ? wide : Math.min(wide, told ? most : Math.max(least || 4, tall / cells.height / aspect), most);

@@ -78,7 +78,7 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     if (!names.includes(only)) only = "";
     const count = (name: string) => thumbs.filter(({ kind }) => kind === name).length;
     const pick = (name: string) => { only = name; paint(); };
-    kinds.replaceChildren(...(names.length
+    kinds.replaceChildren(...(names.length > 1
       ? [choices("Kind of head", [["", "all"], ...names.map((name) => [name, `${name}: ${count(name)} ${count(name) > 1 ? "heads" : "head"}`] as const)], only, pick).element] : []));
   };
 

@@ -137,12 +137,12 @@ class Studio {
     scrollTo(0, 0);
   }
 
-  /** Show the lecture that was shown last, or go back to the page before it. */
-  present(): void {
+  /** Show the lecture that was shown last, or all; or go back to the page before. */
+  present(all = false): void {
     const { page, lecture } = this.place;
-    if (page === "lecture") return this.turn(this.before);
-    this.before = page;
-    this.go({ page: "lecture", ...(lecture ? {} : remembered<{ lecture: string; step: number }>("lecture")) });
+    if (page === "lecture" && !all) return this.turn(this.before);
+    if (page !== "lecture") this.before = page;
+    this.go({ page: "lecture", ...(all ? { lecture: "", step: 1 } : lecture ? {} : remembered<{ lecture: string; step: number }>("lecture")) });
   }
 
   /** Choose the run that is asked; what was chosen in the last one's pictures means nothing in it. */

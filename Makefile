@@ -71,10 +71,11 @@ wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an
 	build/wheel/bin/pip check
 	@echo "the wheel works in an empty environment: $$(ls dist/*.whl)"
 
-wheels: $(STAMPS)/dev  ## a wheel for each platform, with the engine compiled by zig; their tests (minutes)
+wheels: $(STAMPS)/dev  ## sdist and a wheel for each platform, with the engine compiled by zig; their tests (minutes)
 	$(BIN)/python -m pip install -q "$$($(BIN)/python -c 'import hatch_build; print(hatch_build.ZIG)')"
 	set -e; for platform in $$($(BIN)/python -c 'import hatch_build; print(*hatch_build.PLATFORMS)'); do \
 	    FOVEATE_WHEEL=$$platform $(BIN)/python -m build --no-isolation --wheel --outdir dist .; done
+	$(BIN)/python -m build --no-isolation --sdist --outdir dist .
 	$(BIN)/python -m pytest -q tests/test_engine_wheels.py tests/test_engine_elsewhere.py
 
 wheel-browser: wheel  ## the browser's tests against what the wheel has installed, without the sources

@@ -134,9 +134,25 @@ def test_version(call: Call) -> None:
         assert call(argument) == (0, foveate.__version__ + "\n", "")
 
 
+def test_the_shell_completes_verbs_and_options() -> None:
+    for words, place, completed in (
+        ("foveate tr", 1, ["train", "translate"]),
+        ("foveate translate --beam", 2, ["--beam-size"]),
+        ("foveate look attent", 2, ["attention"]),
+    ):
+        asked = {
+            "_FOVEATE_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(place),
+        }
+        result = CliRunner().invoke(app, [], env=asked, prog_name="foveate")
+        assert result.output.split() == completed, words
+
+
 def test_versions_agree() -> None:
     assert f'version = "{foveate.__version__}"' in (ROOT / "pyproject.toml").read_text()
     assert f"[{foveate.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"version: {foveate.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_kinds(call: Call) -> None:

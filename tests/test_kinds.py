@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
+import jsonschema_rs
 import numpy as np
 import pytest
 
 import differences
-from foveate.config import Config, ConfigError, kinds
-from foveate.kinds import described, kinds_table, load_kinds, metric_kinds
+from foveate.config import Config, ConfigError, kinds, read
+from foveate.kinds import config_schema, described, kinds_table, load_kinds, metric_kinds
 from foveate.run import RunConfig
 from foveate.tasks.classification import figures_of_labels
 
@@ -84,3 +86,52 @@ def test_metrics_name_what_a_validation_measures() -> None:
     assert {"loss", "mse", "mase", "crps"} <= set(figures["forecasting"])
     assert {"loss", "perplexity", "bleu", "chrf"} <= set(figures["translation"])
     assert "ter" not in figures["translation"]  # left to evaluate
+
+
+# ---- the JSON Schema of configs
+SCHEMA = jsonschema_rs.validator_for(config_schema(RunConfig))
+SHIPPED = [
+    *sorted((ROOT / "configs").rglob("*.toml")),
+    *sorted((ROOT / "src/foveate/packaged").glob("*/config.toml")),
+    ROOT / "src/foveate/quickstart.toml",
+]
+
+
+def test_every_shipped_config_fits_the_schema() -> None:
+    assert len(SHIPPED) > 40
+    wrong = [
+        f"{path}: {'.'.join(map(str, error.instance_path))}: {error.message}"
+        for path in SHIPPED
+        for error in SCHEMA.iter_errors(tomllib.loads(path.read_text("utf-8")))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "[train]\nmax_step = 3",
+        "[train]\nmax_steps = '3'",
+        "[train]\nmax_steps = 0",
+        "[train.optimizer]\nkind = 'adamw'\nbetas = [0.9]",
+        "[decode]\nkind = 'beem'",
+        "[decode]\nkind = 'greedy'\nbeam_size = 2",
+        "[decode]\nbeam_sise = 2",
+        "[model.encoder]\nnum_layer = 2",
+    ],
+)
+def test_the_schema_refuses_what_reading_refuses(wrong: str, tmp_path: Path) -> None:
+    assert not SCHEMA.is_valid({"base": "en-fr.toml", **tomllib.loads(wrong)})
+    base = (ROOT / "configs/translation/multi30k-en-fr.toml").read_text("utf-8")
+    (tmp_path / "en-fr.toml").write_text(base)
+    path = tmp_path / "config.toml"
+    path.write_text(f'base = "en-fr.toml"\n{wrong}')
+    with pytest.raises(ConfigError):
+        read(RunConfig, path)
+
+
+def test_the_schema_knows_what_may_be_left_out() -> None:
+    assert not SCHEMA.is_valid({"task": "translation"})  # no model, and no base that has one
+    assert SCHEMA.is_valid({"task": "translation", "model": "transformer-tiny"})
+    partial = {"train": {"max_steps": "none"}, "decode": {"beam_size": 2}}
+    assert SCHEMA.is_valid({"base": "a.toml", **partial})

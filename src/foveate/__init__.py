@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from foveate.run import load
     from foveate.training import train
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 __all__ = ["Config", "__version__", "capture", "changed", "draw", "inspect", "load", "train"]
 
 _HOME = {

@@ -1,4 +1,4 @@
-"""Every registered kind and every table of a config, with their fields, as text or as JSON.
+"""Every registered kind and every table of a config, with their fields: text, JSON, JSON Schema.
 
 The meaning of a field is the comment behind it or the docstring under it, read from the source.
 """
@@ -17,7 +17,7 @@ import types
 import typing
 from dataclasses import asdict, dataclass, replace
 
-from foveate.config import Config, ConfigError, config_type, kinds
+from foveate.config import Config, ConfigError, Tree, config_type, kinds
 
 PACKAGES = ("nn", "data", "models", "decode", "align", "tasks", "train")
 
@@ -183,6 +183,116 @@ def kinds_tree(members: list[Kind]) -> dict[str, dict[str, object]]:
         words = {"meaning": kind.meaning, "differs": kind.differs}
         tree.setdefault(kind.family, {})[kind.name] = {**words, "fields": fields}
     return tree
+
+
+def config_schema(root: type[Config]) -> Tree:
+    """The JSON Schema (draft 7, which editors of TOML read) of files that describe a ``root``.
+
+    A choice among kinds is the name of one, or a table with ``kind``; a table without it changes
+    values of the kind that is chosen by default or by the file's ``base``. A value that another
+    file may give is not required here; ``foveate check`` knows what is missing.
+    """
+    load_kinds()
+    definitions: Tree = {}
+    schema = _table_schema(root, definitions)
+    schema["properties"]["base"] = {"type": "string", "description": "A config to begin with"}
+    needed = [name for name, info in root.model_fields.items() if info.is_required()]
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "A config of foveate",
+        **schema,
+        "anyOf": [{"required": ["base"]}, {"required": needed}],
+        "definitions": definitions,
+    }
+
+
+def _reference(config: type[Config], definitions: Tree) -> Tree:
+    """A reference to the schema of a config, which is added to the definitions at its first use."""
+    name = f"{config.__module__}.{config.__qualname__}"
+    if name not in definitions:
+        definitions[name] = {}  # a kind may hold others of its family
+        family = kinds(config.family)[config.family] if config.family else {}
+        choices = {kind: each for kind, each in family.items() if issubclass(each, config)}
+        definitions[name] = (
+            _choice_schema(config, choices, definitions)
+            if choices
+            else _table_schema(config, definitions)
+        )
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def _choice_schema(
+    config: type[Config], choices: dict[str, type[Config]], definitions: Tree
+) -> Tree:
+    """The name of a kind, the table of one, or a table without a name."""
+    tables, fields = [], dict[str, list[Tree]]()
+    for kind, each in sorted(choices.items()):
+        table = _table_schema(each, definitions)
+        for name, field in table["properties"].items():
+            known = fields.setdefault(name, [])
+            known += [field] if field not in known else []
+        table["properties"] = {"kind": {"const": kind}, **table["properties"]}
+        tables.append({**table, "required": ["kind"]})
+    unnamed = {
+        "type": "object",
+        "not": {"required": ["kind"]},
+        "properties": {name: {"anyOf": known} for name, known in fields.items()},
+        "additionalProperties": False,
+    }
+    return {
+        "description": _meaning(config),
+        "anyOf": [{"enum": sorted(choices)}, *tables, unnamed],
+    }
+
+
+def _table_schema(config: type[Config], definitions: Tree) -> Tree:
+    """The fields of a config; pydantic describes those that hold no config."""
+    plain, properties = config.model_json_schema()["properties"], {}
+    for name, field in _fields(config).items():
+        annotation = config.model_fields[name].annotation
+        if config_type(annotation) is None:
+            schema = _draft_7(plain[name])
+        else:
+            schema = _nested_schema(annotation, definitions)
+        properties[name] = {**schema, "description": field.meaning}
+    return {
+        "type": "object",
+        "description": _meaning(config),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def _nested_schema(annotation: object, definitions: Tree) -> Tree:
+    """The schema of ``C``, ``C | None``, ``tuple[C, ...]`` or ``dict[str, C]``."""
+    parts = typing.get_args(annotation)
+    match typing.get_origin(annotation):
+        case typing.Union | types.UnionType:
+            return {"anyOf": [_nested_schema(part, definitions) for part in parts]}
+        case origin if origin is tuple:
+            return {"type": "array", "items": _nested_schema(parts[0], definitions)}
+        case origin if origin is dict:
+            values = _nested_schema(parts[1], definitions)
+            return {"type": "object", "additionalProperties": values}
+    config = config_type(annotation)
+    if config is None:
+        return {"const": "none"}  # TOML has no null
+    return {"allOf": [_reference(config, definitions)]}  # draft 7 ignores what stands beside $ref
+
+
+def _draft_7(schema: Tree) -> Tree:
+    """Pydantic's schema of a field in the words of draft 7, without titles; null is "none"."""
+    if schema == {"type": "null"}:
+        return {"const": "none"}
+    parts: Tree = {}
+    for key, value in schema.items():
+        if isinstance(value, dict):
+            value = _draft_7(value)
+        elif isinstance(value, list):
+            value = [_draft_7(part) if isinstance(part, dict) else part for part in value]
+        if key != "title" and (key, value) != ("default", None):
+            parts["items" if key == "prefixItems" else key] = value
+    return parts
 
 
 def _meaning(config: type[Config]) -> str:

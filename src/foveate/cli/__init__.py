@@ -63,7 +63,6 @@ app = typer.Typer(
     cls=AllVerbs,
     help="Train, look inside and use models of sequences.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -17,7 +17,7 @@ import typer
 
 from foveate import __version__
 from foveate.cli.options import Json, RunPath, load, say, to_json
-from foveate.errors import install
+from foveate.errors import ConfigError, install
 
 if TYPE_CHECKING:
     from foveate.run import Run
@@ -94,13 +94,21 @@ def kinds(
         typer.Argument(metavar="[NAME]", help="score, train, train.save, max_minutes, metrics, …"),
     ] = None,
     as_json: Json = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="a JSON Schema of configs, for editors and checks")
+    ] = False,
 ) -> None:
     """What a config may hold: tables, kinds, fields."""
-    from foveate.kinds import described, kinds_table, kinds_tree
+    from foveate.kinds import config_schema, described, kinds_table, kinds_tree
     from foveate.run import RunConfig
 
     if sys.stderr.isatty():
         say(["reading every kind and its fields"])
+    if schema:
+        if name is not None:
+            raise ConfigError(f"--schema is of whole configs: leave out {name}")
+        typer.echo(to_json(config_schema(RunConfig)))
+        return
     members = described(name, RunConfig)
     typer.echo(to_json(kinds_tree(members)) if as_json else kinds_table(members))
 

@@ -344,7 +344,7 @@ def test_a_phrase_that_cannot_be_held_is_refused_or_missed() -> None:
 def tokenizer(kind: str) -> Tokenizer:
     fields = {"vocab_size": 300} if kind == "bpe" else {}
     chosen = Tokenizer.Config.parse({"kind": kind, **fields}).build()
-    chosen.train((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines())
+    chosen.train((ROOT / "LICENSE").read_text(encoding="utf-8").splitlines())
     return chosen
 
 

@@ -58,11 +58,16 @@ def _made(name: str) -> Command:
     return typer.main.get_group(only).commands[name]
 
 
+# The options of shell completion import pydantic: they exist where they are asked for.
+COMPLETES = "_FOVEATE_COMPLETE" in os.environ or any(
+    "-completion" in word for word in sys.argv[1:2]
+)
 app = typer.Typer(
     name="foveate",
     cls=AllVerbs,
     help="Train, look inside and use models of sequences.",
     no_args_is_help=True,
+    add_completion=COMPLETES,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

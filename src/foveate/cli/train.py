@@ -35,7 +35,7 @@ HELD_OUT = ("valid", "test")
 LINKED = 5000  # training pairs, about, of which its statistical aligner learns
 
 
-class Corpus(NamedTuple):
+class QuickstartCorpus(NamedTuple):
     """What the quickstart trains on, and what it says of it."""
 
     name: str  # of its config and its folder
@@ -48,7 +48,7 @@ class Corpus(NamedTuple):
 
 
 CORPORA = {  # of `foveate.data.synthetic`
-    "everyday": Corpus(
+    "everyday": QuickstartCorpus(
         "quickstart",
         "everyday sentences of Tatoeba (tatoeba.org, CC BY 2.0 FR)",
         "held-out sentences",
@@ -57,7 +57,7 @@ CORPORA = {  # of `foveate.data.synthetic`
         "2,200 steps: five minutes",
         "Where is the station?",
     ),
-    "short": Corpus(
+    "short": QuickstartCorpus(
         "grammar",
         "an English–French grammar, with the true word alignments",
         "held-out sentences, with combinations that training never showed",

@@ -46,6 +46,12 @@ export function widthOf(text: string, size = 13): number {
 export const tallOf = (element: Element, otherwise = 0.75 * innerHeight): number =>
   Number(getComputedStyle(element).getPropertyValue("--tall")) || otherwise;
 
+/** Pixels from an element to the lower edge of the first screen, less a margin; half to three quarters of the window. */
+export function firstScreen(element: Element, margin = 60): number {
+  const below = innerHeight - element.getBoundingClientRect().top - scrollY - margin;
+  return Math.max(0.5 * innerHeight, Math.min(0.75 * innerHeight, below));
+}
+
 /** How much larger an element is on the screen than in its own pixels, where the page around it is zoomed. */
 export const zoomOf = (element: HTMLElement): number => element.getBoundingClientRect().width / element.offsetWidth || 1;
 

@@ -145,8 +145,13 @@ def test_the_shell_completes_verbs_and_options() -> None:
             "COMP_WORDS": words,
             "COMP_CWORD": str(place),
         }
-        result = CliRunner().invoke(app, [], env=asked, prog_name="foveate")
-        assert result.output.split() == completed, words
+        done = subprocess.run(
+            [sys.executable, "-m", "foveate"],
+            env=os.environ | asked,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.split() == completed, words
 
 
 def test_versions_agree() -> None:

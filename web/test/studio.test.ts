@@ -58,6 +58,7 @@ describe("requests", () => {
     await slides.get(["1", "2"]);
     await slides.get(["2", "3"]);
     expect(asked.map(([path]) => path)).toEqual(["api/v1/1", "api/v1/2", "api/v1/3"]);
+    void slides.get(["9", "10"]);
     void slides.get(["9"]);
     expect(asked.map(([, signal]) => signal.aborted)).toEqual([true, true, true, false]);
     await slides.get(["2"]);

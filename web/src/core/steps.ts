@@ -5,7 +5,7 @@ import { ends, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
 import type { Choice } from "./selection";
 import type { Draw, Drawn, Twin } from "./stage";
-import { figure } from "./text";
+import { figure, indexed } from "./text";
 import type { StageDrawing, StepsDrawing } from "./types";
 
 const PAUSE = 1200; // milliseconds of a stage while the walk is played
@@ -32,7 +32,7 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     const card: Card = { stage: each, turned, height, width, element: h("figure", { class: "fv-step" }), grid: undefined! };
     card.grid = new Grid((row, column) => { point(card, row, column); }, each.title);
     card.grid.loupe?.element.remove();
-    card.element.append(h("figcaption", { click: () => { stop(); show(frame, place); } }, h("b", {}, each.title), h("span", {}, each.equation)), card.grid.element);
+    card.element.append(h("figcaption", { click: () => { stop(); show(frame, place); } }, h("b", {}, each.title), h("span", {}, ...indexed(each.equation).map(({ text, tag }) => h(tag, {}, text)))), card.grid.element);
     card.element.dataset.size = width === 1 ? "number" : turned || each.rows.length ? "vectors" : "vector";
     return card;
   });

@@ -32,13 +32,18 @@ export class DrawingsRequest {
 
 /** Drawings by their paths, fetched once; before they are shown where that is known. */
 export class DrawingsCache {
+  private turn = 0;
   private readonly known = new Map<string, { coming: Promise<Drawings>; stopper: AbortController }>();
 
-  /** The drawings of the first path. The others are fetched after it; what else is on its way is given up. */
+  /** The drawings of the first path. The others are fetched after it, one by one; what else is on its way is given up. */
   get([path, ...later]: [string, ...string[]]): Promise<Drawings> {
     for (const [other, { stopper }] of this.known) if (other !== path && !later.includes(other)) stopper.abort();
-    const coming = this.fetch(path);
-    for (const other of later) this.fetch(other).catch(() => undefined); // said when it is shown
+    const coming = this.fetch(path), turn = ++this.turn;
+    const after = (before: Promise<Drawings>, [next, ...others]: string[]): void => {
+      const go = () => { if (next !== undefined && turn === this.turn) after(this.fetch(next), others); };
+      before.then(go, go); // why one cannot be drawn is said when it is shown
+    };
+    after(coming, later);
     return coming;
   }
 

@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheels wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences lectures packaged gallery lock clean
+.PHONY: help quickstart test proofs lint format web web-alone setup page site wheel wheels wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences lectures packaged gallery lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -59,6 +59,19 @@ page:
 	    (cd web && npm ci --no-audit --no-fund && npm run build) >build/page.log 2>&1 || \
 	        echo "The page of the studio is not built: npm failed, see build/page.log; again: make page" >&2; \
 	fi
+
+# The pages and references come from the program; Sphinx, which only parses its sources, has an
+# environment of its own. The site is a folder that a browser opens from a disk too.
+SITE := build/site-venv/bin/python
+site: $(STAMPS)/dev page  ## the docs as a site in build/site, its links checked (minutes)
+	$(BIN)/python -m pip install -q "$$($(BIN)/python -c 'import hatch_build; print(hatch_build.ZIG)')"
+	$(BIN)/python tools/website/site_sources.py build/site-source
+	test -x $(SITE) || $(PYTHON) -m venv build/site-venv
+	$(SITE) -m pip install -q -r tools/website/requirements.lock
+	rm -rf build/site
+	FOVEATE_ROOT="$(CURDIR)" FOVEATE_VERSION="$$($(BIN)/foveate version)" \
+	    $(SITE) -m sphinx -q -W --keep-going -b html build/site-source build/site
+	$(SITE) tools/website/site_links.py build/site
 
 wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an empty environment
 	rm -rf dist build/wheel
@@ -171,6 +184,12 @@ lock:  ## write both lock files anew from pyproject.toml (for maintainers)
 	build/lock/bin/pip install -q -c requirements.lock ".[dev]"
 	{ echo "# requirements.lock and what developing needs; \`make lock\` writes this."; \
 	  $(FREEZE); } > build/lock/dev && mv build/lock/dev requirements-dev.lock
+	rm -rf build/site-venv && $(PYTHON) -m venv build/site-venv
+	$(SITE) -m pip install -q $(RENDERS)
+	{ echo "# Exact versions of what renders the site; \`make lock\` writes this."; \
+	  $(SITE) -m pip freeze; } > build/lock/site && mv build/lock/site tools/website/requirements.lock
+
+RENDERS := "sphinx>=9,<10" "pydata-sphinx-theme>=0.24,<1" "myst-parser>=5.2,<6" "sphinx-autoapi>=3.9,<4"
 
 # exact versions only: no tags of local builds, nothing that only one kind of device needs
 FREEZE = build/lock/bin/python -m pip freeze --exclude foveate | \

@@ -27,6 +27,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs" / "guide").glob("*.md")),
     *sorted((ROOT / "docs" / "reference").glob("*.md")),
+    ROOT / "docs" / "README.md",
     ROOT / "docs" / "development" / "architecture.md",
 ]
 FOLDERS = {path.name for base in (ROOT, PACKAGE) for path in base.iterdir() if path.is_dir()}
@@ -35,6 +36,7 @@ COMPARED = [path.name for path in (ROOT / "docs" / "results").glob("peers-*.json
 WRITTEN = ("runs", "build")  # folders that commands write
 TORCHRUN = {"--standalone", "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint"}
 OTHERS = TORCHRUN | {"--max-restarts", "--list", "--group", "--seconds", "--strict"}  # of others
+OTHERS |= {"--install-completion"}  # made where it is asked for
 FILES = {"train.en", "train.fr", "config.toml"}  # of examples: no keys
 MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 COMMAND = typer.main.get_command(app)

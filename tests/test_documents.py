@@ -23,8 +23,9 @@ from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.data.words import split_words
-from foveate.documents import formats
+from foveate.documents import base
 from foveate.documents import html as html_module
+from foveate.documents.base import archive_of
 from foveate.documents.formats import BY_LINES, DEEPEST, DocumentOptions, format_of, read_document
 from foveate.documents.html import check, html_passage, without_repeats
 from foveate.documents.memory import Glossary, TranslationMemory, holds
@@ -479,7 +480,7 @@ def test_what_an_archive_says_of_its_sizes_is_not_believed(document: bytes) -> N
         assert file.getinfo("word/media/x.png").file_size == 1
 
     def work() -> None:
-        result = members(formats.bounded(bomb, "a.docx"))
+        result = archive_of(bomb, "DOCX", "a.docx")
         assert result["word/media/x.png"] == b"\0" and len(result) == len(members(document)) + 1
 
     soon(work)
@@ -496,8 +497,8 @@ def test_what_an_archive_says_of_its_sizes_is_not_believed(document: bytes) -> N
 )
 def test_archives_that_swell_are_refused(document, more, message, monkeypatch) -> None:
     for name, most in {"UNPACKED": 2 * 2**20, "XML_BYTES": 2**20, "MARKS": 90_000}.items():
-        monkeypatch.setattr(formats, name, most)
-    assert formats.bounded(document, "a.docx")
+        monkeypatch.setattr(base, name, most)
+    assert archive_of(document, "DOCX", "a.docx")
     bomb = packed(members(document) | more)
     with pytest.raises(DocumentError, match=message):
         shouted("docx", bomb)

@@ -66,6 +66,7 @@ NAMED = {  # other packages, and the only places that may import them
     "selectolax": {"documents"},
     "polib": {"documents"},
     "docx": {"documents"},
+    "lxml": {"documents"},
     "defusedxml": {"documents"},
     "fastapi": {"server"},
     "starlette": {"server"},

@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import islice
 
 from foveate.answers import TextAnswer, TranslateOptions, Translator
-from foveate.documents.formats import Document, DocumentOptions, same_language
+from foveate.documents.base import Document, DocumentOptions
+from foveate.documents.formats import same_language
 from foveate.documents.memory import AssistedRun, aligner
 from foveate.documents.translate import joined_all
 from foveate.errors import ConfigError

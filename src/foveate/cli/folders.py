@@ -25,10 +25,10 @@ from foveate.cli.options import DAMAGED, SHOWN, Tally, say
 from foveate.config import ConfigError
 from foveate.data.corpus import Arrays, Meter, Work, WorkerError, cores, in_order
 from foveate.documents import folders
+from foveate.documents.base import DocumentOptions
 from foveate.documents.folders import FilePart, FolderJob, SourceFile, cut, files_in, packed
 from foveate.documents.formats import (
     BY_LINES,
-    DocumentOptions,
     format_of,
     read_document,
 )

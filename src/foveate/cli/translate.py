@@ -20,7 +20,7 @@ from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
     from foveate.answers import TextAnswer, TranslateOptions, Translator
-    from foveate.documents.formats import DocumentOptions
+    from foveate.documents.base import DocumentOptions
     from foveate.documents.memory import Assistance, AssistedRun
     from foveate.inspect.records import AttentionRecord
     from foveate.run import Run
@@ -242,7 +242,7 @@ class Request:
 
     def _document_options(self) -> DocumentOptions:
         """How documents are read. Raises ``ConfigError`` for a pattern that is not valid."""
-        from foveate.documents.formats import DocumentOptions
+        from foveate.documents.base import DocumentOptions
         from foveate.documents.spans import Rules
 
         return DocumentOptions(Rules(tuple(self.protect)), self.search["to"], self.again)

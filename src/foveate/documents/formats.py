@@ -1,4 +1,4 @@
-"""The formats of documents: text, HTML, TSV, JSONL, SRT, DOCX, PO and TMX.
+"""The formats of documents: text, HTML, TSV, JSONL, SRT, DOCX, ODT, PO and TMX.
 
 A reader splits a document into passages to translate, and a function that writes the document again
 with the translation of each passage. Everything else in the document stays as it is.
@@ -13,7 +13,6 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -21,8 +20,17 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as XML
 from xml.sax.saxutils import escape
 
+from foveate.documents.base import (
+    Document,
+    DocumentOptions,
+    Reader,
+    archive_of,
+    decoded,
+    escaped,
+)
 from foveate.documents.html import html_passage
-from foveate.documents.spans import DocumentError, Piece, Rules, half_character
+from foveate.documents.odt import read_odt
+from foveate.documents.spans import DocumentError, Rules, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
 from foveate.errors import ConfigError, install
 
@@ -30,33 +38,6 @@ if TYPE_CHECKING:
     from docx.document import Document as DocxDocument
     from docx.oxml.xmlchemy import BaseOxmlElement as Element
     from polib import POEntry
-
-
-@dataclass(frozen=True)
-class DocumentOptions:
-    """How documents are read.
-
-    Of a document in several languages, ``source`` is translated (None: the language that the
-    document names) into ``to``; with ``again`` what has a translation already is translated too.
-    """
-
-    rules: Rules = field(default_factory=Rules)
-    to: str | None = None
-    again: bool = False
-    source: str | None = None
-
-
-@dataclass(frozen=True)
-class Document:
-    """The passages of a document, and the function that writes it from their translations."""
-
-    passages: list[Passage]
-    written: Callable[[Sequence[str]], bytes]
-    note: str = ""  # printed when the document is done
-    lines: Sequence[int] = ()  # of each passage, from 1, in the formats of `BY_LINES`
-
-
-Reader = Callable[[bytes, DocumentOptions, str], Document]
 
 
 def read_document(
@@ -72,7 +53,7 @@ ENDINGS = {
     ".txt": "text",
     ".htm": "html",
     ".pot": "po",
-    **{f".{kind}": kind for kind in ("html", "tsv", "jsonl", "srt", "po", "tmx", "docx")},
+    **{f".{kind}": kind for kind in ("html", "tsv", "jsonl", "srt", "po", "tmx", "docx", "odt")},
 }
 
 
@@ -85,15 +66,6 @@ def format_of(path: Path, name: str | None = None) -> str:
         known = ", ".join(ENDINGS)
         raise ConfigError(f"{path}: the ending tells no format; give --format ({known})")
     return ENDINGS[ending]
-
-
-def decoded(data: bytes, where: str) -> str:
-    """The text of UTF-8 bytes. Raises ``DocumentError`` naming the line that is not UTF-8."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DocumentError(f"{where}:{line} is not UTF-8; convert it, as with iconv") from None
 
 
 # ------------------------------------------------------------------------------ whole texts
@@ -255,57 +227,6 @@ def _spread(text: str, count: int) -> list[str]:
 
 # ------------------------------------------------------------------------------ DOCX
 
-MIB = 2**20
-MEMBERS = 5_000
-UNPACKED = 100 * MIB  # bytes of all members
-XML_BYTES = 32 * MIB  # bytes of all members that are XML
-MARKS = 2_000_000  # of < and = in these: elements and attributes, each of which takes memory
-DAMAGED = (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, ArithmeticError)
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those of office documents
-
-
-def bounded(data: bytes, where: str) -> bytes:
-    """The same archive with its members uncompressed, read within the bounds of this module.
-
-    Raises ``DocumentError`` for members above the bounds, for XML with a DTD, which could declare
-    entities, and for data that is no archive.
-    """
-    out, names = io.BytesIO(), set[str]()
-    size = xml = marks = 0
-    dtd = False
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
-            if len(old.infolist()) > MEMBERS:
-                raise DocumentError(f"{where} holds more than {MEMBERS:,} files")
-            for info in old.infolist():
-                if info.filename in names or info.compress_type not in METHODS:
-                    raise DocumentError(f"{where}: {info.filename} is there twice, or packed oddly")
-                names.add(info.filename)
-                with old.open(info) as file:
-                    member = file.read(UNPACKED - size + 1)
-                size += len(member)
-                if size > UNPACKED:
-                    raise DocumentError(f"{where} holds more than {UNPACKED // MIB} MiB, unpacked")
-                if member[:64].lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")[:1] == b"<":
-                    xml += len(member)
-                    marks += member.count(b"<") + member.count(b"=")
-                    dtd = b"<!DOCTYPE" in member.replace(b"\0", b"")
-                if dtd:
-                    place = f"{where}: {info.filename}"
-                    raise DocumentError(f"{place} cannot be read: it declares entities of its own")
-                if xml > XML_BYTES or marks > MARKS:
-                    raise DocumentError(
-                        f"{where} holds more than {XML_BYTES // MIB} MiB of XML, or more than "
-                        f"{MARKS:,} elements and attributes; translate it in parts"
-                    )
-                new.writestr(info.filename, member)
-    except DocumentError:
-        raise
-    except DAMAGED as error:
-        raise DocumentError(f"{where} is no DOCX file: {error}") from None
-    return out.getvalue()
-
-
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 FORMATTING = 4_000  # characters of the formatting of a run, which each new run copies
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
@@ -317,9 +238,12 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
         import docx
     except ImportError:
         raise ConfigError(f"DOCX needs python-docx; {install('documents')}") from None
-    archive = bounded(data, where)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as copied:
+        for name, member in archive_of(data, "DOCX", where).items():
+            copied.writestr(name, member)
     try:
-        file = docx.Document(io.BytesIO(archive))
+        file = docx.Document(archive)
     except Exception as error:  # zip, XML and package errors of many kinds
         raise DocumentError(f"{where} is no DOCX file: {error}") from None
     stories = list(_paragraphs(file))
@@ -365,7 +289,7 @@ class Paragraph:
         _split(element)
         self.base = self._commonest()
         self._read(element)
-        self.passage = Passage(tuple(self.text.parts()), options.rules, _escaped)
+        self.passage = Passage(tuple(self.text.parts()), options.rules, escaped)
 
     # ---- reading
 
@@ -470,10 +394,6 @@ def _key(run: Element) -> str:
     properties = run.find(f"{W}rPr")
     each = [] if properties is None else list(properties.iter())[1:]
     return " ".join(f"{e.tag} {sorted(e.attrib.items())}".replace(W, "") for e in each)
-
-
-def _escaped(piece: Piece) -> str:
-    return piece.text if piece.markup else escape(piece.text)
 
 
 # ------------------------------------------------------------------------------ PO
@@ -656,7 +576,7 @@ def _segment(segment: XML.Element, options: DocumentOptions) -> Passage:
     """The text of a segment: ``hi`` goes with its words, codes such as ``ph`` stand like words."""
     text = TextBuilder(options.rules, layout=True)
     _read_segment(segment, text)
-    return Passage(tuple(text.parts()), options.rules, _escaped)
+    return Passage(tuple(text.parts()), options.rules, escaped)
 
 
 def _read_segment(element: XML.Element, text: TextBuilder) -> None:
@@ -694,5 +614,6 @@ READERS: dict[str, Reader] = {
     "po": read_po,
     "tmx": read_tmx,
     "docx": read_docx,
+    "odt": read_odt,
 }
 BY_LINES: dict[str, Reader] = {"text": read_lines, "tsv": read_tsv, "jsonl": read_jsonl}

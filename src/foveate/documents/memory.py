@@ -15,7 +15,8 @@ from foveate.config import ConfigError
 from foveate.data.report import UNSPACED
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import split_words
-from foveate.documents.formats import decoded, parse_xml, variants_in
+from foveate.documents.base import decoded
+from foveate.documents.formats import parse_xml, variants_in
 from foveate.documents.translate import Aligner
 
 T = TypeVar("T")

@@ -8,13 +8,13 @@ import ipaddress
 import json
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
@@ -28,15 +28,18 @@ from foveate.server.common import (
     invalid_field,
 )
 from foveate.server.translation import Client, Service
-from foveate.server.translation_schemas import Body
 
-B = TypeVar("B", bound=Body)
+B = TypeVar("B", bound=BaseModel)
 Fields = dict[str, object]  # of a body: JSON
 NETWORK_BITS = 64  # of an IPv6 address, by which rates are counted
 SALT = secrets.token_bytes(16)  # of this process, for the names of clients in logs
+SCHEMES = ("Bearer", "DeepL-Auth-Key")  # of the header that brings a key
+KEY_FIELDS = ("api_key", "auth_key", "key", "token")
 NEAR_NAMES = 0.8  # likeness of an unknown field with another that is taken for a mistake
 MOST_FIELDS = 20_000  # of a form
-REPEATED = frozenset(("q", "protect", "ban", "text"))  # fields that may be there several times
+REPEATED = frozenset(
+    ("q", "protect", "ban", "text", "dt")
+)  # fields that may be there several times
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 log = logging.getLogger("foveate.server")
@@ -142,16 +145,20 @@ async def authenticate(request: Request) -> tuple[Service, Fields, Client]:
             fields = await read_fields(request)
     except TimeoutError:
         raise RequestError(408, "the body did not come in time") from None
-    key = str(fields.get("api_key") or "")
-    return service, fields, client or client_of(request, service, key)
+    return service, fields, client or client_of(request, service, key_in(fields))
 
 
 def key_in_head(request: Request) -> str:
-    """The key in the head of a request, as a bearer or in the address, if any."""
-    bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-    if bearer or not request.scope["query_string"]:
-        return bearer
-    return request.query_params.get("api_key", "")
+    """The key in the head of a request, in its header or in the address, if any."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme in SCHEMES or not request.scope["query_string"]:
+        return secret.strip()
+    return key_in(request.query_params)
+
+
+def key_in(fields: Mapping[str, object]) -> str:
+    """The key among the fields of a request, under the name that its service has for it."""
+    return next((str(fields[name]) for name in KEY_FIELDS if fields.get(name)), "")
 
 
 def client_of(request: Request, service: Service, secret: str) -> Client:
@@ -201,7 +208,7 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def body_of(model: type[Body], *kinds: str) -> OpenApi:
+def body_of(model: type[BaseModel], *kinds: str) -> OpenApi:
     """The OpenAPI description of a body that may come in several encodings."""
     schema = {"schema": {"$ref": SCHEMA_REF.format(model=model.__name__)}}
     content = {kind: schema for kind in kinds or (JSON, FORM, MULTIPART)}

@@ -114,11 +114,11 @@ def _traceback(error: Exception) -> str:
     )
 
 
-def error_response(error: RequestError) -> Response:
-    """The response to a request that is refused."""
+def error_response(error: RequestError, body: JsonObject | None = None) -> Response:
+    """The response to a request that is refused, with a ``body`` of another form if need be."""
     retry = error.retry_after
     headers = {} if retry is None else {"Retry-After": str(max(1, math.ceil(retry)))}
-    return JSONResponse({"error": error.message}, error.status, headers)
+    return JSONResponse(body or {"error": error.message}, error.status, headers)
 
 
 def invalid_field(error: ValidationError | RequestValidationError, whole: int = 0) -> str:
@@ -127,6 +127,8 @@ def invalid_field(error: ValidationError | RequestValidationError, whole: int = 
     name = ".".join(str(p) for p in first["loc"][whole:] if p not in ("str", "list[str]"))
     if first["type"] == "missing":
         return f"{name} is missing"
+    if first["type"] == "extra_forbidden":
+        return f"there is no field {name}"
     return f"{name}: {first['msg']}" if name else str(first["msg"])
 
 
@@ -258,7 +260,8 @@ class Guard(ABC):
         except Exception as raised:
             error = refusal(raised, self.public, record.id)
             if not record.status:
-                await error_response(error)(scope, receive, send_with_headers)
+                response = error_response(error, self.error_body(scope["path"], error))
+                await response(scope, receive, send_with_headers)
         finally:
             self.log(scope, record)
 
@@ -268,6 +271,10 @@ class Guard(ABC):
 
         Raises `RequestError` where the request is refused.
         """
+
+    def error_body(self, path: str, error: RequestError) -> JsonObject | None:
+        """The body of the response to a request of this path that is refused; None: the usual."""
+        return None
 
     def headers_of(self, scope: Scope) -> Mapping[str, str]:
         """The headers of each response to a request."""
@@ -325,6 +332,12 @@ def event_response(events: AsyncIterator[str]) -> StreamingResponse:
     return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_HEADERS)
 
 
+def not_routed_error(error: HTTPException) -> RequestError:
+    """The error for a path that no route has, or with another method."""
+    messages = {404: "there is no such page", 405: "not with this method"}
+    return RequestError(error.status_code, messages.get(error.status_code, str(error.detail)))
+
+
 def new_application(
     title: str,
     version: str,
@@ -346,9 +359,7 @@ def new_application(
 
     @app.exception_handler(HTTPException)
     async def not_routed(request: Request, error: HTTPException) -> Response:
-        messages = {404: "there is no such page", 405: "not with this method"}
-        message = messages.get(error.status_code, str(error.detail))
-        return JSONResponse({"error": message}, error.status_code, error.headers)
+        return error_response(not_routed_error(error))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:

@@ -20,7 +20,8 @@ from typing import Any, Literal
 import numpy as np
 
 from foveate.data.corpus import Arrays, Worker, WorkerError
-from foveate.documents.formats import Document, DocumentOptions, read_document
+from foveate.documents.base import Document, DocumentOptions
+from foveate.documents.formats import read_document
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Pair, joined_all
 from foveate.errors import UserError, innermost, message_of

@@ -7,12 +7,14 @@ routes are in `foveate.server.translation_api`.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter as Counts
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -35,6 +37,7 @@ from foveate.server.common import (
     RequestRecord,
 )
 from foveate.server.document_processes import DocumentProcesses
+from foveate.server.glossary_store import GlossaryStore
 from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.server.languages import Detected, Detector, Direction
 from foveate.server.runs import RunPool, ServedRun
@@ -116,11 +119,14 @@ class Service:
         limits: Limits,
         keys: KeyFile | None = None,
         rules: Rules | None = None,
+        glossaries: Path | None = None,
     ) -> None:
-        """``rules`` say which spans of all texts are protected."""
+        """``rules`` say which spans of all texts are protected; ``glossaries`` is a folder."""
         self.pool, self.limits, self.keys, self.rules = pool, limits, keys, rules or Rules()
         self.metrics, self.detector, self.buckets = Metrics(pool), Detector(), TokenBuckets()
         self.assistance = RequestAssistance()
+        self.glossaries = GlossaryStore(limits.glossaries, glossaries)
+        self.usage = Counts[str]()  # characters by the owners of keys
         self.files = ByteStore(limits.file_cache, 60 * limits.file_minutes)
         self.closing = False
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
@@ -197,6 +203,11 @@ class Client:
 
     name: str
     record: RequestRecord
+
+    @property
+    def owner(self) -> str:
+        """By whom characters are counted and glossaries kept: the key, "" where there is none."""
+        return self.name if self.name.startswith("key:") else ""
 
 
 @dataclass(frozen=True)
@@ -349,6 +360,7 @@ def check_size(
         raise RequestError(413, f"{size:,} characters at once; at most {characters:,}")
     client.record.add(texts=len(texts), characters=size)
     service.metrics.characters.inc(size)
+    service.usage[client.owner] += size
 
 
 async def find_routes(

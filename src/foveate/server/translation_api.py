@@ -18,13 +18,16 @@ from typing import Any, Self
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.answers import PairScore
 from foveate.documents.formats import ENDINGS
+from foveate.server import deepl, deepl_glossaries, extensions, google
 from foveate.server.assistance import options_of
 from foveate.server.batching import AlignPairs, Links, ScorePairs
 from foveate.server.bodies import (
@@ -49,9 +52,11 @@ from foveate.server.common import (
     RequestError,
     RequestRecord,
     Responses,
+    error_response,
     event_response,
     event_text,
     new_application,
+    not_routed_error,
     openapi_document,
     refusal,
 )
@@ -90,7 +95,9 @@ from foveate.server.translation_schemas import (
 
 FILE_PATHS = ("/translate_file",)  # whose bodies bring a file
 HOME = ("/api/", "/assets/", "/icon.svg")  # paths of the studio, beside its page
-METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))  # counted by name; clients invent others
+METHODS = frozenset(
+    ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+)  # counted by name; clients invent others
 FILE_SAMPLE = 4096  # characters by which the language of a file is detected
 MOST_DETECTED, LEAST_CONFIDENCE = 5, 1.0  # languages that /detect returns, and their per cent
 ERRORS: Responses = {
@@ -108,6 +115,27 @@ ERRORS: Responses = {
     }.items()
 }
 log = logging.getLogger("foveate.server")
+
+
+# ------------------------------------------------------------------------------ dialects
+
+DIALECTS = (deepl.DIALECT, google.DIALECT, extensions.DIALECT)
+DIALECT_BODIES: tuple[type[BaseModel], ...] = (
+    deepl.DeeplBody,
+    deepl_glossaries.GlossaryBody,
+    deepl_glossaries.GlossariesBody,
+    deepl_glossaries.DictionaryBody,
+    google.GoogleBody,
+    google.SingleBody,
+    extensions.ImmersiveBody,
+    extensions.KissBody,
+)
+
+
+def error_of(path: str, error: RequestError) -> JsonObject | None:
+    """The body of an error in the form of the service that the path is of; None for our own."""
+    own = (dialect for dialect in DIALECTS if path.startswith(dialect.prefixes))
+    return next((dialect.error(error) for dialect in own), None)
 
 
 # ------------------------------------------------------------------------------ the guard
@@ -133,6 +161,9 @@ class TranslationGuard(Guard):
         known = self.keys is None or bool(key_in_head(Request(scope)))
         most = self.limits.file if scope["path"] in FILE_PATHS else self.limits.body
         return most, self.known if known else self.unknown
+
+    def error_body(self, path: str, error: RequestError) -> JsonObject | None:
+        return error_of(path, error)
 
     def log(self, scope: Scope, record: RequestRecord) -> None:
         """Count the request, and write a line of the log."""
@@ -429,7 +460,7 @@ td{{padding:.1rem 1rem .1rem 0;vertical-align:top}}</style>
 
 def document(app: FastAPI) -> OpenApi:
     """The OpenAPI document, with bodies that FastAPI does not read, and the languages served."""
-    tree = openapi_document(app, BODIES)
+    tree = openapi_document(app, (*BODIES, *DIALECT_BODIES))
     service: Service = app.state.service
     table = service.pool.table()
     targets = list(dict.fromkeys(code for codes in table.values() for code in codes))
@@ -541,6 +572,13 @@ def application(
     app = new_application("foveate serve", version, lifespan, document, "/openapi.json")
     app.state.service = service
     app.include_router(router)
+    for dialect in DIALECTS:
+        app.include_router(dialect.router)
+
+    @app.exception_handler(HTTPException)
+    async def not_routed(request: Request, raised: HTTPException) -> Response:
+        error = not_routed_error(raised)
+        return error_response(error, error_of(request.url.path, error))
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
@@ -554,7 +592,7 @@ def application(
         app.add_middleware(
             CORSMiddleware,
             allow_origins=origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["*"],
         )
     return app

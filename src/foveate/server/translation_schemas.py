@@ -24,6 +24,7 @@ class Limits(Config):
     reading: float = Field(20.0, gt=0)  # seconds in which a head, and then a body, have to come
     entries: int = Field(5_000, ge=0)  # of the glossary of a request, and of its memory
     phrases: int = Field(200, ge=0)  # that a request bans, and that it protects
+    glossaries: int = Field(1_000, ge=0)  # that clients store
     rate: float = Field(0.0, ge=0)  # requests a minute of a key or an address; 0: any number
     file_cache: int = Field(256 * 2**20, ge=1)  # bytes of translated files that can be fetched
     file_minutes: float = Field(20.0, gt=0)  # for which they can be

@@ -1,0 +1,128 @@
+"""What all formats of documents share: options, texts as UTF-8, archives within bounds."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape
+
+from foveate.documents.spans import DocumentError, Piece, Rules
+from foveate.documents.translate import Passage
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """How documents are read.
+
+    Of a document in several languages, ``source`` is translated (None: the language that the
+    document names) into ``to``; with ``again`` what has a translation already is translated too.
+    """
+
+    rules: Rules = field(default_factory=Rules)
+    to: str | None = None
+    again: bool = False
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """The passages of a document, and the function that writes it from their translations."""
+
+    passages: list[Passage]
+    written: Callable[[Sequence[str]], bytes]
+    note: str = ""  # printed when the document is done
+    lines: Sequence[int] = ()  # of each passage, from 1, in the formats of `BY_LINES`
+
+
+Reader = Callable[[bytes, DocumentOptions, str], Document]
+
+
+# ------------------------------------------------------------------------------ texts
+
+SIGNATURES = {  # the first bytes of files that are no text
+    b"%PDF-": "a PDF file",
+    b"PK\x03\x04": "an archive, as DOCX and ODT files are",
+    b"\xd0\xcf\x11\xe0": "an old Office file",
+    b"{\\rtf": "an RTF file",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"\x1f\x8b": "a gzip file",
+}
+
+
+def content_of(data: bytes) -> str:
+    """What a file is by its first bytes, as the end of a sentence; "" where they do not tell."""
+    names = (what for begin, what in SIGNATURES.items() if data.startswith(begin))
+    return next((f": it is {what}; give it its own ending" for what in names), "")
+
+
+def decoded(data: bytes, where: str) -> str:
+    """The text of UTF-8 bytes. Raises ``DocumentError`` naming the line that is not UTF-8."""
+    if what := content_of(data):
+        raise DocumentError(f"{where} is no text{what}")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DocumentError(f"{where}:{line} is not UTF-8; convert it, as with iconv") from None
+
+
+def escaped(piece: Piece) -> str:
+    """A piece as XML writes it."""
+    return piece.text if piece.markup else escape(piece.text)
+
+
+# ------------------------------------------------------------------------------ archives
+
+MIB = 2**20
+MEMBERS = 5_000
+UNPACKED = 100 * MIB  # bytes of all members
+XML_BYTES = 32 * MIB  # bytes of all members that are XML
+MARKS = 2_000_000  # of < and = in these: elements and attributes, each of which takes memory
+DAMAGED = (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, ArithmeticError)
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those of office documents
+
+
+def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
+    """The members of an archive, read within the bounds of this module.
+
+    Raises ``DocumentError`` for members above the bounds, for XML with a DTD, which could declare
+    entities, and for data that is no archive.
+    """
+    members: dict[str, bytes] = {}
+    size = xml = marks = 0
+    dtd = False
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as old:
+            if len(old.infolist()) > MEMBERS:
+                raise DocumentError(f"{where} holds more than {MEMBERS:,} files")
+            for info in old.infolist():
+                if info.filename in members or info.compress_type not in METHODS:
+                    raise DocumentError(f"{where}: {info.filename} is there twice, or packed oddly")
+                with old.open(info) as file:
+                    member = file.read(UNPACKED - size + 1)
+                size += len(member)
+                if size > UNPACKED:
+                    raise DocumentError(f"{where} holds more than {UNPACKED // MIB} MiB, unpacked")
+                if member[:64].lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")[:1] == b"<":
+                    xml += len(member)
+                    marks += member.count(b"<") + member.count(b"=")
+                    dtd = b"<!DOCTYPE" in member.replace(b"\0", b"")
+                if dtd:
+                    place = f"{where}: {info.filename}"
+                    raise DocumentError(f"{place} cannot be read: it declares entities of its own")
+                if xml > XML_BYTES or marks > MARKS:
+                    raise DocumentError(
+                        f"{where} holds more than {XML_BYTES // MIB} MiB of XML, or more than "
+                        f"{MARKS:,} elements and attributes; translate it in parts"
+                    )
+                members[info.filename] = member
+    except DocumentError:
+        raise
+    except DAMAGED as error:
+        raise DocumentError(
+            f"{where} is no {kind} file{content_of(data) or f': {error}'}"
+        ) from None
+    return members

@@ -1,0 +1,155 @@
+"""ODT documents, as LibreOffice writes them: paragraphs and headings of the text, headers, footers.
+
+The archive stays as it is but for the text of ``content.xml`` and ``styles.xml``. lxml reads these,
+since it keeps the prefixes of names, of which attributes such as formulas make use.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as XML
+
+from foveate.documents.base import Document, DocumentOptions, archive_of, escaped
+from foveate.documents.spans import DocumentError
+from foveate.documents.translate import Passage, TextBuilder
+from foveate.errors import ConfigError, install
+
+if TYPE_CHECKING:
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # an element of lxml with types
+
+TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+PARAGRAPHS = (f"{TEXT}p", f"{TEXT}h")
+INLINE = (f"{TEXT}span", f"{TEXT}a")  # elements around words; all others stand like words
+UNSEEN = (f"{TEXT}tracked-changes", f"{OFFICE}annotation")  # deleted text, and comments
+MIMETYPE = "application/vnd.oasis.opendocument.text"
+PARTS = ("content.xml", "styles.xml")
+MADE = (1980, 1, 1, 0, 0, 0)  # the date of each member that is written
+BREAK, TAB, BLANKS = f"{TEXT}line-break", f"{TEXT}tab", f"{TEXT}s"  # written as characters here
+MOST_BLANKS = 1_000  # of an element
+_BLANK = re.compile(r"[ \t\r\n]+")  # one blank in ODF
+_LAYOUT = re.compile(r"(\n|\t|  +)")
+
+
+def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """The paragraphs and headings, in tables, lists, notes and frames too. All else stays."""
+    try:
+        from lxml import etree
+    except ImportError:
+        raise ConfigError(f"ODT needs lxml; {install('documents')}") from None
+    members = archive_of(data, "ODT", where)
+    kind = members.get("mimetype", b"").decode("ascii", "replace").strip()
+    if not kind.startswith(MIMETYPE) or PARTS[0] not in members:
+        raise DocumentError(f"{where} is no ODT file: the archive is {kind[:80] or 'another one'}")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    roots: dict[str, Element] = {}
+    for name in PARTS:
+        if name in members:
+            try:
+                roots[name] = etree.fromstring(members[name], parser)
+            except etree.XMLSyntaxError as error:
+                raise DocumentError(f"{where}: {name} is encrypted, or no XML: {error}") from None
+    elements = [element for root in roots.values() for element in _paragraphs(root)]
+    paragraphs = [OdtParagraph(element, options) for element in elements]
+
+    def written(texts: Sequence[str]) -> bytes:
+        for paragraph, text in zip(paragraphs, texts, strict=True):
+            if paragraph.passage.sentences:
+                paragraph.write(text)
+        own = {
+            name: etree.tostring(root, encoding="UTF-8", xml_declaration=True)
+            for name, root in roots.items()
+        }
+        return _archive({**members, **own})
+
+    return Document([paragraph.passage for paragraph in paragraphs], written)
+
+
+def _paragraphs(root: Element) -> Iterator[Element]:
+    """Every paragraph and heading that a reader sees."""
+    for element in root.iter(*PARAGRAPHS):
+        if not any(parent.tag in UNSEEN for parent in element.iterancestors()):
+            yield element
+
+
+def _archive(members: dict[str, bytes]) -> bytes:
+    """The archive of members in their order; ``mimetype`` comes first, as it is."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        for name in ["mimetype", *(name for name in members if name != "mimetype")]:
+            info = zipfile.ZipInfo(name, MADE)
+            plain = name == "mimetype" or name.endswith("/")
+            info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
+            file.writestr(info, members[name])
+    return out.getvalue()
+
+
+class OdtParagraph:
+    """A paragraph as a passage: spans and links go with their words, other elements are objects."""
+
+    def __init__(self, element: Element, options: DocumentOptions) -> None:
+        self.element = element
+        self.inner: list[Element] = []  # by number
+        text = TextBuilder(options.rules, layout=True)
+        self._read(element, text)
+        self.passage = Passage(tuple(text.parts()), options.rules, escaped)
+
+    def _read(self, parent: Element, text: TextBuilder) -> None:
+        text.add_text(_BLANK.sub(" ", parent.text or ""))
+        for child in parent:
+            self.inner.append(child)
+            number = len(self.inner) - 1
+            if child.tag in (BREAK, TAB, BLANKS):
+                text.add_text(_characters(child))
+            elif child.tag in INLINE:
+                text.add_open(f'<k n="{number}">', "</k>")
+                self._read(child, text)
+                text.add_close()
+            else:
+                text.add_object(f'<k n="{number}"/>')
+            text.add_text(_BLANK.sub(" ", child.tail or ""))
+
+    def write(self, text: str) -> None:
+        """Put the translated text in place of the paragraph's."""
+        self._fill(self.element, XML.fromstring(f"<p>{text}</p>"))
+
+    def _fill(self, element: Element, tree: XML.Element) -> None:
+        for child in list(element):
+            element.remove(child)
+        element.text = None
+        _append(element, tree.text)
+        for part in tree:
+            child = self.inner[int(part.get("n", "0"))]
+            if child.tag in INLINE:
+                self._fill(child, part)
+            child.tail = None
+            element.append(child)
+            _append(element, part.tail)
+
+
+def _characters(element: Element) -> str:
+    """What a line break, a tab or blanks are in a text."""
+    if element.tag == BLANKS:
+        count = element.get(f"{TEXT}c") or "1"
+        return " " * min(MOST_BLANKS, int(count) if count.isdecimal() else 1)
+    return "\n" if element.tag == BREAK else "\t"
+
+
+def _append(element: Element, text: str | None) -> None:
+    """Append a text, with elements for its line breaks, tabs and blanks behind the first."""
+    for piece in _LAYOUT.split(text or ""):
+        words, child = piece, None
+        if piece in ("\n", "\t"):
+            words, child = "", element.makeelement(BREAK if piece == "\n" else TAB)
+        elif piece.startswith("  ") and not piece.strip():
+            words, child = " ", element.makeelement(BLANKS, {f"{TEXT}c": str(len(piece) - 1)})
+        if words and len(element):
+            element[-1].tail = (element[-1].tail or "") + words
+        elif words:
+            element.text = (element.text or "") + words
+        if child is not None:
+            element.append(child)

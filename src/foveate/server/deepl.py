@@ -1,0 +1,109 @@
+"""DeepL's routes of texts, languages and usage."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import Field
+
+from foveate.server.bodies import FORM, JSON, authenticate, body_of
+from foveate.server.common import JsonObject, RequestError
+from foveate.server.deepl_glossaries import router as glossaries
+from foveate.server.deepl_glossaries import terms
+from foveate.server.dialects import Dialect, DialectBody, all_codes, body_with, translated
+from foveate.server.languages import name_of
+
+UNLIMITED = 1_000_000_000_000  # characters, as DeepL writes that there is no limit
+REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}  # which its client asks for
+router = APIRouter(tags=["DeepL"])
+
+
+class DeeplBody(DialectBody):
+    """Texts as DeepL's clients send them.
+
+    ``context``, ``split_sentences``, ``preserve_formatting``, ``model_type`` and what asks for tags
+    in another version change nothing: sentences are translated one by one.
+    """
+
+    names: ClassVar = {"q": "text", "source": "source_lang", "target": "target_lang"}
+
+    text: str | list[str]
+    target_lang: str
+    source_lang: str = Field("", description="absent: detected")
+    glossary_id: str = Field("", description="of /v2/glossaries or /v3/glossaries")
+    tag_handling: Literal["", "html"] = ""
+    formality: Literal["default", "prefer_more", "prefer_less"] = "default"
+    context: str = ""
+    split_sentences: str | int | bool = "1"
+    preserve_formatting: str | int | bool = False
+    show_billed_characters: str | int | bool = False
+    model_type: str = ""
+    tag_handling_version: str = ""
+
+
+@router.post("/v2/translate", openapi_extra=body_of(DeeplBody, JSON, FORM))
+async def deepl_translate(request: Request) -> Response:
+    """Translate texts."""
+    service, fields, client = await authenticate(request)
+    body = body_with(DeeplBody, fields)
+    texts = [body.text] if isinstance(body.text, str) else body.text
+    format = "html" if body.tag_handling else "text"
+    options: dict[str, object] = {"format": format}
+    if body.glossary_id:
+        languages = body.source_lang, body.target_lang
+        options["glossary"] = terms(service, client, body.glossary_id, *languages)
+    answers = await translated(
+        request, service, client, body, texts, body.source_lang, body.target_lang, **options
+    )
+    translations: list[JsonObject] = [
+        {
+            "detected_source_language": answer.language.language.upper(),
+            "text": answer.text,
+            "billed_characters": len(answer.source),
+            **({"model_type_used": "quality_optimized"} if body.model_type else {}),
+        }
+        for answer in answers
+    ]
+    return JSONResponse({"translations": translations})
+
+
+@router.get("/v2/languages")
+@router.post("/v2/languages", include_in_schema=False)
+async def deepl_languages(request: Request) -> Response:
+    """Languages that are translated from, or with type=target into."""
+    service, fields, _ = await authenticate(request)
+    kind = str(fields.get("type", "source"))
+    if kind not in ("source", "target"):
+        raise RequestError(400, f"type: {kind} is neither source nor target")
+    table = service.pool.table()
+    codes = list(table)
+    if kind == "target":
+        codes = [code for code in all_codes(service) if any(code in to for to in table.values())]
+    listed: list[JsonObject] = []
+    for code in codes:
+        own = code.upper()
+        for each in REGIONS.get(own, (own,)) if kind == "target" else (own,):
+            language: JsonObject = {"language": each, "name": name_of(code)}
+            listed.append(language | ({"supports_formality": False} if kind == "target" else {}))
+    return JSONResponse(listed)
+
+
+@router.get("/v2/usage")
+@router.post("/v2/usage", include_in_schema=False)
+async def deepl_usage(request: Request) -> Response:
+    """Characters since the server started, of this key where keys are asked for."""
+    service, _, client = await authenticate(request)
+    return JSONResponse(
+        {"character_count": service.usage[client.owner], "character_limit": UNLIMITED}
+    )
+
+
+def error_body(error: RequestError) -> JsonObject:
+    """An error as DeepL writes it."""
+    return {"message": error.message}
+
+
+router.include_router(glossaries)
+DIALECT = Dialect(("/v2/", "/v3/"), router, error_body)

@@ -1,0 +1,96 @@
+"""Dialects: services whose clients can use this one, with their routes and forms of errors.
+
+A route of a dialect makes a `TranslateBody` of its own fields, and its response of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict
+
+from foveate.server.bodies import KEY_FIELDS, B, Fields, validated
+from foveate.server.common import JsonObject, RequestError
+from foveate.server.languages import Detected
+from foveate.server.translation import AUTO, Client, Service, translate
+from foveate.server.translation_schemas import TranslateBody
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A service whose clients may use this one."""
+
+    prefixes: tuple[str, ...]  # of its paths
+    router: APIRouter
+    error: Callable[[RequestError], JsonObject]  # the body of a response to what is refused
+
+
+class DialectBody(BaseModel):
+    """A body of another service, of which unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+    names: ClassVar[Mapping[str, str]]
+    """What the service calls ``q``, ``source`` and ``target``."""
+
+
+class TextTranslation(NamedTuple):
+    """A text of a request, its translation, and the language that it is in."""
+
+    source: str
+    text: str
+    language: Detected
+
+
+def served_code(code: str, codes: Iterable[str]) -> str:
+    """The code as this server has it: in its letters, else the language without its region."""
+    by_letters = {own.lower(): own for own in codes}
+    name = code.lower().replace("_", "-")
+    return by_letters.get(name) or by_letters.get(name.partition("-")[0], code)
+
+
+def all_codes(service: Service) -> list[str]:
+    """The codes of all languages that the server translates from or into."""
+    table = service.pool.table()
+    return list(dict.fromkeys([*table, *(code for codes in table.values() for code in codes)]))
+
+
+async def translated(
+    request: Request,
+    service: Service,
+    client: Client,
+    body: DialectBody,
+    texts: Sequence[str],
+    source: str,
+    target: str,
+    **options: Any,
+) -> list[TextTranslation]:
+    """The translations of texts of a request; ``options`` are fields of `TranslateBody`.
+
+    Raises `RequestError` that calls the fields as the service does, also where there is no text.
+    """
+    names, codes = body.names, all_codes(service)
+    if not any(text.strip() for text in texts):
+        raise RequestError(400, f"{names['q']}: there is no text to translate")
+    own = served_code(source, codes) if source and source.lower() != AUTO else AUTO
+    try:
+        fields = {"q": list(texts), "source": own, "target": served_code(target, codes), **options}
+        plain = validated(TranslateBody, fields)
+        response = await service.for_client(request, translate(service, plain, client))
+    except RequestError as error:
+        field, colon, rest = error.message.partition(": ")
+        message = f"{names.get(field, field)}{colon}{rest}"
+        raise RequestError(error.status, message, error.retry_after) from None
+    detected: Any = response.get("detectedLanguage") or [
+        {"language": own, "confidence": 100.0}
+    ] * len(texts)
+    languages = [Detected(each["language"], each["confidence"]) for each in detected]
+    answers: Any = response["translatedText"]
+    return [TextTranslation(*each) for each in zip(texts, answers, languages, strict=True)]
+
+
+def body_with(kind: type[B], fields: Fields) -> B:
+    """A body of the fields but those that hold the key."""
+    return validated(kind, {name: own for name, own in fields.items() if name not in KEY_FIELDS})

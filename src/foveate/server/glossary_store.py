@@ -1,0 +1,98 @@
+"""Glossaries that clients store in the server: in memory, or in files that survive it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from foveate.config import ConfigError
+from foveate.files import replace_file
+from foveate.server.common import RequestError
+
+Entries = dict[str, str]  # translation by term
+
+
+@dataclass(frozen=True)
+class StoredGlossary:
+    """A glossary of a client: a dictionary for each pair of languages, "en:fr"."""
+
+    id: str
+    name: str
+    owner: str  # the client; "" where no keys are asked for
+    created: str
+    dictionaries: dict[str, Entries] = field(default_factory=dict)
+
+    def entries(self, pair: str) -> Entries:
+        """The dictionary of a pair. Raises `RequestError` (404) where there is none."""
+        if pair not in self.dictionaries:
+            known = ", ".join(self.dictionaries) or "none"
+            raise RequestError(404, f"the glossary has no dictionary {pair}; there are: {known}")
+        return self.dictionaries[pair]
+
+    def having(self, dictionaries: Mapping[str, Entries], name: str = "") -> StoredGlossary:
+        """The same glossary with other dictionaries, and perhaps another name."""
+        return replace(self, name=name or self.name, dictionaries=dict(dictionaries))
+
+
+STORED = TypeAdapter(StoredGlossary)
+
+
+class GlossaryStore:
+    """The glossaries of all clients, of which each sees its own; ``folder`` keeps them as files."""
+
+    def __init__(self, most: int, folder: Path | None = None) -> None:
+        """Raises ``ConfigError`` naming a file of the folder that holds no glossary."""
+        self.most, self.folder = most, folder
+        self._lock = threading.Lock()
+        self._stored: dict[str, StoredGlossary] = {}
+        for path in sorted(folder.glob("*.json")) if folder is not None else ():
+            try:
+                glossary = STORED.validate_json(path.read_bytes())
+            except ValueError:
+                raise ConfigError(f"{path} holds no glossary of a server; remove it") from None
+            self._stored[glossary.id] = glossary
+
+    def new(self, name: str, owner: str, dictionaries: Mapping[str, Entries]) -> StoredGlossary:
+        """Store a glossary. Raises `RequestError` (456) where there are too many."""
+        if len(self._stored) >= self.most:
+            message = f"the server has {self.most:,} glossaries already; delete one"
+            raise RequestError(456, message)
+        created = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+        id = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
+        return self.put(StoredGlossary(id, name, owner, created, dict(dictionaries)))
+
+    def put(self, glossary: StoredGlossary) -> StoredGlossary:
+        """Store a glossary under its id, and return it."""
+        with self._lock:
+            if self.folder is not None:
+                content = json.dumps(asdict(glossary), ensure_ascii=False, indent=1)
+                replace_file(self.folder / f"{glossary.id}.json", content + "\n", mode=0o600)
+            self._stored[glossary.id] = glossary
+        return glossary
+
+    def get(self, id: str, owner: str) -> StoredGlossary:
+        """The glossary of a client. Raises `RequestError` (404) where it has none of this id."""
+        glossary = self._stored.get(id)
+        if glossary is None or glossary.owner != owner:
+            raise RequestError(404, "there is no glossary of this id; list those that there are")
+        return glossary
+
+    def of(self, owner: str) -> list[StoredGlossary]:
+        """All glossaries of a client, the oldest first."""
+        return [glossary for glossary in self._stored.values() if glossary.owner == owner]
+
+    def delete(self, id: str, owner: str) -> None:
+        """Delete a glossary. Raises `RequestError` (404) where the client has none of this id."""
+        self.get(id, owner)
+        with self._lock:
+            self._stored.pop(id, None)
+            if self.folder is not None:
+                (self.folder / f"{id}.json").unlink(missing_ok=True)

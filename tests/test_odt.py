@@ -1,0 +1,123 @@
+"""ODT documents keep everything but the words; what is no ODT is said in one sentence."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+from lxml import etree
+
+from foveate.documents.base import DocumentOptions
+from foveate.documents.formats import format_of, read_document
+from foveate.documents.odt import MIMETYPE
+from foveate.documents.spans import DocumentError
+
+NAMES = (
+    'xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
+    'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" '
+    'xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0" '
+    'xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:ooow="http://openoffice.org/2004/writer"'
+)
+CONTENT = f"""<?xml version="1.0" encoding="UTF-8"?>
+<office:document-content {NAMES}><office:body><office:text>
+<text:tracked-changes><text:p>gone</text:p></text:tracked-changes>
+<text:h text:style-name="H1">the title</text:h>
+<text:p>A <text:span text:style-name="T1">red</text:span> dog
+  runs.<text:line-break/>See <text:a xlink:href="http://x.y/z">our page</text:a>.<text:note><text:note-body><text:p>a note</text:p></text:note-body></text:note></text:p>
+<text:list><text:list-item><text:p>an item</text:p></text:list-item></text:list>
+<table:table><table:table-cell table:formula="ooow:sum 1|2"><text:p>a cell &amp; more</text:p></table:table-cell></table:table>
+<text:p><office:annotation><text:p>a comment</text:p></office:annotation></text:p><text:p/>
+</office:text></office:body></office:document-content>""".encode()
+STYLES = f"""<office:document-styles {NAMES}><text:p>the header</text:p></office:document-styles>"""
+
+
+def odt(content: bytes = CONTENT, kind: str = MIMETYPE, **more: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("mimetype", kind, zipfile.ZIP_STORED)
+        file.writestr("Pictures/a.png", b"\x89PNG\0")
+        file.writestr("content.xml", content)
+        file.writestr("styles.xml", STYLES)
+        for name, data in more.items():
+            file.writestr(name, data)
+    return out.getvalue()
+
+
+def translated(data: bytes) -> tuple[list[str], bytes]:
+    """The sentences of a document, and the document with each in capitals."""
+    document = read_document("odt", data, DocumentOptions(), "a.odt")
+    texts = [
+        passage.joined([s.upper() for s in passage.sentences], lambda pairs: [[] for _ in pairs])
+        for passage in document.passages
+    ]
+    return [s for p in document.passages for s in p.sentences], document.written(texts)
+
+
+def test_words_are_translated_and_all_else_stays() -> None:
+    sentences, data = translated(odt())
+    assert {"the title", "A red dog runs.", "a note", "an item", "the header"} <= set(sentences)
+    assert not {"gone", "a comment"} & set(sentences)
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        first = file.infolist()[0]
+        assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)
+        assert (
+            file.read("mimetype").decode() == MIMETYPE
+            and file.read("Pictures/a.png") == b"\x89PNG\0"
+        )
+        root, styles = etree.fromstring(file.read("content.xml")), file.read("styles.xml").decode()
+    assert "THE HEADER" in styles
+    old = etree.fromstring(CONTENT)
+    assert [e.tag for e in root.iter()] == [e.tag for e in old.iter()], "elements and their order"
+    assert [dict(e.attrib) for e in root.iter()] == [dict(e.attrib) for e in old.iter()]
+    assert root.nsmap == old.nsmap, "prefixes that values use are declared"
+    words = " ".join("".join(root.itertext()).split())
+    for text in ("THE TITLE", "A NOTE", "AN ITEM", "A CELL & MORE", "gone", "a comment"):
+        assert text in words
+    span = next(e for e in root.iter() if e.tag.endswith("}span"))
+    assert (span.text or "").strip() == "RED"
+
+
+def test_a_document_that_nothing_changes_is_written_as_it_was() -> None:
+    document = read_document("odt", odt(), DocumentOptions())
+    align = lambda pairs: [[] for _ in pairs]  # noqa: E731
+    texts = [passage.joined(passage.sentences, align) for passage in document.passages]
+    once, twice = document.written(texts), document.written(texts)
+    assert once == twice
+    assert read_document("odt", once, DocumentOptions()).passages
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is no ODT file: File is not a zip file"),
+        (b"%PDF-1.7 x", "is no ODT file: it is a PDF file; give it its own ending"),
+        (
+            odt(kind="application/vnd.oasis.opendocument.spreadsheet"),
+            "the archive is application/vnd",
+        ),
+        (odt(content=b"\x01\x02"), "content.xml is encrypted, or no XML"),
+        (
+            odt(content=b'<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'),
+            "it declares entities of its own",
+        ),
+    ],
+)
+def test_what_is_no_odt_is_said_in_one_sentence(data: bytes, message: str) -> None:
+    with pytest.raises(DocumentError) as refused:
+        read_document("odt", data, DocumentOptions(), "a.odt")
+    assert message in str(refused.value) and str(refused.value).startswith("a.odt")
+
+
+@pytest.mark.parametrize("kind", ["text", "html", "srt", "tsv", "jsonl", "po"])
+def test_an_archive_under_the_name_of_a_text_is_refused(kind: str) -> None:
+    with pytest.raises(DocumentError, match="no text: it is an archive, as DOCX and ODT files are"):
+        read_document(kind, odt(), DocumentOptions(), "a.txt")
+    with pytest.raises(DocumentError, match="no DOCX file"):
+        read_document("docx", odt(), DocumentOptions(), "a.docx")
+
+
+def test_its_ending_names_it() -> None:
+    from pathlib import Path
+
+    assert format_of(Path("a.ODT")) == "odt"

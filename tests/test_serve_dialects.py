@@ -261,6 +261,16 @@ def test_errors_have_the_form_of_google(app, path, status, message) -> None:
 # ------------------------------------------------------------------------------ extensions
 
 
+def test_an_extension_may_use_the_server_where_its_origin_is_named(run: Run) -> None:
+    origin = "chrome-extension://abcdefgh"
+    body = {"target_lang": "fr", "text_list": [TEXT]}
+    for origins, status, allowed in (([], 403, None), ([origin], 200, origin)):
+        app = served(run.path, origins=origins)
+        answer = send(app, "POST", "/imme", json=body, headers={"origin": origin})
+        assert answer.status_code == status
+        assert answer.headers.get("access-control-allow-origin") == allowed
+
+
 def test_what_extensions_send(app: FastAPI, run: Run) -> None:
     body: dict[str, Any] = {"source_lang": "auto", "target_lang": "fr", "text_list": [TEXT, ""]}
     assert send(app, "POST", "/imme", json=body).json() == {

@@ -39,6 +39,7 @@ Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV
 Host = Annotated[str, typer.Option(help="another than this machine needs --keys or --no-auth")]
 Delay = Annotated[float, typer.Option(min=0, help="a request waits for others in its batch")]
 Keys = Annotated[Path | None, typer.Option("--keys", help="ask for keys of this file")]
+Glossaries = Annotated[Path | None, typer.Option(help="folder for glossaries clients store")]
 Protect = Annotated[
     list[str] | None, typer.Option(metavar="REGEX", help="protected, beside URLs, …")
 ]
@@ -121,6 +122,7 @@ def serve_runs(
     ban: Ban = None,
     copy_unknown: CopyUnknown = False,
     protect: Protect = None,
+    glossaries: Glossaries = None,
     characters: Annotated[int | None, typer.Option(min=1, help="of a request")] = None,
     items: Annotated[int | None, typer.Option(min=1, help="texts of a request")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="until an answer")] = None,
@@ -142,7 +144,7 @@ def serve_runs(
         host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
         names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,
         preload=preload, studio=studio, studio_token=studio_token, drain=drain,
-        log_level=log_level, protect=protect or (),
+        log_level=log_level, protect=protect or (), glossaries=glossaries,
         translation={"glossary": glossary or (), "memory": memory or (), "fuzzy": fuzzy,
                      "banned": ban or (), "copies_unknown": copy_unknown},
         limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},

@@ -29,7 +29,7 @@ SHARE = 512  # lines that a process of several translates together
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
 
 PrefixFile = Annotated[Path | None, typer.Option(help="how outputs begin, line by line")]
-Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")]
+Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt, docx, odt")]
 In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
 Protect = Annotated[
     list[str] | None, typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …")

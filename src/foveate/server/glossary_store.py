@@ -51,6 +51,11 @@ class GlossaryStore:
     def __init__(self, most: int, folder: Path | None = None) -> None:
         """Raises ``ConfigError`` naming a file of the folder that holds no glossary."""
         self.most, self.folder = most, folder
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError(f"--glossaries {folder}: {error.strerror}") from None
         self._lock = threading.Lock()
         self._stored: dict[str, StoredGlossary] = {}
         for path in sorted(folder.glob("*.json")) if folder is not None else ():

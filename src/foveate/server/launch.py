@@ -65,6 +65,7 @@ class ServerOptions:
     log_level: str = "info"
     translation: Mapping[str, Any] = field(default_factory=dict)  # `TranslationOptions`
     protect: Sequence[str] = ()  # patterns of spans that are not translated
+    glossaries: Path | None = None  # a folder for those that clients store; None: in memory
     limits: Mapping[str, object] = field(default_factory=dict)  # `Limits`; None is its default
     batching: Mapping[str, object] = field(default_factory=dict)  # `Batching`; None is its default
 
@@ -143,7 +144,8 @@ def application(
     if options.preload or loader.at_start:
         for served in pool.runs.values():
             pool.load(served)
-    service = Service(pool, limits, options.key_file, Rules(tuple(options.protect)))
+    rules = Rules(tuple(options.protect))
+    service = Service(pool, limits, options.key_file, rules, options.glossaries)
     hosts = None
     if options.host in LOCAL or options.names:
         hosts = [*LOOPBACK, *options.names]

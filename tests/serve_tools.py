@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,11 +77,13 @@ def running(app: FastAPI, head_seconds: float = 20.0) -> Iterator[int]:
 class Program:
     """``foveate serve`` as a process; its log is read as it comes."""
 
-    def __init__(self, arguments: Sequence[str | Path]) -> None:
+    def __init__(
+        self, arguments: Sequence[str | Path], environment: Mapping[str, str] | None = None
+    ) -> None:
         command = [sys.executable, "-m", "foveate", "serve", *map(str, arguments), "--port", "0"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+        own = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", **(environment or {})}
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | own
         )
         self.log: list[dict[str, Any]] = []
         self.other: list[str] = []
@@ -122,9 +124,11 @@ class Program:
 
 
 @contextmanager
-def program(*arguments: str | Path) -> Iterator[Program]:
+def program(
+    *arguments: str | Path, environment: Mapping[str, str] | None = None
+) -> Iterator[Program]:
     """The program, ended whatever happens."""
-    result = Program(arguments)
+    result = Program(arguments, environment)
     try:
         yield result
     finally:

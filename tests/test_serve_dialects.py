@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,19 @@ import pytest
 from deepl.api_data import MultilingualGlossaryDictionaryEntries
 from fastapi import FastAPI
 
+import foveate.engine.packed
 import own_loop
 from foveate.config import ConfigError
+from foveate.pack import pack
 from foveate.run import Run
 from foveate.server.glossary_store import GlossaryStore
 from foveate.server.keys import KeyFile
 from foveate.server.translation_schemas import Limits
-from serve_tools import client_of, running, served
+from serve_tools import client_of, program, running, served
+from test_odt import odt
 
 TEXT = "the dog runs"
+BODY = {"source": "en", "target": "fr"}
 
 
 @pytest.fixture(scope="module")
@@ -306,3 +312,47 @@ def test_errors_have_the_form_of_extensions(app, path, body, message) -> None:
     answer = send(app, "POST", path, json=body)
     assert answer.status_code == 400 and list(answer.json()) == ["error"]
     assert message in answer.json()["error"]
+
+
+# ------------------------------------------------------------------------------ without PyTorch
+
+
+def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
+    file = pack(run, tmp_path / "m.safetensors", calibrate=5)
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    with program(file, "--as", "en:fr", environment={"PYTHONPATH": path}) as server:
+        client = deepl.DeepLClient("none", server_url=server.url)
+        glossary = client.create_glossary("a", "EN", "FR", {"dog": "chat"})
+        both = {"source_lang": "EN", "target_lang": "FR"}
+        assert "chat" in client.translate_text(TEXT, **both, glossary=glossary).text.split()
+        single = httpx.get(f"{server.url}{SINGLE}", params={"q": TEXT}).json()
+        assert single[0][0][0] == free(run)
+        body = {"q": TEXT, "source": "en", "target": "fr", "quality": True, "ban": "le"}
+        answer = httpx.post(f"{server.url}/translate", json=body).json()
+        assert 0 <= answer["quality"][0]["estimate"] <= 100
+        for path, fields in (
+            ("/imme", {"target_lang": "fr", "text_list": [TEXT]}),
+            ("/kiss", {"to": "fr", "text": TEXT}),
+            ("/language/translate/v2", {"q": TEXT, "target": "fr"}),
+        ):
+            assert free(run) in httpx.post(f"{server.url}{path}", json=fields).text
+        upload = {"file": ("a.odt", odt())}
+        sent = httpx.post(f"{server.url}/translate_file", data=BODY, files=upload)
+        result = httpx.get(sent.json()["translatedFileUrl"]).content
+        assert result.startswith(b"PK") and sent.json()["translatedFileUrl"].endswith("a_fr.odt")
+        wrong = {"file": ("a.odt", b"%PDF-1.7")}
+        refused = httpx.post(f"{server.url}/translate_file", data=BODY, files=wrong)
+        assert refused.json() == {
+            "error": "the file is no ODT file: it is a PDF file; give it its own ending"
+        }
+    assert not any("torch" in line for line in server.other)
+
+
+def test_a_packed_file_keeps_its_calibration(run: Run, tmp_path: Path) -> None:
+    model = foveate.engine.packed.load(pack(run, tmp_path / "m.safetensors", calibrate=5))
+    assert model.calibration is not None and model.calibration.sentences == 5
+    [answer] = model.translate([TEXT])
+    best = answer.outputs[0]
+    assert 0 <= model.calibration.estimate(best.log_probability, 1 + len(best.ids)) <= 100
+    assert run.calibration is None, "the file in the folder of the run has none"

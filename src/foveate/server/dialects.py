@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from foveate.server.bodies import KEY_FIELDS, B, Fields, validated
 from foveate.server.common import JsonObject, RequestError
 from foveate.server.languages import Detected
-from foveate.server.translation import AUTO, Client, Service, translate
+from foveate.server.translation import AUTO, Client, Service, join, start
 from foveate.server.translation_schemas import TranslateBody
 
 
@@ -65,7 +65,7 @@ async def translated(
     texts: Sequence[str],
     source: str,
     target: str,
-    **options: Any,
+    **options: object,
 ) -> list[TextTranslation]:
     """The translations of texts of a request; ``options`` are fields of `TranslateBody`.
 
@@ -75,20 +75,29 @@ async def translated(
     if not any(text.strip() for text in texts):
         raise RequestError(400, f"{names['q']}: there is no text to translate")
     own = served_code(source, codes) if source and source.lower() != AUTO else AUTO
+    fields: Fields = {"q": list(texts), "source": own, "target": served_code(target, codes)}
     try:
-        fields = {"q": list(texts), "source": own, "target": served_code(target, codes), **options}
-        plain = validated(TranslateBody, fields)
-        response = await service.for_client(request, translate(service, plain, client))
+        plain = validated(TranslateBody, fields | options)
+        return await service.for_client(request, _translations(service, plain, texts, client))
     except RequestError as error:
         field, colon, rest = error.message.partition(": ")
         message = f"{names.get(field, field)}{colon}{rest}"
         raise RequestError(error.status, message, error.retry_after) from None
-    detected: Any = response.get("detectedLanguage") or [
-        {"language": own, "confidence": 100.0}
-    ] * len(texts)
-    languages = [Detected(each["language"], each["confidence"]) for each in detected]
-    answers: Any = response["translatedText"]
-    return [TextTranslation(*each) for each in zip(texts, answers, languages, strict=True)]
+
+
+async def _translations(
+    service: Service, body: TranslateBody, texts: Sequence[str], client: Client
+) -> list[TextTranslation]:
+    pending = await start(service, texts, body, client)
+    done = await join(service, pending, client)
+    return [
+        TextTranslation(
+            text,
+            text if part.route.run is None else translation.versions[0],
+            part.route.detected or Detected(body.source, 100.0),
+        )
+        for text, part, translation in zip(texts, pending, done, strict=True)
+    ]
 
 
 def body_with(kind: type[B], fields: Fields) -> B:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import foveate.engine.packed
+from foveate.config import PACKAGED
 from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.decode.outputs import best
 from foveate.draw.stages import steps
@@ -26,7 +27,7 @@ from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
 from foveate.inspect.edits import edit, silence
 from foveate.pack import pack
-from foveate.run import Run
+from foveate.run import Run, load
 from stored_models import BEAM, PAIRS, SOURCES
 
 ROOT = Path(__file__).parent
@@ -167,33 +168,40 @@ def test_maps_between_words_are_those_of_python(run: Run, script: Path, tmp_path
             assert np.abs(np.reshape(each["values"], weights.shape) - weights).max() < 1e-5, name
 
 
-def stages_in_node(script: Path, file: Path, head: int) -> dict[str, dict[str, Any]]:
+def stages_in_node(
+    script: Path, file: Path, head: int, line: str, target: str = ""
+) -> dict[str, dict[str, Any]]:
     """The stages of a head of each attention by its name, their numbers as arrays."""
-    line, target = PAIRS[0]
     names, ids = model(file).engine.attentions, model(file).tokenizers[-1].encode(target).ids
     calls = [["steps", name, head, line, ids] for name in names]
-    drawings = dict(
-        zip(names, in_node(script, "engine-wasm", {str(file): calls})[str(file)], strict=True)
-    )
-    for stage in chain.from_iterable(each["stages"] for each in drawings.values()):
+    drawings = in_node(script, "engine-wasm", {str(file): calls})[str(file)]
+    for stage in chain.from_iterable(each["stages"] for each in drawings):
         numbers = np.frombuffer(base64.b64decode(stage["values"]["data"]), np.float32)
         stage["values"] = numbers.reshape(stage["values"]["shape"])
-    return drawings
+    return dict(zip(names, drawings, strict=True))
 
 
-def test_the_steps_of_a_head_are_those_of_pytorch(run: Run, script: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["", "rnn", "lm", "kinds-of-sentences"])
+def test_the_steps_of_a_head_are_those_of_pytorch(
+    run: Run, script: Path, tmp_path: Path, name: str
+) -> None:
     """Each stage that both have; what a page hides, −∞, is not compared."""
-    drawings = stages_in_node(script, pack(run, tmp_path / "run.safetensors"), 1)
-    for name, own in drawings.items():
-        right = steps(run.forced(*PAIRS[0]), name, head=1)
+    own_run = load(PACKAGED / name) if name else run
+    line, *target = PAIRS[0][: 1 if name in ("lm", "kinds-of-sentences") else 2]
+    head, forced = 0 if name else 1, own_run.forced(line, *target)
+    file = pack(own_run, tmp_path / "run.safetensors")
+    for attention, own in stages_in_node(script, file, head, line, *target).items():
+        right = steps(forced, attention, head=head)
         expected = {stage.title: stage for stage in right.stages}
         assert (own["title"], own["frames"]) == (right.title, right.frames)
-        assert set(expected) - {s["title"] for s in own["stages"]} <= {"mask", "masked score"}
+        missing = set(expected) - {stage["title"] for stage in own["stages"]}
+        assert missing <= {"mask", "masked score", "tanh layer"}
         for stage in own["stages"]:
             other, values = expected[stage["title"]], stage["values"]
-            assert values.shape == other.values.array.shape, (name, stage["title"])
-            apart = np.abs(values - other.values.array)[np.isfinite(values)].max()
-            assert apart < 1e-5, (name, stage["title"])
+            assert values.shape == other.values.array.shape, (attention, stage["title"])
+            seen, largest = np.isfinite(values), max(1, np.abs(other.values.array).max())
+            apart = np.abs(values - other.values.array)[seen].max() / largest
+            assert apart < 1e-5, (attention, stage["title"])
             labels = other.rows, other.columns, other.across
             assert (stage["rows"], stage["columns"], stage["across"]) == labels
 
@@ -201,7 +209,7 @@ def test_the_steps_of_a_head_are_those_of_pytorch(run: Run, script: Path, tmp_pa
 def test_the_steps_of_int8_are_those_of_the_engine(run: Run, script: Path, tmp_path: Path) -> None:
     """Whose sums of int8 PyTorch does not have: inputs of a map are rounded too."""
     file = pack(run, tmp_path / "run.safetensors", "int8")
-    drawings, (reads, writes) = stages_in_node(script, file, 0), model(file).tokenizers
+    drawings, (reads, writes) = stages_in_node(script, file, 0, *PAIRS[0]), model(file).tokenizers
     source, target = (
         [*t.encode(x).ids, EOS] for t, x in zip((reads, writes), PAIRS[0], strict=True)
     )

@@ -815,6 +815,7 @@ int classify(Search *q, const int32_t *ids, int count, float *scores, int labels
             }
             const float *query = m->pooling_query;
             if (a->query.out) apply(&a->query, 1, query, w->gate, SET, w->room), query = w->gate;
+            if (w->taps) take(w, a, QUERY, query, (int64_t)a->heads * a->query_size);
             attend(a, NULL, query, 0, count, w->keys, w->h, w);
             put_output(a, 1, size, w->h, pooled, SET, w);
         } else summarize(m, s, m->pooling == POOL_MEAN, pooled);

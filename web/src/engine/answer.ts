@@ -8,7 +8,7 @@ import type { LabelledMap, PackedModel, Silence } from "./model";
 import { EOS } from "./tokenizer";
 
 const LENGTH = 200, SHORT = 20, OTHERS = 8, MOST_MAPPED = 400; // tokens of a continuation, of a short one, those in the place of each, those of an input and output that have a map
-const MOST_CHARACTERS = 100_000; // of an input: more is refused before memory runs out
+const MOST_CHARACTERS = 100_000, MOST_READ = 2000; // of an input, and tokens of a beginning: more would take minutes, or all memory
 export type Request = Partial<AnswerRequest> & { units?: Units };
 /** What is looked at in an answer: the maps between units, or the stages of a head. */
 export type Look = Request & { ids?: readonly number[] } & ({ view: "attention" } | { view: "steps"; block: string; layer: number; head: number });
@@ -127,6 +127,7 @@ export function* answer(model: PackedModel, run: string, request: Request): Gene
     return { event: "done", kind: "label", labels, cut, drawings, milliseconds: milliseconds() };
   }
   const { beamSize, lengthPenalty, temperature, seed, maxExtra } = search, to = request.to ?? undefined, prompt = model.promptIds(text), length = prompt.length || model.length(text);
+  if (prompt.length > MOST_READ) throw new Error(`the text has ${prompt.length.toLocaleString("en")} tokens; this page reads ${MOST_READ.toLocaleString("en")} at once`);
   const choices = { beamSize: beamSize ?? undefined, lengthPenalty: lengthPenalty ?? undefined, count: request.hypotheses, prefix: request.prefix, to };
   const room = reach ? Math.max(SHORT, reach - 1 - prompt.length) : LENGTH; // past its reach a model begins anew
   const steps = task === "language" ? model.continuing(text, Math.min(maxExtra ?? LENGTH, room), { ...choices, temperature: temperature ?? undefined, seed: seed ?? undefined }) : model.translating(text, choices);

@@ -71,7 +71,11 @@ function stagesOf({ name, flat, rows: { length: T }, columns: { length: S }, equ
   captured("weights", "pair", alpha);
   const value = captured("value", "key", ofHead(flat.value, S, keyHeads, keyHead)), context = ofHead(flat.context, T, heads, head);
   const parts = alpha.map((row) => Float64Array.from({ length: S * size }, (_, k) => row[Math.floor(k / size)]! * value[Math.floor(k / size)]![k % size]!));
-  const sum = parts.map((row) => Float64Array.from({ length: size }, (_, i) => row.reduce((all, x, k) => (k % size === i ? all + x : all), 0)));
+  const sum = parts.map((row) => {
+    const whole = new Float64Array(size);
+    row.forEach((x, k) => { whole[k % size]! += x; });
+    return whole;
+  });
   derive("weighted values", "pair vector", parts, "α_i v_i", "context", error(sum, context));
   captured("context", "query", context);
   const whole = captured("output", "query", ofHead(flat.output, T, 1, 0));

@@ -16,6 +16,7 @@ extensions = ["myst_parser", "autoapi.extension"]
 exclude_patterns = ["docs/README.md"]
 myst_heading_anchors = 4
 default_role = "code"  # a name between single backticks in a docstring
+smartquotes = False  # `--option` stays one
 highlight_language = "text"  # of blocks that are indented
 suppress_warnings = ["myst.header", "autoapi.python_import_resolution", "docutils", "ref.python"]
 

@@ -22,7 +22,7 @@ from foveate.draw.lanes import LanesDrawing
 from foveate.draw.sheets import SheetGrid
 from foveate.draw.texts import TableDrawing
 from foveate.nn.scores import Entmax15, Softmax, Sparsemax
-from foveate.views.demos import DEMOS, DemoEntry, find
+from foveate.views.demos import DEMOS, DemoEntry, find, trained
 from foveate.views.demos.formulas import entmax
 from foveate.views.demos.text import LINEAGE
 
@@ -424,3 +424,64 @@ def test_sliders_stand_at_the_options_and_the_page_holds_them() -> None:
     assert all(slider.value in slider.stops for slider in drawn.sliders)
     page = find("lookup").draw().html()
     assert groups_of(page)[0].drawings[0].model_dump()["formula"] == "lookup"
+
+
+def test_losses_around_networks_are_those_of_the_lecture() -> None:
+    alone, carried = sheets("landscape").sheets
+    assert "1 minimum" in carried.title or "2 minima" in carried.title
+    assert int(alone.title.split()[-2]) > 10
+    middle = len(carried.values.array) // 2
+    for drawn in (alone, carried):
+        assert drawn.values.array[middle, middle] == drawn.values.array.min()
+    made = trained.train_landscapes(layers=2, steps=2, points=3)
+    model = trained.Deep(1, carried=1.0, norm="pre").eval()
+    points = torch.randn(4, 2)
+    x = model.first(points)
+    x = x + torch.relu(model.layers[0](model.norms[0](x)))
+    torch.testing.assert_close(model(points), model.last(model.norms[-1](x)))
+    assert {name: np.array(plane).shape for name, plane in made.items()} == {
+        "residual": (3, 3), "plain": (3, 3),
+    }  # fmt: skip
+
+
+def test_trainings_are_steady_with_norms_alone() -> None:
+    drawn = DEMOS["steadiness"].draw()
+    assert isinstance(drawn, LinesDrawing)
+    lost, slow, post, pre = drawn.curves
+    assert "lost at step" in lost.name and not np.isfinite(lost.y).all()
+    assert max(post.y[-1], pre.y[-1]) < 0.001 < slow.y[-1] < slow.y[0]
+    assert trained.train_norms(layers=2, steps=2).keys() == trained.TRAINED.keys()
+
+
+def test_it_is_the_animal_or_the_street() -> None:
+    tired, wide = sheets("coreference").sheets
+    assert (tired.title, wide.title) == ("too tired: it → animal", "too wide: it → street")
+    assert tired.values.array[2:].max(0)[tired.columns.index("animal")] > 0.9
+    assert wide.values.array[2:].max(0)[wide.columns.index("street")] > 0.9
+    texts = trained.sentences()
+    assert len(texts) == 720 and sum(is_held for _, _, is_held in texts) == 120
+    assert {text.split()[trained.IT] for text, _, _ in texts} == {"it"}
+    assert trained.train_coreference(steps=1)["maps"].keys() == {
+        " ".join(each.columns) for each in (tired, wide)
+    }
+
+
+def test_two_passes_mix_what_the_model_says_with_the_truth() -> None:
+    (drawn,) = sheets("sampling").sheets
+    rows = dict(zip(drawn.rows, drawn.cells, strict=True))
+    said, chosen, mixed, true = (
+        rows[name] for name in ("pass 1 says", "read next", "pass 2 reads", "in the loss")
+    )
+    expected = [s if c == "own" else t for s, c, t in zip(said, chosen, true, strict=True)]
+    assert mixed[1:] == expected[:-1] and mixed != rows["pass 1 reads"]
+
+
+def test_a_language_model_classifies_and_places_are_mixed() -> None:
+    p = {each.name[:4]: each.values for each in DEMOS["signs"].draw().series}
+    assert ((p["p(?)"] > p["p(.)"]) == [True, False, True, False]).all()
+    read, affine, weights, states, context, both, _ = (
+        each.values.array for each in sheets("mixing").sheets
+    )
+    np.testing.assert_allclose(np.exp(affine) / np.exp(affine).sum(), weights, atol=1e-6)
+    np.testing.assert_allclose(weights @ states, context, atol=1e-6)
+    np.testing.assert_allclose(both, np.hstack((read[:, 2:], context)), atol=1e-6)

@@ -5,7 +5,8 @@
 `no-attention`, `rnn` and `en-fr` are trained as `foveate compare lineage` trains them, the others
 as tools/packaged_runs.toml says. Budgets are tokens and steps: the same commit writes the same
 bytes on machines of one kind. What is trained in the folder of work stays. The chart of `foveate
-demo bottleneck` is taken from docs/results/lineage.json.
+demo bottleneck` is taken from docs/results/lineage.json. The name `demos` is of what the demos
+landscape, steadiness and coreference train (a minute).
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ from foveate.train.journal import LOG, SNAPSHOTS, Snapshots
 from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors
 from foveate.training import train
+from foveate.views.demos.trained import (
+    STORED,
+    train_coreference,
+    train_landscapes,
+    train_norms,
+)
 
 SETTINGS = Path(__file__).with_suffix(".toml")
 RESULT = Path(__file__).parent.parent / "docs" / "results" / "lineage.json"
@@ -38,6 +45,7 @@ EXAMPLE = (
     "She closes the old window.",
     "Elle ferme la vieille fenêtre.",
 )  # of its film
+DEMOS = "demos"  # the name of what they train
 CHAPTER, CHART = "Length of the source", "BLEU"  # what is drawn of the comparison
 OF_A_MACHINE = {"seconds", "tokens_per_second", "memory_mib", "threads"}  # figures of a log
 EVERY = 5  # of the snapshots of a training, one is kept
@@ -50,6 +58,17 @@ def write_chart() -> None:
     tree = json.loads(RESULT.read_text(encoding="utf-8"))
     tree["chapters"] = {CHAPTER: {CHART: tree["chapters"][CHAPTER][CHART]}}
     replace_file(PACKAGED / "lineage.json", json.dumps(tree, ensure_ascii=False, indent=1) + "\n")
+
+
+def write_trained() -> None:
+    """What the demos of small trainings draw."""
+    result = {
+        "landscape": train_landscapes(),
+        "steadiness": train_norms(),
+        "coreference": train_coreference(),
+    }
+    text = json.dumps(result, ensure_ascii=False).replace("], [", "],\n[").replace("}, ", "},\n")
+    replace_file(STORED, f"{text}\n")
 
 
 def write_labelled(data: Path) -> None:
@@ -114,6 +133,10 @@ def of_settings(work: Path, name: str, settings: dict[str, Any]) -> Run:
 
 def main(names: Sequence[str], work: Path) -> None:
     """Train what is not trained in ``work``, and write the runs of these names, or all."""
+    if not names or DEMOS in names:
+        write_trained()
+    if names and not (names := [name for name in names if name != DEMOS]):
+        return
     data = work / "data"
     lineage(work)  # writes the texts
     write_labelled(data)

@@ -105,6 +105,13 @@ DEMOS = DemoEntry.table(
     ("quadratic", "attention", "Scores are quadratic in the inputs, outputs linear."),
     ("linear", "attention", "Self-attention is linear in its values, layers with ReLU not."),
     ("leak", "attention", "Without a mask the first step reads what comes later."),
+    ("landscape", "trained", "The loss around a trained network: x + f(x), and f(x)."),
+    ("steadiness", "trained", "Losses of short trainings, with layer norms and without."),
+    ("coreference", "trained", "What “it” attends to in a Transformer that resolves it."),
+    ("sampling", "trained", "Scheduled sampling for a Transformer, in two passes."),
+    ("signs", "trained", "Classification by a language model: which sign comes next."),
+    ("growth", "trained", "Published sizes of models, and the speed of hardware."),
+    ("mixing", "layer", "Attention by place: affine, softmax, and a mix by ReLU."),
 )
 
 

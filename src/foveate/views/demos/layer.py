@@ -121,3 +121,48 @@ def block(
     return SheetGrid(
         sheets=drawn, across=len(drawn), title=f"A layer in small numbers: {part}", caption=caption
     )
+
+
+@demo
+@torch.no_grad()
+def mixing(
+    seed: Annotated[int, Field(ge=0, description="of inputs and matrices")] = 2,
+) -> SheetGrid:
+    """α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
+
+    Three words whose states H have two numbers; s and x have two as well. No key is read: row i of
+    W_a scores place i (Luong et al., 2015).
+    """
+    torch.manual_seed(seed)
+    state, x, memory = short(1, 2), short(1, 2), short(3, 2)
+    of_places, of_context = torch.nn.Linear(4, 3), torch.nn.Linear(4, 2)
+    for weight in (*of_places.parameters(), *of_context.parameters()):
+        weight.copy_(short(*weight.shape))
+    read = torch.cat((state, x), dim=1)
+    affine = of_places(read)
+    weights = affine.softmax(dim=1)
+    context = weights @ memory
+    both = torch.cat((x, context), dim=1)
+    made: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
+        ("h′ = [s; x]", read, NO, ("s", "s", "x", "x")),
+        ("affine: W_a h′ + b_a", affine, NO, WORDS),
+        ("α = softmax of it", weights, NO, WORDS),
+        ("H, the encoder's states", memory, WORDS, NO),
+        ("c = Hᵀ α", context, NO, NO),
+        ("[x; c]", both, NO, ("x", "x", "c", "c")),
+        ("ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
+    ]
+    drawn = []
+    for name, values, rows, columns in made:
+        most = float(values.abs().max())
+        drawn.append(
+            sheet(name, values.numpy(), rows, columns, least=-most, most=most, scale_label=" ",
+                  written=True)
+        )  # fmt: skip
+    return SheetGrid(
+        sheets=drawn,
+        across=3,
+        title="Attention as layers: affine, by place, and mixed",
+        caption="The scores come from the decoder's state and the word before alone: no key is "
+        "read. An affine layer with a ReLU mixes the word and the context.",
+    )

@@ -1,0 +1,413 @@
+"""Demos that show what small networks learn: stored results of trainings that may be repeated.
+
+A result is stored in ``packaged`` by ``python tools/packaged_runs.py``; ``--anew`` trains again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import PACKAGED
+from foveate.data.tokenizer import EOS
+from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.draw.sheets import SheetGrid, sheet
+from foveate.inspect.perturbations import surface
+from foveate.inspect.stages import attention_stages, capture_stages
+from foveate.models.transformer import TransformerEncoder
+from foveate.nn.attention import Attention
+from foveate.nn.linear import LayerNorm, NoNorm
+from foveate.run import load
+from foveate.spec import Tokens
+from foveate.tasks.language import Language
+from foveate.tasks.objectives import second_pass, tokens_of
+from foveate.tasks.text import collate
+from foveate.tasks.translation import Translation
+from foveate.views.demos import demo
+
+Result = dict[str, Any]
+Anew = Annotated[bool, Field(description="train again, in place of the stored result")]
+STORED = PACKAGED / "trained.json"
+DIGITS = 4  # of a number that is stored
+
+
+def stored(name: str, anew: bool, train: Callable[[], Result]) -> Result:
+    """The result of a training: that of its name in the file, or a new one."""
+    if anew:
+        return train()
+    result: Result = json.loads(STORED.read_text(encoding="utf-8"))[name]
+    return result
+
+
+def rounded(values: Sequence[float] | np.ndarray[Any, Any]) -> list[float | None]:
+    """Numbers as they are stored: few digits, and none where one is not finite."""
+    return [float(f"{v:.{DIGITS}g}") if np.isfinite(v) else None for v in values]
+
+
+# ------------------------------------------------------------------------------ two spirals
+
+
+class Deep(nn.Module):
+    """x ← c x + ReLU(W norm(x) + b) in each layer, for points of the plane in two classes.
+
+    ``carried`` is c: 1 for residual connections, 0 for none. W is drawn as by He et al. (2015),
+    times ``scale``.
+    """
+
+    def __init__(
+        self, layers: int, carried: float = 1.0, scale: float = 1.0, norm: str = "none",
+        size: int = 16,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.carried, self.norm = carried, norm
+        self.first, self.last = nn.Linear(2, size), nn.Linear(size, 2)
+        self.layers = nn.ModuleList(nn.Linear(size, size) for _ in range(layers))
+        layer_norm, no_norm = LayerNorm.Config(), NoNorm.Config()
+        self.norms = nn.ModuleList(
+            NoNorm(no_norm, size) if norm == "none" else LayerNorm(layer_norm, size)
+            for _ in range(layers + 1)
+        )
+        for module in self.modules():
+            if isinstance(module, nn.Linear) and module is not self.last:
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                nn.init.zeros_(module.bias)
+                module.weight.data.mul_(1.0 if module is self.first else scale)
+
+    def forward(self, points: Tensor) -> Tensor:
+        x = self.first(points)
+        for layer, norm in zip(self.layers, self.norms, strict=False):
+            if self.norm == "post":
+                x = norm(self.carried * x + F.relu(layer(x)))
+            else:
+                x = self.carried * x + F.relu(layer(norm(x)))
+        result: Tensor = self.last(self.norms[-1](x) if self.norm == "pre" else x)
+        return result
+
+
+def spirals(count: int = 100) -> tuple[Tensor, Tensor]:
+    """Points of two spirals (2 N, 2), and which of the two each is of."""
+    random = torch.Generator().manual_seed(3)
+    turn = torch.rand(count, generator=random).sqrt() * 6.6 + 0.6
+    one = torch.stack([turn * turn.cos(), turn * turn.sin()], dim=1) / 7
+    points = torch.cat([one, -one])
+    noise = 0.03 * torch.randn(points.shape, generator=random)
+    return points + noise, torch.arange(2).repeat_interleave(count)
+
+
+def loss_of(model: nn.Module) -> float:
+    """The loss of the spirals."""
+    points, classes = spirals()
+    return F.cross_entropy(model(points), classes).item()
+
+
+def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> list[float]:
+    """The loss of the spirals before each step, on all points at once."""
+    points, classes = spirals()
+    losses = []
+    for _ in range(steps):
+        loss = F.cross_entropy(model(points), classes)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Result:
+    """Losses around a deep network with residual connections, and around one without."""
+    result = Result()
+    for name, carried, scale in (("residual", 1.0, layers**-0.5), ("plain", 0.0, 1.0)):
+        torch.manual_seed(1)
+        model = Deep(layers, carried, scale)
+        losses_of(model, torch.optim.Adam(model.parameters(), lr=0.003), steps)
+        plane = surface(model, partial(loss_of, model), points)
+        result[name] = [rounded(row) for row in plane]
+    return result
+
+
+def minima(values: np.ndarray[Any, Any]) -> int:
+    """How many inner cells of a grid are lower than the four cells beside them."""
+    inner = values[1:-1, 1:-1]
+    beside = values[:-2, 1:-1], values[2:, 1:-1], values[1:-1, :-2], values[1:-1, 2:]
+    return int(np.all([inner < other for other in beside], axis=0).sum())
+
+
+@demo
+def landscape(anew: Anew = False) -> SheetGrid:
+    """log₁₀ of the loss on a plane through trained weights (Li et al., 2018)."""
+    result, drawn = stored("landscape", anew, train_landscapes), []
+    for name, title in (("plain", "f(x) alone"), ("residual", "x + f(x)")):
+        values = np.log10(np.array(result[name], float))
+        count = minima(values)
+        drawn.append(
+            sheet(f"{title}: {count} {'minima' if count != 1 else 'minimum'}", values,
+                  least=-1.0, most=3.0, scale_label="loss from 0.1 (dark) to 1000 (bright)",
+                  across="α", down="β")
+        )  # fmt: skip
+    return SheetGrid(
+        sheets=drawn, title="The loss around a trained network of 20 layers",
+        caption="θ + α δ + β η, the trained θ in the middle, α and β from −1 to 1; each row of δ "
+        "and η is random and as long as that of θ. Both networks tell two spirals apart; W of the "
+        "residual one begins 1/√20 as large, so that its sums keep their size.",
+    )  # fmt: skip
+
+
+TRAINED = {  # a norm and a rate by the name of its curve
+    "no norm, rate 0.003": ("none", 0.003), "no norm, rate 0.0003": ("none", 0.0003),
+    "norm after the sum, 0.03": ("post", 0.03), "norm before f, 0.03": ("pre", 0.03),
+}  # fmt: skip
+
+
+def train_norms(layers: int = 16, steps: int = 120) -> Result:
+    """Losses of trainings that differ in norm and rate alone."""
+    result = Result()
+    for name, (norm, rate) in TRAINED.items():
+        torch.manual_seed(1)
+        model = Deep(layers, norm=norm)
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+        result[name] = rounded(losses_of(model, optimizer, steps))
+    return result
+
+
+@demo
+def steadiness(anew: Anew = False) -> LinesDrawing:
+    """Losses of short trainings of a deep residual network, with layer norms and without."""
+    result = stored("steadiness", anew, train_norms)
+    curves = {}
+    for name, losses in result.items():
+        values = np.array(losses, float)
+        lost = np.flatnonzero(~(values < 1e5))
+        if len(lost):
+            values[lost[0] :] = np.nan
+            name = f"{name}: lost at step {lost[0] + 1}"
+        curves[name] = values
+    steps = np.arange(1.0, 1 + max(map(len, curves.values())))
+    return line_chart(
+        steps, curves, "step", "loss", "Norms keep training steady", "y",
+        caption="Sixteen layers x + ReLU(W x + b) tell two spirals apart, by SGD with momentum 0.9 "
+        "from the same weights. Without a norm the sums grow from layer to layer: the loss begins "
+        "above 100, and only a rate a hundred times smaller does not lose it.",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ coreference
+
+LIVING = (
+    {"animal", "dog", "cat", "woman", "horse", "child"},
+    ("tired", "afraid", "lazy", "hungry", "old"),
+)
+PLACES = (
+    {"street", "bridge", "field", "road", "river", "square"},
+    ("wide", "long", "deep", "busy", "narrow"),
+)
+FORMS = (
+    "the {} did not cross the {} because it was too {}",
+    "the {1} did not suit the {0} because it was too {2}",
+)
+IT = 8  # the place of "it"
+
+
+def sentences() -> list[tuple[str, str, bool]]:
+    """Each sentence, what "it" is in it, and whether the pair of its nouns is held out."""
+    living, places = sorted(LIVING[0]), sorted(PLACES[0])
+    return [
+        (form.format(one, place, word), one if word in LIVING[1] else place, (i + k) % 6 == 0)
+        for (i, one), (k, place) in product(enumerate(living), enumerate(places))
+        for word, form in product((*LIVING[1], *PLACES[1]), FORMS)
+    ]
+
+
+def train_coreference(steps: int = 300) -> Result:
+    """Weights of "it" in a Transformer that learns to say at "it" which noun is meant."""
+    made = sentences()
+    names = sorted({word for text, _, _ in made for word in text.split()})
+    known = [k for k, (_, _, is_held) in enumerate(made) if not is_held]
+    held = [k for k, (_, _, is_held) in enumerate(made) if is_held]
+    ids = torch.tensor([[names.index(word) for word in text.split()] for text, _, _ in made])
+    nouns = torch.tensor([names.index(noun) for _, noun, _ in made])
+    torch.manual_seed(1)
+    shape = {"num_layers": 2, "num_heads": 2, "hidden_size": 32, "dropout": 0.0}
+    model = TransformerEncoder.Config.parse(shape).build(Tokens(len(names)))
+    output = nn.Linear(32, len(names))
+    optimizer = torch.optim.Adam([*model.parameters(), *output.parameters()], lr=0.003)
+    random, places = torch.Generator().manual_seed(1), torch.tensor(known)
+    for _ in range(steps):
+        batch = places[torch.randint(len(known), (64,), generator=random)]
+        loss = F.cross_entropy(output(model(ids[batch]).values[:, IT]), nouns[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        right = (output(model(ids[held]).values[:, IT]).argmax(-1) == nouns[held]).double().mean()
+    maps, nouns_of = {}, {}
+    for word in ("tired", "wide"):
+        text = FORMS[0].format("animal", "street", word)
+        asked = torch.tensor([[names.index(each) for each in text.split()]])
+        maps[text] = weights_of(model, asked)
+        with torch.no_grad():
+            nouns_of[text] = names[int(output(model(asked).values[:, IT]).argmax())]
+    found = {"maps": maps, "nouns": nouns_of, "right": right.item()}
+    return found | {"trained": len(known), "held": len(held)}
+
+
+@torch.no_grad()
+def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
+    """The weights (S,) of the query at "it", of each head of each layer."""
+    result = {}
+    parts = [part for part in model.modules() if isinstance(part, Attention)]
+    for layer, part in enumerate(parts):
+        with capture_stages(part) as calls:
+            model(ids)
+        for head in range(part.num_heads):
+            (stage,) = (s for s in attention_stages(part, calls, head) if s.name == "weights")
+            result[f"layer {layer}, head {head}"] = rounded(stage.values[IT])
+    return result
+
+
+@demo
+def coreference(anew: Anew = False) -> SheetGrid:
+    """What "it" attends to in a small Transformer that has learnt which noun it stands for."""
+    result = stored("coreference", anew, train_coreference)
+    drawn = []
+    for text, heads in result["maps"].items():
+        words, noun = text.split(), result["nouns"][text]
+        values = np.array([*heads.values()], float)
+        drawn.append(
+            sheet(f"too {words[-1]}: it → {noun}", values, [*heads], words, least=0.0, most=1.0,
+                  scale_label=" ", written=True)
+        )  # fmt: skip
+    return SheetGrid(
+        sheets=drawn, across=1, title='The weights of the query at "it", in each head',
+        caption=f"Two layers of two heads were trained on {result['trained']} sentences of two "
+        'forms to say at "it" which noun is meant. Of pairs of nouns that they never saw together '
+        f"{result['right']:.0%} of {result['held']} are right.",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ own words
+
+
+@demo
+@torch.inference_mode()
+def sampling(
+    text: Annotated[str, Field(min_length=1, description="source")]
+    = "The young doctor speaks to the worried woman.",
+    target: Annotated[str, Field(min_length=1, description="of training")]
+    = "Le jeune médecin parle à cette femme inquiète.",
+    keep: Annotated[float, Field(ge=0, le=1, description="p of reading a true word, ε")] = 0.5,
+    seed: Annotated[int, Field(ge=0, description="of the choices")] = 3,
+) -> SheetGrid:  # fmt: skip
+    """Scheduled sampling for a Transformer: two passes (Mihaylova & Martins, 2019)."""
+    run = load("packaged/en-fr")
+    task, model = run.need(Translation, "mix two passes"), run.model
+    reads, writes = task.tokenizers
+    batch = collate([reads.encode(text).ids], [writes.encode(target).ids])
+    own = tokens_of(model, model.encode(batch.source, batch.keys))
+    gold = torch.cat((batch.read, batch.target[:, -1:]), dim=1)
+    torch.manual_seed(seed)
+    kept = torch.rand(gold.shape) < keep
+    mixed = second_pass(own, gold, kept, "greedy")
+    assert own.each is not None
+
+    def words(ids: Tensor) -> list[str]:
+        return [writes.name(i).replace("▁", "") for i in ids[0].tolist()]
+
+    first, second = (own.each(read[:, :-1], "greedy") for read in (gold, mixed))
+    true = batch.target
+    rows = {
+        "pass 1 reads": (words(gold[:, :-1]), torch.zeros_like(true)),
+        "pass 1 says": (words(first), first != true),
+        "read next": (["true" if k else "own" for k in kept[0, 1:]], ~kept[:, 1:]),
+        "pass 2 reads": (words(mixed[:, :-1]), (mixed != gold)[:, :-1]),
+        "pass 2 says": (words(second), second != true),
+        "in the loss": (words(true), torch.zeros_like(true)),
+    }
+    values = torch.cat([row.float() for _, row in rows.values()]).numpy()
+    return SheetGrid(
+        sheets=[sheet("", values, [*rows], least=0.0, most=1.0,
+                      cells=[row for row, _ in rows.values()],
+                      scale_label="yellow: the model's own, where it differs")],
+        across=1, title="Two passes for scheduled sampling in a Transformer",
+        caption="A recurrent network reads its own last word at once. A Transformer reads all "
+        "places in parallel: the first pass finds what it would say, the second reads a mix of "
+        f"that and the truth, true with ε = {keep:g}. The loss is that of the second pass.",
+    )  # fmt: skip
+
+
+@demo
+@torch.inference_mode()
+def signs(
+    texts: Annotated[tuple[str, ...], Field(min_length=1, description="without a sign; repeat")]
+    = ("Is she old", "She is old", "Will Lucas be curious", "Lucas will be curious"),
+) -> BarsDrawing:  # fmt: skip
+    """Classification by a language model: which sign it would write after each text."""
+    run = load("packaged/lm")
+    task, rows = run.need(Language, "read a text as a language model does"), []
+    ends = {sign: task.ids_of(f"{texts[0]}{sign}")[-1] for sign in "?."}
+    for text in texts:
+        ids = torch.tensor([[EOS, *task.ids_of(text)]])
+        p = run.model.logits(run.model.decode(ids)[:, -1]).softmax(-1)[0]
+        rows.append([p[i].item() for i in ends.values()])
+    question, statement = np.array(rows).T
+    return bar_chart(
+        texts, {"p(?), a question": question, "p(.), a statement": statement},
+        "p of the next token",
+        "A label is a token that may come next",
+        "The language model was never trained to tell questions from statements: the sign that it "
+        "would write next does so. Measured with packaged/lm.",
+    )  # fmt: skip
+
+
+Growing = Literal["models", "hardware"]
+GROWTH: dict[Growing, dict[str, tuple[float, str]]] = {  # a number by name and year, its source
+    "models": {
+        "LSTMs 2014": (384e6, "Sutskever et al., 2014"),
+        "Transformer 2017": (213e6, "Vaswani et al., 2017"),
+        "BERT 2018": (340e6, "Devlin et al., 2019"),
+        "GPT-2 2019": (1.54e9, "Radford et al., 2019"),
+        "GPT-3 2020": (175e9, "Brown et al., 2020"),
+        "PaLM 2022": (540e9, "Chowdhery et al., 2022"),
+        "DeepSeek-V3 2024": (671e9, "DeepSeek-AI, 2024"),
+    },
+    "hardware": {
+        "K40 2013": (4.29, ""), "P100 2016": (21.2, ""), "V100 2017": (125, ""),
+        "A100 2020": (312, ""), "H100 2022": (989, ""), "B200 2024": (2250, ""),
+    },
+}  # fmt: skip
+
+
+@demo
+def growth(
+    of: Annotated[Growing, Field(description="what grows")] = "models",
+) -> LinesDrawing:
+    """Published sizes of language models, or the published speed of one processor."""
+    points = GROWTH[of]
+    years = [float(name[-4:]) for name in points]
+    values = np.array([value for value, _ in points.values()])
+    times, span = values[-1] / values[0], years[-1] - years[0]
+    if of == "models":
+        title, up = "Parameters of published language models", "parameters"
+        caption = (
+            f"Published in {'; '.join(source for _, source in points.values())}. Of the 671 "
+            "billion of DeepSeek-V3 37 work for each token."
+        )
+    else:
+        title, up = "Speed of one NVIDIA processor for data centres", "10¹² operations a second"
+        caption = (
+            "The most, of dense products of matrices, by the maker's data sheets: numbers of 16 "
+            "bits; of the K40, which has none, of 32."
+        )
+    return line_chart(
+        np.array(years), {f"{times:,.0f} times in {span:.0f} years": values}, "", up, title, "y",
+        labels=[*points], caption=caption,
+    )  # fmt: skip

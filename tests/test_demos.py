@@ -456,13 +456,13 @@ def test_trainings_are_steady_with_norms_alone() -> None:
 def test_it_is_the_animal_or_the_street() -> None:
     tired, wide = sheets("coreference").sheets
     assert (tired.title, wide.title) == ("too tired: it → animal", "too wide: it → street")
-    assert tired.values.array[2:].max(0)[tired.columns.index("animal")] > 0.9
-    assert wide.values.array[2:].max(0)[wide.columns.index("street")] > 0.9
+    assert tired.values.array[tired.rows.index("animal"), 2:].max() > 0.9
+    assert wide.values.array[wide.rows.index("street"), 2:].max() > 0.9
     texts = trained.sentences()
     assert len(texts) == 720 and sum(is_held for _, _, is_held in texts) == 120
     assert {text.split()[trained.IT] for text, _, _ in texts} == {"it"}
     assert trained.train_coreference(steps=1)["maps"].keys() == {
-        " ".join(each.columns) for each in (tired, wide)
+        " ".join(each.rows) for each in (tired, wide)
     }
 
 

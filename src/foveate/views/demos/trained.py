@@ -270,7 +270,7 @@ def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
             model(ids)
         for head in range(part.num_heads):
             (stage,) = (s for s in attention_stages(part, calls, head) if s.name == "weights")
-            result[f"layer {layer}, head {head}"] = rounded(stage.values[IT])
+            result[f"{layer}.{head}"] = rounded(stage.values[IT])
     return result
 
 
@@ -281,13 +281,13 @@ def coreference(anew: Anew = False) -> SheetGrid:
     drawn = []
     for text, heads in result["maps"].items():
         words, noun = text.split(), result["nouns"][text]
-        values = np.array([*heads.values()], float)
+        values = np.array([*heads.values()], float).T
         drawn.append(
-            sheet(f"too {words[-1]}: it → {noun}", values, [*heads], words, least=0.0, most=1.0,
+            sheet(f"too {words[-1]}: it → {noun}", values, words, [*heads], least=0.0, most=1.0,
                   scale_label=" ", written=True)
         )  # fmt: skip
     return SheetGrid(
-        sheets=drawn, across=1, title='The weights of the query at "it", in each head',
+        sheets=drawn, across=2, title='Weights of the query at "it"; across: layer.head',
         caption=f"Two layers of two heads were trained on {result['trained']} sentences of two "
         'forms to say at "it" which noun is meant. Of pairs of nouns that they never saw together '
         f"{result['right']:.0%} of {result['held']} are right.",

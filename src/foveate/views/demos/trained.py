@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import EOS
 from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.draw.parts import Floats
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.inspect.perturbations import surface
 from foveate.inspect.stages import attention_stages, capture_stages
@@ -34,21 +35,23 @@ from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
 from foveate.views.demos import demo
 
-Result = dict[str, Any]
+T = TypeVar("T")
+Curves = dict[str, list[float | None]]
+Planes = dict[str, list[list[float | None]]]
 Anew = Annotated[bool, Field(description="train again, in place of the stored result")]
 STORED = PACKAGED / "trained.json"
 DIGITS = 4  # of a number that is stored
 
 
-def stored(name: str, anew: bool, train: Callable[[], Result]) -> Result:
+def stored(name: str, anew: bool, train: Callable[[], T]) -> T:
     """The result of a training: that of its name in the file, or a new one."""
     if anew:
         return train()
-    result: Result = json.loads(STORED.read_text(encoding="utf-8"))[name]
+    result: T = json.loads(STORED.read_text(encoding="utf-8"))[name]
     return result
 
 
-def rounded(values: Sequence[float] | np.ndarray[Any, Any]) -> list[float | None]:
+def rounded(values: Sequence[float] | Floats) -> list[float | None]:
     """Numbers as they are stored: few digits, and none where one is not finite."""
     return [float(f"{v:.{DIGITS}g}") if np.isfinite(v) else None for v in values]
 
@@ -122,9 +125,9 @@ def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) ->
     return losses
 
 
-def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Result:
+def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Planes:
     """Losses around a deep network with residual connections, and around one without."""
-    result = Result()
+    result = Planes()
     for name, carried, scale in (("residual", 1.0, layers**-0.5), ("plain", 0.0, 1.0)):
         torch.manual_seed(1)
         model = Deep(layers, carried, scale)
@@ -134,7 +137,7 @@ def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Re
     return result
 
 
-def minima(values: np.ndarray[Any, Any]) -> int:
+def minima(values: Floats) -> int:
     """How many inner cells of a grid are lower than the four cells beside them."""
     inner = values[1:-1, 1:-1]
     beside = values[:-2, 1:-1], values[2:, 1:-1], values[1:-1, :-2], values[1:-1, 2:]
@@ -167,9 +170,9 @@ TRAINED = {  # a norm and a rate by the name of its curve
 }  # fmt: skip
 
 
-def train_norms(layers: int = 16, steps: int = 120) -> Result:
+def train_norms(layers: int = 16, steps: int = 120) -> Curves:
     """Losses of trainings that differ in norm and rate alone."""
-    result = Result()
+    result = Curves()
     for name, (norm, rate) in TRAINED.items():
         torch.manual_seed(1)
         model = Deep(layers, norm=norm)
@@ -226,7 +229,17 @@ def sentences() -> list[tuple[str, str, bool]]:
     ]
 
 
-def train_coreference(steps: int = 300) -> Result:
+class Found(TypedDict):
+    """Weights of "it" by sentence and head, the nouns found, the share of held-out ones right."""
+
+    maps: dict[str, Curves]
+    nouns: dict[str, str]
+    right: float
+    trained: int
+    held: int
+
+
+def train_coreference(steps: int = 300) -> Found:
     """Weights of "it" in a Transformer that learns to say at "it" which noun is meant."""
     made = sentences()
     names = sorted({word for text, _, _ in made for word in text.split()})
@@ -249,15 +262,14 @@ def train_coreference(steps: int = 300) -> Result:
     model.eval()
     with torch.no_grad():
         right = (output(model(ids[held]).values[:, IT]).argmax(-1) == nouns[held]).double().mean()
-    maps, nouns_of = {}, {}
+    maps, nouns_of = dict[str, Curves](), dict[str, str]()
     for word in ("tired", "wide"):
         text = FORMS[0].format("animal", "street", word)
         asked = torch.tensor([[names.index(each) for each in text.split()]])
         maps[text] = weights_of(model, asked)
         with torch.no_grad():
             nouns_of[text] = names[int(output(model(asked).values[:, IT]).argmax())]
-    found = {"maps": maps, "nouns": nouns_of, "right": right.item()}
-    return found | {"trained": len(known), "held": len(held)}
+    return Found(maps=maps, nouns=nouns_of, right=right.item(), trained=len(known), held=len(held))
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test proofs lint format web web-alone setup page site wheel wheels wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences lectures packaged gallery lock clean
+.PHONY: help quickstart test proofs lint format web web-alone setup page site wheel wheels wheel-browser bench bench-peers bench-quality claims configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences models lectures packaged gallery lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -166,6 +166,10 @@ architecture: $(STAMPS)/foveate  ## write docs/development/architecture.md anew
 
 differences: $(STAMPS)/foveate  ## write docs/reference/differences.md anew: code and papers
 	$(BIN)/python tools/differences.py
+
+models: $(STAMPS)/dev  ## train, pack and score the translators of foveate-models; its wheel (hours; goes on)
+	$(BIN)/python tools/models.py all
+	$(BIN)/python -m build --no-isolation --wheel --outdir dist models
 
 lectures: $(STAMPS)/studio  ## write docs/lectures anew, from src/foveate/lectures
 	$(BIN)/python tools/lectures.py

@@ -30,7 +30,7 @@ VERBS = {  # the module of each, in the order of the help text
     "export": "export", "import": "export", "show": "doctor", "average": "train",
     "kinds": "doctor", "check": "check", "doctor": "doctor", "quickstart": "train",
     "version": "doctor", "look": "looking", "demo": "looking", "data": "data", "bench": "bench",
-    "align": "align", "serve": "serve",
+    "align": "align", "serve": "serve", "models": "models",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from foveate.cli.options import Checkpoint, RunPath, load
+from foveate.cli.options import Checkpoint, RunPath, load, named
 from foveate.errors import ConfigError
 
 
@@ -63,7 +63,9 @@ def pack(
 
 
 def publish(
-    models: Annotated[list[Path], typer.Argument(metavar="RUN|FILE...", help="runs, packed files")],
+    models: Annotated[
+        list[Path], typer.Argument(metavar="RUN|FILE...", callback=named, help="runs, packed files")
+    ],
     single: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="one HTML file")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="a page and its files")] = None,
     precision: Annotated[str, typer.Option(help="of runs: fp32, fp16 or int8")] = "int8",

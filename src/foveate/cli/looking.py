@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foveate.cli.options import Checkpoint, VerbGroup, check_inputs
+from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, named
 from foveate.errors import ConfigError
 from foveate.views import VIEWS, ViewEntry, nearest
 from foveate.views.demos import DEMOS, DemoEntry, find
@@ -33,8 +33,10 @@ Out = Annotated[
     list[Path] | None,
     typer.Option(help="png, svg, pdf, webp, html, json, npz or txt; may be repeated"),
 ]
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="folders of runs")]
-OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run, or a packed file")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", callback=named, help="folders of runs")]
+OnlyRun = Annotated[
+    Path, typer.Argument(metavar="RUN", callback=named, help="folder of a run, or a packed file")
+]
 # Rows and columns of attention: --tokens, --words, or by the tokenizer and the script.
 UNITS = {True: "tokens", False: "words", None: None}
 

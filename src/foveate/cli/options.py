@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from foveate.run import Run
 
 Item = TypeVar("Item")
+Runs = TypeVar("Runs", Path, list[Path])
 
 
 def set_threads(threads: int | None) -> int | None:
@@ -37,8 +38,19 @@ def set_threads(threads: int | None) -> int | None:
     return threads
 
 
+def named(paths: Runs) -> Runs:
+    """Paths of runs or files, where a name alone may be that of an installed model."""
+    from foveate.engine.installed import named
+
+    found = [named(path) for path in (paths if isinstance(paths, list) else [paths])]
+    say(remark for _, remark in found if remark)
+    return [path for path, _ in found] if isinstance(paths, list) else found[0][0]
+
+
 Threads = Annotated[int | None, typer.Option(min=1, callback=set_threads, help="processor threads")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
+RunPath = Annotated[
+    Path, typer.Argument(metavar="RUN", callback=named, help="folder of a run, or a model's name")
+]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
 BeamSize = Annotated[int | None, typer.Option(min=1, help="default: the run's own")]
 LengthPenalty = Annotated[float | None, typer.Option(help="exponent of the length in scores")]

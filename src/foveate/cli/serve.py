@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foveate.cli.engines import RunSpec
-from foveate.cli.options import Ban, CopyUnknown, DefaultGroup, Fuzzy, Sample, VerbGroup
+from foveate.cli.options import Ban, CopyUnknown, DefaultGroup, Fuzzy, Sample, VerbGroup, named
 
 if TYPE_CHECKING:
     from foveate.answers import Translator
@@ -95,7 +95,8 @@ class ServerEngine:
 @serve.command("runs")
 def serve_runs(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN…", help="runs that translate, or packed files")
+        list[Path],
+        typer.Argument(metavar="RUN…", callback=named, help="runs, packed files, names of models"),
     ],
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 5000,

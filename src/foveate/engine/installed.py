@@ -1,0 +1,49 @@
+"""Models that are installed: the packed files of the package foveate-models, by their names."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from foveate.errors import ConfigError, install
+
+PACKAGE = "foveate_models"
+
+
+def installed() -> dict[str, Path]:
+    """The packed file of each installed model."""
+    spec = find_spec(PACKAGE)
+    folders = [] if spec is None else map(Path, spec.submodule_search_locations or ())
+    files = (file for folder in folders for file in folder.glob("files/*.safetensors"))
+    return {file.stem: file for file in sorted(files)}
+
+
+def named(path: Path) -> tuple[Path, str]:
+    """What a path means, and a remark: itself where it is there, or an installed model by its name.
+
+    Raises ``ConfigError`` for a name that is neither; any other path is left to who reads it.
+    """
+    name = str(path)
+    if path.name != name or name in (".", ".."):
+        return path, ""
+    models = installed()
+    if path.exists():
+        both = f"{name} is the one in this folder, not the installed model of that name"
+        return path, both if name in models else ""
+    if name in models:
+        return models[name], ""
+    from foveate.config import PACKAGED
+
+    small = f"; or take packaged/{name}" if (PACKAGED / name).is_dir() else ""
+    there = f"installed are {', '.join(models)}" if models else "none is"
+    raise ConfigError(
+        f"{name}: no run or file of that name is here, and no such model is installed ({there}); "
+        f"make a run: foveate train; models: {remedy()}{small}"
+    )
+
+
+def remedy() -> str:
+    """How the models are installed: from an index, or from the wheel that a checkout builds."""
+    line = install("models")
+    made = "in a checkout of foveate: make models && pip install dist/foveate_models-*.whl"
+    return made if line.startswith("in a checkout") else line

@@ -16,8 +16,8 @@ FUNCTION, NESTING, ANY, CASTS = 60, 4, 177, 86
 # Lines of each package (``make sizes``); "." are the modules that stand in none. Whoever raises a
 # budget names in docs/development/budgets.md what pays for it.
 BUDGET = {
-    ".": 2663, "align": 960, "bench": 2139, "cli": 4516, "data": 4660, "decode": 1647,
-    "documents": 2710, "draw": 4856, "engine": 2322, "export": 3400, "inspect": 2539, "laws": 1243,
+    ".": 2663, "align": 960, "bench": 2139, "cli": 4587, "data": 4660, "decode": 1647,
+    "documents": 2710, "draw": 4856, "engine": 2371, "export": 3400, "inspect": 2539, "laws": 1243,
     "models": 2353, "native": 671, "nn": 3203, "server": 7275, "tasks": 5561, "train": 3943,
     "views": 4278,
 }  # fmt: skip

@@ -66,12 +66,12 @@ def test_write(tmp_path: Path) -> None:
 
 
 SUMS = {  # sha256 of the shipped files; `make corpus` writes them anew and prints these
-    "everyday/test.en.bz2": "a43e84cbf523ae899e36bb0a9d173aa23596b3c5d352faaa96750f11e2a64339",
-    "everyday/test.fr.bz2": "329d2fb2c3d63b0ec6cb0e4ba389da9b8f7f66d8763ac4966c898204be417469",
-    "everyday/train.en.bz2": "fe6df0ed78ee9a722b95325bc36918c2feb8f602c1fc166044ff5f1d203f7dbe",
-    "everyday/train.fr.bz2": "d0be70261e738bb7ef235775abeb920f364921d40894754c0f67f6b15d04c01e",
-    "everyday/valid.en.bz2": "750b1d61ec792f59d1930a4d9cead566fbadaa4030fbfb45fef2cecefcb13358",
-    "everyday/valid.fr.bz2": "da8df50aa7177c1f426bf87b1c96f62d171b4db3ab08a54e76ed9250881c9991",
+    "everyday/test.en.bz2": "9142d2adce6e8c6689f480a085c4d2512902f0289c5b3e39a552dda10f911e8b",
+    "everyday/test.fr.bz2": "07fbfe5f81ae24072274de6e8c32b4271fb90d68fba415b4bb5ee665ee813f86",
+    "everyday/train.en.bz2": "e4b967b5992ac6de84ff86eb5513b7f4355288e62849cf31e46d6e684cea2626",
+    "everyday/train.fr.bz2": "6327f6cfb54661f35aa6f2661d8430ef3fac566997f7fb587477a6a486b41b40",
+    "everyday/valid.en.bz2": "528379af41a2ceaa203023b29a9c27d3688b0f47fe52769c5b436dfae56e5627",
+    "everyday/valid.fr.bz2": "13e577996015120be1bd12cd1d9514f8916fd48f59da4aca44752c7d3a32b23d",
     "long/test.align.bz2": "2dc0e715d0277a83e4001dfab69afcb8680753b1345d923e8e817ae16a27dbb0",
     "long/test.en.bz2": "1d6e546318a2aac3d422d22b4ac2d0171e02607a1f640f3c10f82d19f337be85",
     "long/test.fr.bz2": "36a9694b61ecdf3ce5239f9ce0530c01c12d77aec31f82d67d2e596291d89153",

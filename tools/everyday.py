@@ -2,7 +2,8 @@
 
     python tools/everyday.py [--folder src/foveate/data/embedded/everyday]
 
-The selection are English sentences of few and frequent words, each with one French translation.
+The selection are English sentences of few and frequent words, each with one French translation;
+short ones whose translation is that of several sentences stand there several times.
 Everything is a function of the data set tatoeba-en-fr. `foveate.data.synthetic` reads what this
 writes; tools/models.py trains on all of the data set, with the same valid and test sentences.
 """
@@ -26,8 +27,8 @@ from foveate.files import replace_file
 TATOEBA = "tatoeba-en-fr/pairs.tsv"
 SHARES = {"valid": 0.008, "test": 0.02}  # of the English sentences
 FEW = 2  # translations of a sentence that may be held out
-BARE = 0.1  # share of the training sentences that stand there bare too
-MOST_WORDS, FREQUENT = 9, 12  # English words of a sentence; how often each of its words occurs
+SHORT, OFTEN = 5, 4  # words of a sentence that stands in training bare too, and up to four times
+MOST_WORDS, FREQUENT = 8, 20  # English words of a sentence; how often each of its words occurs
 SHIPPED = {"valid": 300, "test": 1000}  # pairs; of train all
 NOTICE = (
     "# Sentence pairs of the Tatoeba project (tatoeba.org, www.manythings.org/anki), CC BY 2.0 FR: "
@@ -128,8 +129,12 @@ def selection() -> dict[str, list[Pair]]:
         if known(pair) and not any(folded(text) in held[n] for n, text in enumerate(pair)):
             key = folded(pair[0])
             best[key] = max(best.get(key, pair), pair, key=usual)
-    both = [(bare(a), bare(b)) for a, b in best.values() if share_of(a + "bare") < BARE]
-    chosen = {"train": sorted({*best.values(), *both})}
+    train = list(best.values())
+    for pair in best.values():
+        if len(words(pair[0])) <= SHORT:
+            train += [(bare(pair[0]), bare(pair[1]))]
+            train += [pair] * (min(OFTEN, same[folded(pair[1])]) - 1)
+    chosen = {"train": sorted(train)}
     for split, size in SHIPPED.items():
         pairs = sorted(filter(known, splits[split]), key=lambda pair: share_of(pair[0] + split))
         chosen[split] = sorted(pairs[:size])

@@ -1,6 +1,6 @@
 """The embedded corpora: English sentences and their French translations.
 
-``everyday`` are real sentences of up to 9 words, a selection of Tatoeba (tools/everyday.py, in the
+``everyday`` are real sentences of up to 8 words, a selection of Tatoeba (tools/everyday.py, in the
 repository; CC BY 2.0 FR, tatoeba.org and www.manythings.org/anki). A random grammar made the others
 with gold word alignments (tools/embedded_corpus.py): ``short`` sentences of 3 to 25 words, and
 ``long`` ones of 3 to 60 words, each length about as often. Their valid and test splits hold pairs

@@ -326,7 +326,7 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
         glossary = client.create_glossary("a", "EN", "FR", {"dog": "chat"})
         both = {"source_lang": "EN", "target_lang": "FR"}
         assert "chat" in client.translate_text(TEXT, **both, glossary=glossary).text.split()
-        single = httpx.get(f"{server.url}{SINGLE}", params={"q": TEXT}).json()
+        single = httpx.get(f"{server.url}{SINGLE}&q={TEXT}").json()
         assert single[0][0][0] == free(run)
         body = {"q": TEXT, "source": "en", "target": "fr", "quality": True, "ban": "le"}
         answer = httpx.post(f"{server.url}/translate", json=body).json()

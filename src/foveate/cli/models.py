@@ -18,11 +18,11 @@ def models(as_json: Json = False) -> None:
     """The models that are installed: languages, size, scores, data."""
     from foveate.engine.installed import installed, remedy
 
-    found = {name: described(name, file) for name, file in installed().items()}
+    tree = {name: described(name, file) for name, file in installed().items()}
     if as_json:
-        typer.echo(to_json(found))
+        typer.echo(to_json(tree))
         return
-    for name, model in found.items():
+    for name, model in tree.items():
         scores = ", ".join(
             f"{data} BLEU {each['bleu']:.1f} chrF {each['chrf']:.1f}"
             for data, each in model["scores"].items()
@@ -31,10 +31,10 @@ def models(as_json: Json = False) -> None:
         typer.echo(f"{name:<10} {languages}, {size:.1f} MB: {model['file']}")
         typer.echo(f"{'':<10} {scores or 'no scores'}")
         typer.echo(f"{'':<10} trained on {model['data'] or 'data that it does not name'}")
-    if not found:
+    if not tree:
         typer.echo(f"no models are installed; {remedy()}")
     else:
-        typer.echo(f'to use one: echo "…" | foveate translate {next(iter(found))}')
+        typer.echo(f'to use one: echo "…" | foveate translate {next(iter(tree))}')
 
 
 def described(name: str, file: Path) -> Tree:

@@ -42,9 +42,9 @@ def named(paths: Runs) -> Runs:
     """Paths of runs or files, where a name alone may be that of an installed model."""
     from foveate.engine.installed import named
 
-    found = [named(path) for path in (paths if isinstance(paths, list) else [paths])]
-    say(remark for _, remark in found if remark)
-    return [path for path, _ in found] if isinstance(paths, list) else found[0][0]
+    resolved = [named(path) for path in (paths if isinstance(paths, list) else [paths])]
+    say(remark for _, remark in resolved if remark)
+    return [path for path, _ in resolved] if isinstance(paths, list) else resolved[0][0]
 
 
 Threads = Annotated[int | None, typer.Option(min=1, callback=set_threads, help="processor threads")]

@@ -25,7 +25,7 @@ TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 PARAGRAPHS = (f"{TEXT}p", f"{TEXT}h")
 INLINE = (f"{TEXT}span", f"{TEXT}a")  # elements around words; all others stand like words
-UNSEEN = (f"{TEXT}tracked-changes", f"{OFFICE}annotation")  # deleted text, and comments
+HIDDEN = (f"{TEXT}tracked-changes", f"{OFFICE}annotation")  # deleted text, and comments
 MIMETYPE = "application/vnd.oasis.opendocument.text"
 PARTS = ("content.xml", "styles.xml")
 MADE = (1980, 1, 1, 0, 0, 0)  # the date of each member that is written
@@ -72,7 +72,7 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
 def _paragraphs(root: Element) -> Iterator[Element]:
     """Every paragraph and heading that a reader sees."""
     for element in root.iter(*PARAGRAPHS):
-        if not any(parent.tag in UNSEEN for parent in element.iterancestors()):
+        if not any(parent.tag in HIDDEN for parent in element.iterancestors()):
             yield element
 
 

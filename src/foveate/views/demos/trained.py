@@ -100,8 +100,8 @@ def spirals(count: int = 100) -> tuple[Tensor, Tensor]:
     """Points of two spirals (2 N, 2), and which of the two each is of."""
     random = torch.Generator().manual_seed(3)
     turn = torch.rand(count, generator=random).sqrt() * 6.6 + 0.6
-    one = torch.stack([turn * turn.cos(), turn * turn.sin()], dim=1) / 7
-    points = torch.cat([one, -one])
+    spiral = torch.stack([turn * turn.cos(), turn * turn.sin()], dim=1) / 7
+    points = torch.cat([spiral, -spiral])
     noise = 0.03 * torch.randn(points.shape, generator=random)
     return points + noise, torch.arange(2).repeat_interleave(count)
 
@@ -223,13 +223,13 @@ def sentences() -> list[tuple[str, str, bool]]:
     """Each sentence, what "it" is in it, and whether the pair of its nouns is held out."""
     living, places = sorted(LIVING[0]), sorted(PLACES[0])
     return [
-        (form.format(one, place, word), one if word in LIVING[1] else place, (i + k) % 6 == 0)
-        for (i, one), (k, place) in product(enumerate(living), enumerate(places))
+        (form.format(animal, place, word), animal if word in LIVING[1] else place, (i + k) % 6 == 0)
+        for (i, animal), (k, place) in product(enumerate(living), enumerate(places))
         for word, form in product((*LIVING[1], *PLACES[1]), FORMS)
     ]
 
 
-class Found(TypedDict):
+class Coreference(TypedDict):
     """Weights of "it" by sentence and head, the nouns found, the share of held-out ones right."""
 
     maps: dict[str, Curves]
@@ -239,7 +239,7 @@ class Found(TypedDict):
     held: int
 
 
-def train_coreference(steps: int = 300) -> Found:
+def train_coreference(steps: int = 300) -> Coreference:
     """Weights of "it" in a Transformer that learns to say at "it" which noun is meant."""
     made = sentences()
     names = sorted({word for text, _, _ in made for word in text.split()})
@@ -265,11 +265,13 @@ def train_coreference(steps: int = 300) -> Found:
     maps, nouns_of = dict[str, Curves](), dict[str, str]()
     for word in ("tired", "wide"):
         text = FORMS[0].format("animal", "street", word)
-        asked = torch.tensor([[names.index(each) for each in text.split()]])
-        maps[text] = weights_of(model, asked)
+        sentence = torch.tensor([[names.index(each) for each in text.split()]])
+        maps[text] = weights_of(model, sentence)
         with torch.no_grad():
-            nouns_of[text] = names[int(output(model(asked).values[:, IT]).argmax())]
-    return Found(maps=maps, nouns=nouns_of, right=right.item(), trained=len(known), held=len(held))
+            nouns_of[text] = names[int(output(model(sentence).values[:, IT]).argmax())]
+    return Coreference(
+        maps=maps, nouns=nouns_of, right=right.item(), trained=len(known), held=len(held)
+    )
 
 
 @torch.no_grad()
@@ -327,8 +329,8 @@ def sampling(
     own = tokens_of(model, model.encode(batch.source, batch.keys))
     gold = torch.cat((batch.read, batch.target[:, -1:]), dim=1)
     torch.manual_seed(seed)
-    kept = torch.rand(gold.shape) < keep
-    mixed = second_pass(own, gold, kept, "greedy")
+    shown = torch.rand(gold.shape) < keep
+    mixed = second_pass(own, gold, shown, "greedy")
     assert own.each is not None
 
     def words(ids: Tensor) -> list[str]:
@@ -339,7 +341,7 @@ def sampling(
     rows = {
         "pass 1 reads": (words(gold[:, :-1]), torch.zeros_like(true)),
         "pass 1 says": (words(first), first != true),
-        "read next": (["true" if k else "own" for k in kept[0, 1:]], ~kept[:, 1:]),
+        "read next": (["true" if k else "own" for k in shown[0, 1:]], ~shown[:, 1:]),
         "pass 2 reads": (words(mixed[:, :-1]), (mixed != gold)[:, :-1]),
         "pass 2 says": (words(second), second != true),
         "in the loss": (words(true), torch.zeros_like(true)),

@@ -19,7 +19,7 @@ BUDGET = {
     ".": 2663, "align": 960, "bench": 2139, "cli": 4587, "data": 4660, "decode": 1647,
     "documents": 2710, "draw": 4856, "engine": 2371, "export": 3400, "inspect": 2539, "laws": 1243,
     "models": 2353, "native": 671, "nn": 3203, "server": 7275, "tasks": 5561, "train": 3943,
-    "views": 4278,
+    "views": 4280,
 }  # fmt: skip
 
 # "file::function" → why its limits are raised. A new line here needs one in budgets.md.

@@ -428,6 +428,7 @@ def test_sliders_stand_at_the_options_and_the_page_holds_them() -> None:
 
 def test_losses_around_networks_are_those_of_the_lecture() -> None:
     alone, carried = sheets("landscape").sheets
+    assert {(each.least, each.most) for each in (alone, carried)} == {(-3.0, 3.0)}
     assert "1 minimum" in carried.title or "2 minima" in carried.title
     assert int(alone.title.split()[-2]) > 10
     middle = len(carried.values.array) // 2
@@ -456,13 +457,13 @@ def test_trainings_are_steady_with_norms_alone() -> None:
 def test_it_is_the_animal_or_the_street() -> None:
     tired, wide = sheets("coreference").sheets
     assert (tired.title, wide.title) == ("too tired: it → animal", "too wide: it → street")
-    assert tired.values.array[tired.rows.index("animal"), 2:].max() > 0.9
-    assert wide.values.array[wide.rows.index("street"), 2:].max() > 0.9
+    assert tired.values.array[2:, tired.columns.index("animal")].max() > 0.9
+    assert wide.values.array[2:, wide.columns.index("street")].max() > 0.9
     texts = trained.sentences()
     assert len(texts) == 720 and sum(is_held for _, _, is_held in texts) == 120
     assert {text.split()[trained.IT] for text, _, _ in texts} == {"it"}
     assert trained.train_coreference(steps=1)["maps"].keys() == {
-        " ".join(each.rows) for each in (tired, wide)
+        " ".join(each.columns) for each in (tired, wide)
     }
 
 
@@ -479,9 +480,6 @@ def test_two_passes_mix_what_the_model_says_with_the_truth() -> None:
 def test_a_language_model_classifies_and_places_are_mixed() -> None:
     p = {each.name[:4]: each.values for each in DEMOS["signs"].draw().series}
     assert ((p["p(?)"] > p["p(.)"]) == [True, False, True, False]).all()
-    read, affine, weights, states, context, both, _ = (
-        each.values.array for each in sheets("mixing").sheets
-    )
+    _, affine, weights, states, context, _ = (each.values.array for each in sheets("mixing").sheets)
     np.testing.assert_allclose(np.exp(affine) / np.exp(affine).sum(), weights, atol=1e-6)
     np.testing.assert_allclose(weights @ states, context, atol=1e-6)
-    np.testing.assert_allclose(both, np.hstack((read[:, 2:], context)), atol=1e-6)

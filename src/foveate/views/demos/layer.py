@@ -146,10 +146,9 @@ def mixing(
     made: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
         ("h′ = [s; x]", read, NO, ("s", "s", "x", "x")),
         ("affine: W_a h′ + b_a", affine, NO, WORDS),
-        ("α = softmax of it", weights, NO, WORDS),
+        ("α = softmax of it", weights, NO, NO),
         ("H, the encoder's states", memory, WORDS, NO),
         ("c = Hᵀ α", context, NO, NO),
-        ("[x; c]", both, NO, ("x", "x", "c", "c")),
         ("ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
     ]
     drawn = []

@@ -153,7 +153,7 @@ def landscape(anew: Anew = False) -> SheetGrid:
         count = minima(values)
         drawn.append(
             sheet(f"{title}: {count} {'minima' if count != 1 else 'minimum'}", values,
-                  least=-1.0, most=3.0, scale_label="loss from 0.1 (dark) to 1000 (bright)",
+                  least=-3.0, most=3.0, scale_label="log₁₀ of the loss",
                   across="α", down="β")
         )  # fmt: skip
     return SheetGrid(
@@ -295,13 +295,13 @@ def coreference(anew: Anew = False) -> SheetGrid:
     drawn = []
     for text, heads in result["maps"].items():
         words, noun = text.split(), result["nouns"][text]
-        values = np.array([*heads.values()], float).T
+        values = np.array([*heads.values()], float)
         drawn.append(
-            sheet(f"too {words[-1]}: it → {noun}", values, words, [*heads], least=0.0, most=1.0,
-                  scale_label=" ", written=True)
+            sheet(f"too {words[-1]}: it → {noun}", values, [*heads], words, "layer.head",
+                  least=0.0, most=1.0, scale_label=" ")
         )  # fmt: skip
     return SheetGrid(
-        sheets=drawn, across=2, title='Weights of the query at "it"; across: layer.head',
+        sheets=drawn, across=1, title='Weights of the query at "it", bright: 1',
         caption=f"Two layers of two heads were trained on {result['trained']} sentences of two "
         'forms to say at "it" which noun is meant. Of pairs of nouns that they never saw together '
         f"{result['right']:.0%} of {result['held']} are right.",

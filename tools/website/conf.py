@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(os.environ["FOVEATE_ROOT"])  # of the checkout; this file is copied beside the pages
 
@@ -12,7 +14,7 @@ author = "The foveate authors"
 copyright = "The foveate authors, Apache-2.0"
 version = release = os.environ["FOVEATE_VERSION"]
 
-extensions = ["myst_parser", "autoapi.extension"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "autoapi.extension"]
 exclude_patterns = ["docs/README.md"]
 myst_heading_anchors = 4
 default_role = "code"  # a name between single backticks in a docstring
@@ -50,3 +52,18 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "search_bar_text": "Search the docs",
 }
+
+
+def escape(
+    _app: object, _what: str, _name: str, _object: object, _options: object, lines: Any
+) -> None:
+    """Keep what Sphinx would read as markup in the equations of a docstring: |V|, a*, b_."""
+    for place, line in enumerate(lines):
+        parts = re.split(r"(``.+?``|`.+?`)", line)
+        parts[::2] = [re.sub(r"[|*]|(?<=\w)_(?!\w)", r"\\\g<0>", part) for part in parts[::2]]
+        lines[place] = "".join(parts)
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", escape)

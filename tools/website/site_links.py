@@ -44,9 +44,14 @@ def is_foreign(address: str) -> bool:
     return bool(urlparse(address).netloc)
 
 
+def pages_of(site: Path) -> list[Path]:
+    """The pages of a site; what a theme keeps among its files is none."""
+    return [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
+
+
 def faults(site: Path) -> Iterator[str]:
     """What is wrong with the pages and style sheets of a site."""
-    pages = {path: Page(path.read_text("utf-8")) for path in sorted(site.rglob("*.html"))}
+    pages = {path: Page(path.read_text("utf-8")) for path in pages_of(site)}
     for path, page in pages.items():
         name = path.relative_to(site)
         yield from (f"{name} loads {load[:80]}" for load in page.loads if is_foreign(load))
@@ -71,7 +76,7 @@ def main(site: Path) -> None:
     site = site.resolve()
     wrong = sorted(set(faults(site)))
     print("\n".join(wrong))
-    count = len(list(site.rglob("*.html")))
+    count = len(pages_of(site))
     print(f"{site}: {count} pages, {len(wrong)} faults")
     sys.exit(bool(wrong) or not count)
 

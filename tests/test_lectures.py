@@ -136,7 +136,7 @@ def test_a_command_of_a_step_may_have_any_option() -> None:
     command = parsed("foveate look picture runs/vit 3 --silence a:0 --silence b:1 --words")
     assert command.options == Question(image="3", silence=("a:0", "b:1"), units="words")
     for wrong in ("look maps runs/a 1", "demo rnns", "look heads runs/a --heads 1", "train a.toml"):
-        with pytest.raises(UserError, match=r"no view|no demo|heads: Extra|draws a step"):
+        with pytest.raises(UserError, match=r"no view|no demo|no field heads|draws a step"):
             parsed(f"foveate {wrong}")
     for wrong in ("", "foveate", "rm -rf /", "foveate look 'a"):
         with pytest.raises(UserError, match="draws a step"):

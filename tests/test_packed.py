@@ -224,8 +224,11 @@ def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: P
     "verb", [["train", "a.toml"], ["evaluate", "run"], ["caption", "run", "1"]]
 )
 def test_a_verb_that_needs_pytorch_says_how_to_install_it(tmp_path: Path, verb: list[str]) -> None:
+    (tmp_path / "run").mkdir()
     command = [sys.executable, "-m", "foveate", *verb]
-    done = subprocess.run(command, text=True, capture_output=True, env=no_torch(tmp_path))
+    done = subprocess.run(
+        command, text=True, capture_output=True, env=no_torch(tmp_path), cwd=tmp_path
+    )
     assert done.returncode == 2 and "pip install" in done.stderr and "[train]" in done.stderr
     assert done.stderr.startswith("error: this needs the package") and "Trace" not in done.stderr
 

@@ -17,8 +17,8 @@ the notes:
 
     foveate studio runs
 
-A run that is missing is replaced by a small one of the same name that foveate ships, where there
-is one; the slide says so.
+A run that is missing is replaced by a small one that foveate ships, of the same name or the one
+that `runs.toml` names; the slide says which, and how to make the run.
 """
 INDEX = """\
 # Lectures
@@ -84,7 +84,8 @@ never showed.
 *One HTML file*, in the list and on the page *My lecture*, draws all steps of a lecture into one
 file that needs no network and no server: the drawings can be pointed at, dragged and saved as in
 the studio, ← and → step, and the address has the step. The button says the size (the steps
-after Clément Romac: 1.1 MB) and which steps have no drawing, such as those whose run is missing.
+after Clément Romac: 1.1 MB) and which steps have no drawing; a step that is drawn
+with another run says so.
 """
 
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { listed } from "../src/core/attention";
 import { folded, scenes } from "../src/core/forward";
-import { boxed, pathTo } from "../src/core/lanes";
+import { boxed, columnsOf, pathTo, textOf } from "../src/core/lanes";
 import { opacities, tinted } from "../src/core/picture";
 import { fileName } from "../src/core/save";
 import { compared } from "../src/core/table";
@@ -18,6 +18,20 @@ test("a box of a beam has the product of probabilities, and no score that is a l
   const node = { id: 1, parent: null, text: "B .4 =", logP: -1.6, state: "live" } as const;
   expect(boxed({ ...node, score: 0.20000000298 })).toBe("B .4 = .2");
   expect(boxed({ ...node, text: "␣chat", score: -1.6 })).toBe("␣chat");
+});
+
+test("the text of a path of probabilities has the tokens alone", () => {
+  const path = ["° A .5 =", "C .3 ="].map((text, id): Node => ({ id, parent: null, text, logP: 0, score: 0.5, state: "live" }));
+  expect(textOf(path)).toBe("A C");
+  expect(textOf(path.map((node) => ({ ...node, score: -1, text: "␣le" })))).toBe("le le");
+});
+
+test("all steps of a beam stand in the room there is, as long as a node can be read", () => {
+  const far = ({ wide, across }: ReturnType<typeof columnsOf>, steps: number) => across * (steps - 1) + wide + 4;
+  expect(columnsOf(90, 3, 600)).toEqual({ wide: 90, across: 124 });
+  expect(far(columnsOf(132, 8, 600), 8)).toBeLessThanOrEqual(600);
+  expect(columnsOf(132, 40, 600).wide).toBe(56);
+  expect(columnsOf(90, 3, -6).wide).toBe(90); // not laid out yet
 });
 
 test("a panel's largest weight has all the tint, an even look stays pale", () => {

@@ -1,6 +1,7 @@
 // Lectures: sentences in commands, the order of steps, and the two windows of a presenter.
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { moved, sentenceOf, withSentence } from "../src/studio/lecture";
+import { better, type Tried } from "../src/studio/fit";
+import { moved, sentenceOf, standing, withSentence } from "../src/studio/lecture";
 import { PATIENCE, Presenter, Projector, type Slides } from "../src/studio/presenter";
 
 describe("the sentence of a command", () => {
@@ -18,6 +19,44 @@ describe("the sentence of a command", () => {
   it("is absent where none is read", () => {
     expect(sentenceOf("foveate demo lookup --texts a")).toBeUndefined();
     expect(withSentence("foveate demo lookup", "x")).toBe("foveate demo lookup");
+  });
+});
+
+describe("the runs of a step", () => {
+  const run = (name: string, fields = {}) => ({ minutes: 3, command: `foveate train runs/grammar/grammar.toml --run runs/${name}`, about: `the run ${name}`, packaged: false, instead: "", ...fields });
+  const runs = { "en-fr": run("en-fr", { command: "foveate quickstart", packaged: true }), norm: run("norm", { minutes: 2, instead: "en-fr" }), own: run("own") };
+  it("are drawn by others that the sentence names, with what makes them", () => {
+    const there = standing("foveate look curves runs/en-fr runs/norm", runs, () => ({ packaged: false }));
+    expect(there).toMatchObject({ missing: [], line: "", makes: [] });
+    const { line, makes, minutes, missing } = standing("foveate look curves runs/norm", runs, () => undefined);
+    expect(line).toBe("runs/norm is not here: this is runs/en-fr, the run en-fr; in 5 minutes this makes runs/norm:");
+    expect([minutes, missing, makes]).toEqual([5, [], ["foveate quickstart", runs.norm.command]]);
+    expect(standing("foveate look heads runs/en-fr", runs, () => undefined).line).toBe("Drawn with the small run en-fr of foveate; in 3 minutes this makes your own:");
+  });
+  it("are missing where no other can stand in", () => {
+    expect(standing("foveate look heads runs/own", runs, () => undefined)).toMatchObject({ missing: ["own"], line: "", minutes: 6 });
+    expect(standing("foveate look heads runs/nowhere", runs, () => undefined)).toMatchObject({ missing: ["nowhere"], makes: [] });
+  });
+});
+
+describe("a drawing on a slide", () => {
+  /** Fits until the last is kept; `drawn` says how high and wide a drawing becomes. */
+  const fitted = (drawn: (tall: number) => Pick<Tried, "high" | "used">, room = 300) => {
+    const tries: Tried[] = [];
+    for (let fit = { tall: 100, grow: 1 }; ; ) {
+      const next = better(tries, { ...fit, ...drawn(fit.tall) }, room, 1);
+      if (!next) return fit;
+      fit = next;
+    }
+  };
+  it("is as high as the room", () => {
+    expect(fitted((tall) => ({ high: tall + 80, used: 1 }))).toEqual({ tall: 220, grow: 1 });
+    expect(fitted((tall) => ({ high: tall + 250, used: 1 }))).toEqual({ tall: 60, grow: 1 }); // no lower than can be read
+  });
+  it("is larger where nothing else fills the room", () => {
+    expect(fitted(() => ({ high: 100, used: 0.7 })).grow).toBeCloseTo(1.4);
+    expect(fitted(() => ({ high: 250, used: 0.3 })).grow).toBeCloseTo(1.2);
+    expect(fitted(() => ({ high: 100, used: Infinity })).grow).toBe(1); // cut already
   });
 });
 

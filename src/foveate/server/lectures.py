@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,13 +32,15 @@ FOLDER = Path(__file__).parent.parent / "lectures"
 class LectureRun(StudioResponse):
     """A run that steps look into: the command that makes it, and the minutes that takes.
 
-    A ``packaged`` one has a small run of foveate that stands in where it is missing.
+    A ``packaged`` one has a small run of foveate that stands in where it is missing; for another,
+    that of the name ``instead`` may.
     """
 
     minutes: int
     command: str
     about: str
     packaged: bool = False
+    instead: str = ""
 
 
 class LectureStep(StudioResponse):
@@ -119,6 +121,13 @@ def lectures() -> LectureList:
         run["packaged"] = (PACKAGED / name).is_dir()
     named = [Lecture(name=name, **tree) for name, tree in sorted(trees.items())]
     return LectureList(lectures=named, runs=runs)
+
+
+def present(names: Sequence[str], has: Callable[[str], bool]) -> list[str]:
+    """The runs that a step is drawn with, each once: of one that is missing that ``instead``."""
+    known = lectures().runs
+    drawn = (name if has(name) or name not in known else known[name].instead for name in names)
+    return list(dict.fromkeys(other or name for other, name in zip(drawn, names, strict=True)))
 
 
 def lecture_list(folder: Path | None) -> LectureList:

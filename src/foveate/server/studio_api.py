@@ -470,7 +470,8 @@ async def lecture_drawings(
     response.headers["Cache-Control"] = "private, max-age=60"
     if isinstance(options, Question):
         _check_view(view, options)
-        return await compute(lambda: state.view(view, drawing.runs, options))
+        runs = lectures.present(drawing.runs, state.runs.has)
+        return await compute(lambda: state.view(view, runs, options))
     return await demo(view, options.model_dump(exclude_unset=True), state, compute)
 
 

@@ -83,6 +83,10 @@ class StudioRuns(RunStore[StoredRun[Run], Run]):
                     self.runs[name] = StoredRun(name, folder)
             return list(self.runs)
 
+    def has(self, name: str) -> bool:
+        """Whether there is a run of a name, or one that ships with foveate."""
+        return name in self.runs or name in self._packaged or name in self.names()
+
     def find(self, name: str) -> StoredRun[Run]:
         """A run by its name. Raises `RequestError` (404) naming the runs that there are."""
         if name not in self.runs and name not in (names := self.names()):

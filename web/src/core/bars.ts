@@ -1,13 +1,13 @@
 // Bars for labels, several beside each other where there are several series.
 import { along, boxOf, endsOf, highOf, upward } from "./axes";
-import { fitted, h, s, widthOf } from "./dom";
+import { fitted, h, s, tallOf, widthOf } from "./dom";
 import type { Draw } from "./stage";
 import { alongOf } from "./keys";
-import { figure } from "./text";
+import { every, figure, tick } from "./text";
 import { seriesTwin } from "./twin";
 import type { BarsDrawing } from "./types";
 
-const HEIGHT = 280;
+const HEIGHT = 280, OVER = 4, SHORT = 24; // pixels of the plot; of a number that is written over its bar; of labels that are left out rather than turned
 
 export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
   const { labels, series } = drawing;
@@ -39,12 +39,15 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
     const longest = Math.min(120, Math.max(0, ...labels.map((label) => widthOf(label, 12))));
     const axis = endsOf([0, drawing.at, ...series.flatMap((one) => [...one.values, ...one.low, ...one.high])], false, 0);
     if (axis.most > 0) axis.most += 0.06 * (axis.most - axis.least);
-    const least = Math.max(18, 12 * series.length + 4), most = highOf(body, HEIGHT), slim = boxOf(room, most, axis, drawing.up, drawing.across);
+    const isWhole = Number.isFinite(tallOf(body, Infinity)); // on a slide
+    const least = isWhole ? 0 : Math.max(18, 12 * series.length + 4), most = highOf(body, HEIGHT), slim = boxOf(room, most, axis, drawing.up, drawing.across);
     const step = Math.min(90, Math.max(least, (slim.right - slim.left) / Math.max(1, labels.length)));
-    const turned = longest > step - 6, deep = turned ? Math.round(longest * 0.85) : 0, height = most + deep;
+    const turned = longest > step - 6 && longest > SHORT, each = turned ? 1 : every(step, longest + 6), deep = turned ? Math.round(longest * 0.85) : 0, height = most + deep;
     const frame = boxOf(room, height, axis, drawing.up, drawing.across, deep);
     frame.right = frame.left + step * labels.length;
     const width = frame.right + (turned ? 40 : 12), y = along(axis, frame.bottom, frame.top), thick = Math.min(40, (step * 0.76) / series.length);
+    const own = series.length > 1 ? thick : step; // pixels of a number over a bar
+    const isWritten = series.every(({ values, low }) => !low.length && values.every((value) => value === null || widthOf(tick(value), 12) < own));
     groups = labels.map((label, k) => {
       const middle = frame.left + (k + 0.5) * step, here = () => go(k);
       const parts = series.flatMap(({ values, low, high }, i) => {
@@ -52,10 +55,11 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
         if (value === null || value === undefined) return [];
         const x = middle + (i - series.length / 2) * thick, top = Math.min(y(value), y(0)), centre = x + thick / 2;
         return [s("rect", { class: `fv-bar fv-line-${i % 7}`, x: x + 1, y: top, width: thick - 2, height: Math.max(1, Math.abs(y(value) - y(0))), rx: 2 }),
+          ...(isWritten ? [s("text", { class: "fv-quiet", x: centre, y: value < 0 ? y(value) + 14 : y(value) - OVER, "text-anchor": "middle" }, tick(value))] : []),
           ...(Number.isFinite(low[k] ?? NaN) && Number.isFinite(high[k] ?? NaN)
             ? [s("path", { class: "fv-whisker", d: `M${centre} ${y(low[k]!)}V${y(high[k]!)}M${centre - 4} ${y(low[k]!)}h8M${centre - 4} ${y(high[k]!)}h8` })] : [])];
       });
-      const text = fitted(label, turned ? 120 : step - 4, 12);
+      const text = k % each ? "" : fitted(label, turned ? 120 : each * step - 4, 12);
       return s("g", { pointerenter: here, click: here },
         s("rect", { class: "fv-hit", x: middle - step / 2, y: frame.top, width: step, height: frame.bottom - frame.top }), ...parts,
         turned ? s("text", { transform: `translate(${middle - 2} ${frame.bottom + 12}) rotate(50)` }, text)

@@ -22,24 +22,28 @@ export interface Cells {
 const SHORT = 64; // words along a side that are all written, if need be by scrolling
 const LOUPE = 9; // pixels of a cell below which a loupe helps
 export const WRITTEN = 36; // pixels of a number in a cell, where all columns have to fit
-const MOST = 44, LARGEST = 64; // pixels of a cell, with and without a number in it
+const ROOMY = 52; // pixels of a text in a cell, else
+const MOST = 44, LARGEST = 64, NAMED = 80; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright
+
+/** Pixels that a cell with the longest of these texts is wide at least. */
+export const roomOf = (texts: readonly (readonly string[])[]): number => Math.max(WRITTEN, Math.min(ROOMY, Math.max(...texts.flat().map((text) => widthOf(text, 12))) + 12));
 
 /** Where things lie, in pixels. */
 interface Place { left: number; top: number; across: number; down: number; turn: number; limit: number; width: number; height: number }
 
 /** Lay cells out in so much room: `across` and `down` are the sides of one cell. Pure but for text widths. */
 export function place(cells: Cells, room: number, tall: number): Place {
-  const limit = Math.min(150, room * 0.3), told = cells.texts?.length ? cells.texts.flat() : undefined;
-  const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10)) : LARGEST;
+  const told = cells.texts?.length ? cells.texts.flat() : undefined, short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
+  const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10), ...cells.columns.map((word) => Math.min(NAMED, widthOf(word) + 8))) : LARGEST;
+  const least = told ? (cells.whole ? WRITTEN : roomOf(cells.texts!)) : cells.rows.length && short && !cells.whole ? 12 : 0;
+  const limit = Math.min(150, Math.max(room * 0.3, told ? room - cells.width * least - 16 : cells.down ? Math.min(room * 0.45, widthOf(cells.down, 12)) : 0)); // of words
   const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
-  const short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
   const named = cells.down && cells.rows.length ? Math.min(limit, widthOf(cells.down, 12)) : 0; // in the corner, over its words
   const left = cells.rows.length ? Math.max(named, ...widths(cells.rows)) + 8 : cells.down ? 20 : 2;
   const aspect = cells.aspect ?? 1, bound = told || cells.high ? most : Math.min(most, Math.max(4, tall / cells.height / aspect));
   const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, bound) - 6);
   const turn = flat ? 0 : room < 30 * cells.width ? -75 : -55;
   const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
-  const least = told ? (cells.whole ? WRITTEN : 52) : cells.rows.length && short && !cells.whole ? 12 : 0;
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
   const wide = (room - left - right) / cells.width;
   const fit = cells.high && !told ? wide : Math.min(wide, told ? most : Math.max(least || 4, tall / cells.height / aspect), most);
@@ -174,7 +178,7 @@ export class Grid {
     texts.forEach((line, row) => line.forEach((text, column) => {
       const { x, y } = middle(row, column), level = levels[row * width + column]!;
       const ink = level < 0 ? "" : isLight(level, colours) ? "fv-on-light" : "fv-on-dark";
-      made.push(s("text", { x, y: y + 4, "text-anchor": "middle", class: `fv-text ${ink}` }, fitted(text, across - 4, 12)));
+      made.push(s("text", { x, y: y + 4, "text-anchor": "middle", class: `fv-text ${ink}` }, fitted(text.replace(/^-(?=[\d.])/, "−"), across - 4, 12)));
     }));
     return made;
   }

@@ -1,10 +1,11 @@
 // A beam as it went: a column for each step, the best beginning on top, what was cut off dashed.
-import { fitted, h, s, widthOf } from "./dom";
+import { fitted, h, s, tallOf, widthOf } from "./dom";
 import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { LanesDrawing, Node } from "./types";
 
-const DOWN = 34, TALL = 26, TOP = 24; // pixels from rank to rank, of a node, above the first
+const DOWN = 34, TIGHT = 20, GAP = 8, TOP = 24; // pixels from rank to rank, where there is little room, between nodes, above the first
+const WIDE = 132, NARROW = 56, BETWEEN = 34, NEAR = 14; // pixels of a node, from step to step, where all have to fit
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
@@ -16,20 +17,28 @@ export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
   return path;
 }
 
-/** The text of a path: tokens say themselves whether a blank stands before them; names in angles do not. */
-const textOf = (path: readonly Node[]) => path.reduce((text, { text: next }) => text + (/^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
+/** The text of a path: tokens say themselves whether a blank stands before them; names in angles and those of a table of probabilities do not. */
+export const textOf = (path: readonly Node[]): string => path.reduce((text, { text: next, score }) =>
+  text + (score > 0 ? ` ${next.replace(/^° | \S+ =$/g, "")}` : /^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
 
 /** What stands in the box of a node; its score too where that is a probability, the product so far. */
 export const boxed = ({ text, score }: Node) => (text.trim() || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
 
+/** How wide a node is and how far it is from step to step: as wished, or nearer and narrower where the room is less. Pure. */
+export function columnsOf(wish: number, steps: number, room: number): { wide: number; across: number } {
+  const across = Math.max(NARROW + NEAR, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + BETWEEN / 2) / steps : Infinity));
+  return { wide: Math.min(wish, Math.max(NARROW, across - BETWEEN / 2)), across };
+}
+
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const { steps } = drawing, nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
   const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
-  const wide = Math.min(132, Math.max(56, ...steps.flat().map((node) => widthOf(boxed(node)) + 22))), across = wide + 34;
-  const deepest = Math.max(1, ...steps.map((step) => step.length));
-  const width = across * steps.length + 4, height = TOP + DOWN * deepest + 4;
+  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(boxed(node)) + 22)));
+  const deepest = Math.max(1, ...steps.map((step) => step.length)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6);
+  const down = Math.max(TIGHT, Math.min(DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
+  const width = across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
   const at = new Map<number, [number, number]>();
-  steps.forEach((step, t) => step.forEach(({ id }, rank) => at.set(id, [t * across + 2, TOP + rank * DOWN])));
+  steps.forEach((step, t) => step.forEach(({ id }, rank) => at.set(id, [t * across + 2, TOP + rank * down])));
   const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
@@ -45,7 +54,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     for (const [id, group] of boxes) group.classList.toggle("fv-on", on.has(id));
     for (const [id, edge] of edges) edge.classList.toggle("fv-on", on.has(id));
     boxes.forEach((group, id) => group.classList.toggle("fv-chosen", id === node.id));
-    reading.replaceChildren(h("bdi", {}, textOf(path)), " · log p ", h("b", {}, figure(node.logP)), " · score ", h("b", {}, figure(node.score)),
+    reading.replaceChildren(h("bdi", {}, textOf(path)), " · log p ", h("b", {}, figure(node.logP)), node.score > 0 ? " · p " : " · score ", h("b", {}, figure(node.score)),
       node.state === "pruned" ? " · cut off" : node.state === "done" ? " · finished" : "");
     box.setAttribute("aria-label", reading.textContent ?? "");
   };
@@ -56,12 +65,12 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   for (const node of nodes.values()) {
     const [x, y] = at.get(node.id)!, from = node.parent === null ? undefined : at.get(node.parent);
     if (from) {
-      const x1 = from[0] + wide, y1 = from[1] + TALL / 2, y2 = y + TALL / 2, middle = (x1 + x) / 2;
+      const x1 = from[0] + wide, y1 = from[1] + tall / 2, y2 = y + tall / 2, middle = (x1 + x) / 2;
       edges.set(node.id, s("path", { class: `fv-edge-line ${kind(node)}`, d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x} ${y2}` }));
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
-      s("rect", { x, y, width: wide, height: TALL, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + 17, "text-anchor": "middle" }, fitted(boxed(node), wide - 12))));
+      s("rect", { x, y, width: wide, height: tall, rx: 6 }),
+      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(boxed(node), wide - 12))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     ...edges.values(), ...boxes.values());

@@ -5,14 +5,13 @@ import type { Draw, Twin } from "./stage";
 import type { ModelBlock, ModelDrawing, ModelPart } from "./types";
 
 const WIDEST = 110, TALLEST = 96, LEAST = 40, BESIDE = 16; // pixels: the largest block, a row, stream to branch
-const LINE = 15; // of a row where all have to fit
+const LINE = 13; // of a row where all have to fit
 const PLACE = 60, BOX = 34, EDGES = 3; // of an unrolled cell; places before the last
 
 const count = (n: number) => n.toLocaleString("en-US");
 const sizeOf = ({ parameters, shared }: ModelBlock) => parameters + shared;
 const amount = ({ parameters, shared }: ModelBlock) => count(parameters) + (shared ? ` + ${count(shared)} shared` : "");
 const sizes = ({ widths }: ModelBlock) => widths.filter((size, k) => size !== widths[k - 1]).map(count).join(" → ");
-const heading = ({ label, reads }: ModelBlock) => label + (reads.length ? ` ← ${reads.join(", ")}` : "");
 const shape = ({ output, calls, steps }: ModelBlock) => output + (calls > 1 && !steps.length ? `, ${calls} times` : "");
 const colourOf = ({ hue }: ModelBlock) => (hue === null ? "var(--quiet)" : palette.lines[hue % palette.lines.length]!);
 const total = (blocks: readonly ModelBlock[]) => blocks.reduce((sum, { parameters }) => sum + parameters, 0);
@@ -93,7 +92,7 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
         pointerdown: (event: PointerEvent) => { fresh = event.pointerType !== "mouse" && chosen !== block; }, // a first tap shows
         focus: () => { show(block); }, click: () => { if (!fresh) open(block); else details.scrollIntoView({ block: "nearest" }); fresh = false; show(block); } },
         graphic(block, branch(-1) !== block.branch, branch(1) !== block.branch),
-        h("span", {}, h("b", {}, heading(block)), h("span", { class: "fv-quiet" }, [shape(block), amount(block)].filter(Boolean).join(" · ")),
+        h("span", {}, h("b", {}, block.label, ...(block.reads.length ? [h("span", { class: "fv-reads" }, ` ← ${block.reads.join(", ")}`)] : [])), h("span", { class: "fv-quiet" }, [shape(block), amount(block)].filter(Boolean).join(" · ")),
           block.steps.length ? unrolled(block, body.clientWidth < 600 ? 1 : EDGES) : undefined));
       made.dataset.row = String(k);
       rows.set(block, made);
@@ -106,7 +105,7 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
       const said = `layers ${second} … ${end}: as layer ${start}, ${count(total(run[1]!))} each`;
       return [...all[0]!, h("details", { class: "fv-alike" }, h("summary", { class: "fv-quiet" }, drawn(LEAST, band(0, LEAST)), h("span", {}, said)), ...all.slice(1, -1).flat()), ...all.at(-1)!];
     });
-    return h("section", { "aria-label": part.name }, h("h3", {}, `${part.name} · ${part.does} · ${count(total(part.blocks))}`), ...listed);
+    return h("section", { "aria-label": part.name }, h("h3", {}, part.name, h("span", { class: "fv-does" }, ` · ${part.does}`), ` · ${count(total(part.blocks))}`), ...listed);
   };
 
   /** Lines from the end of a part to the blocks of others that read what it gives. */

@@ -1,5 +1,5 @@
 // Two lines of words, one above the other: the chosen word, and how much of its look each other has.
-import { h, s } from "./dom";
+import { h, s, zoomOf } from "./dom";
 import { glow, strongest } from "./levels";
 import type { Side } from "./looking";
 
@@ -42,13 +42,13 @@ export function sentences(point: (side: Side, place: number) => void): Sentences
       word.className = line === from && k === place ? "fv-word fv-chosen" : level >= 0.5 ? "fv-word fv-lit" : "fv-word";
       (word as HTMLElement).style.setProperty("--level", glow(level).toFixed(3));
     }
-    const box = element.getBoundingClientRect(), start = from.words.children[place]?.getBoundingClientRect();
+    const box = element.getBoundingClientRect(), zoom = zoomOf(element), start = from.words.children[place]?.getBoundingClientRect();
     if (!start) return links.replaceChildren();
     links.replaceChildren(...strongest(weights, MOST, LEAST).map((k) => {
       const end = to.words.children[k]!.getBoundingClientRect();
       const [upper, lower] = side === "column" ? [start, end] : [end, start];
-      const x1 = upper.x + upper.width / 2 - box.x, y1 = upper.bottom - box.y + 3;
-      const x2 = lower.x + lower.width / 2 - box.x, y2 = lower.top - box.y - 3, middle = (y1 + y2) / 2;
+      const x1 = (upper.x + upper.width / 2 - box.x) / zoom, y1 = (upper.bottom - box.y) / zoom + 3;
+      const x2 = (lower.x + lower.width / 2 - box.x) / zoom, y2 = (lower.top - box.y) / zoom - 3, middle = (y1 + y2) / 2;
       return s("path", { d: `M${x1} ${y1} C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`,
         "stroke-width": 1 + 5 * weights[k]!, opacity: 0.25 + 0.7 * (weights[k]! / top) });
     }));

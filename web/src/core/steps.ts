@@ -5,7 +5,7 @@ import { ends, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
 import type { Choice } from "./selection";
 import type { Draw, Drawn, Twin } from "./stage";
-import { figure, indexed } from "./text";
+import { figure } from "./text";
 import type { StageDrawing, StepsDrawing } from "./types";
 
 const PAUSE = 1200; // milliseconds of a stage while the walk is played
@@ -14,6 +14,7 @@ const PAUSE = 1200; // milliseconds of a stage while the walk is played
 interface Card { stage: StageDrawing; element: HTMLElement; grid: Grid; values?: Float64Array; height: number; width: number; turned: boolean }
 
 const ROW = 30, LEAST = 15; // pixels of a key, and where there are many
+const MOST_WRITTEN = 6; // numbers in a row that are written
 const words = ({ stage }: Card) => (stage.rows.length ? stage.rows : stage.columns);
 
 export const steps: Draw<StepsDrawing> = (stage, drawing) => {
@@ -32,7 +33,7 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     const card: Card = { stage: each, turned, height, width, element: h("figure", { class: "fv-step" }), grid: undefined! };
     card.grid = new Grid((row, column) => { point(card, row, column); }, each.title);
     card.grid.loupe?.element.remove();
-    card.element.append(h("figcaption", { click: () => { stop(); show(frame, place); } }, h("b", {}, each.title), h("span", {}, ...indexed(each.equation).map(({ text, tag }) => h(tag, {}, text)))), card.grid.element);
+    card.element.append(h("figcaption", { click: () => { stop(); show(frame, place); } }, h("b", {}, each.title), formula(each.equation)), card.grid.element);
     card.element.dataset.size = width === 1 ? "number" : turned || each.rows.length ? "vectors" : "vector";
     return card;
   });
@@ -75,7 +76,8 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     const { height, width } = card, all = floats(made), size = height * width;
     const from = made.shape[0] === 1 ? 0 : frame * size, values = (card.values = all.slice(from, from + size));
     const { colours, least, most } = ends(card.stage.least, card.stage.most);
-    const texts = width === 1 ? Array.from(values, (v) => [v === -Infinity ? "−∞" : v.toFixed(2)]) : [];
+    const written = (v: number) => (v === -Infinity ? "−∞" : v.toFixed(2).replace("-", "−")), isFew = width <= MOST_WRITTEN;
+    const texts = isFew ? Array.from({ length: height }, (_, row) => Array.from(values.subarray(row * width, (row + 1) * width), written)) : [];
     card.grid.show({ height, width, levels: levelsBetween(values, least, most), colours, rows: [], columns: [], texts, high: height > 1 ? high() : ROW });
     stage.changed();
   };
@@ -86,7 +88,8 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     query.value = String(frame);
     scrub.value = String(at);
     const { title, equation: text, origin, shape } = stages[at]!;
-    equation.replaceChildren(h("b", {}, `${at + 1}. ${title}`), formula(text), h("span", { class: "fv-quiet" }, `of « ${frames[frame]} » · ${origin} · ${shape.join(" × ")}`));
+    equation.replaceChildren(h("b", {}, `${at + 1}. ${title}`), formula(text),
+      h("span", { class: "fv-quiet" }, `of « ${frames[frame]} »`, h("span", { class: "fv-origin" }, ` · ${origin} · ${shape.join(" × ")}`)));
     cards.forEach(({ element }, k) => {
       element.classList.toggle("fv-later", k > at);
       element.classList.toggle("fv-now", k === at);

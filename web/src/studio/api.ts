@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 8d6c19bc03f8e411.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 03f06c993dff5723.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -538,13 +538,15 @@ export interface LectureList {
 /**
  * A run that steps look into: the command that makes it, and the minutes that takes.
  *
- * A ``packaged`` one has a small run of foveate that stands in where it is missing.
+ * A ``packaged`` one has a small run of foveate that stands in where it is missing; for another,
+ * that of the name ``instead`` may.
  */
 export interface LectureRun {
   minutes: number;
   command: string;
   about: string;
   packaged: boolean;
+  instead: string;
 }
 /**
  * All that a page shows of a run; it has been loaded.

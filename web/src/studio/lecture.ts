@@ -1,10 +1,39 @@
 // Steps of lectures: their sentences, and where their drawings are. Pure functions.
+import type { LectureList } from "./api";
 import { quoted } from "./forms";
 
 const TEXT = / --text (?:'((?:[^']|'\\'')*)'|"([^"]*)"|(\S+))/;
 
 /** Under the API, what a command draws. */
 export const drawingsPath = (command: string): string => `lectures/drawings?${new URLSearchParams({ command })}`;
+
+const GRAMMAR = "en-fr"; // the run whose command writes the data that others read
+
+/** With which runs a command is drawn where not all that it names are there. */
+export interface Standing {
+  missing: string[]; // no other stands in for these
+  line: string; // what is drawn and how long it takes to make the runs that are named; empty where they are all there
+  makes: string[]; // commands
+  minutes: number;
+  others: string[]; // of those for which a run of another name stands in
+}
+
+/** `has` says of a name whether there is a run, and whether it is one that ships. */
+export function standing(command: string, runs: LectureList["runs"], has: (name: string) => { packaged?: boolean } | undefined): Standing {
+  const names = Array.from(command.matchAll(/ runs\/([\w-]+)/g), ([, name]) => name!), isAway = (name: string) => !has(name) && !runs[name]?.packaged;
+  const small = names.filter((name) => runs[name]?.packaged && has(name)?.packaged !== false);
+  const others = names.filter((name) => isAway(name) && runs[name]?.instead), missing = names.filter((name) => isAway(name) && !runs[name]?.instead);
+  const wanted = [...small, ...others, ...missing].filter((name) => runs[name]), isMade = has(GRAMMAR)?.packaged === false || wanted.includes(GRAMMAR);
+  const absent = !isMade && wanted.some((name) => runs[name]!.command.includes("runs/grammar/")) ? [GRAMMAR, ...wanted] : wanted;
+  const minutes = absent.reduce((sum, name) => sum + runs[name]!.minutes, 0), made = others.map((name) => `runs/${name}`).join(", ");
+  const away = others.map((name) => `runs/${name} is not here: this is runs/${runs[name]!.instead}, ${runs[runs[name]!.instead]?.about ?? "another run"}`);
+  const first = away.join("; ") || `Drawn with the small ${small.length > 1 ? "runs" : "run"} ${small.join(", ")} of foveate`;
+  const line = made || small.length ? `${first}; in ${lasting(minutes)} this makes ${others.length ? made : "your own"}:` : "";
+  return { missing, line, makes: absent.map((name) => runs[name]!.command), minutes, others: others.map((name) => runs[name]!.command) };
+}
+
+/** So many minutes in words. */
+export const lasting = (minutes: number): string => `${minutes} ${minutes === 1 ? "minute" : "minutes"}`;
 
 /** The sentence that a command reads; absent where it reads none. */
 export function sentenceOf(command: string): string | undefined {

@@ -18,16 +18,18 @@ export const pageOf = (drawing: AnyDrawing): Promise<string> => {
   return pageWith(title, [{ title, notes: [], drawings: [drawing] }]);
 };
 
-/** A lecture, a step at a time; a step that cannot be drawn says why. With the places of these, from 1. */
+/** A lecture, a step at a time; a step that cannot be drawn says why, one drawn with other runs which. With the places of these, from 1. */
 export async function lecturePage(
-  { title, after, steps }: Lecture, draw: (step: LectureStep, k: number) => Promise<AnyDrawing[]>,
+  { title, after, steps }: Lecture, draw: (step: LectureStep, k: number) => Promise<{ drawings: AnyDrawing[]; stands: string }>,
 ): Promise<{ text: string; failed: number[] }> {
   const groups: Group[] = [], failed: number[] = [];
   for (const [k, step] of steps.entries()) {
     const { title, equation, command, notes, slip } = step, texts = [notes.trim(), slip && `Corrected: ${slip}`];
     let drawings: AnyDrawing[] = [];
     try {
-      drawings = await Promise.all((await draw(step, k)).map(whole));
+      const drawn = await draw(step, k);
+      drawings = await Promise.all(drawn.drawings.map(whole));
+      texts.push(drawn.stands);
     } catch (error) {
       failed.push(k + 1);
       texts.push(`This step is not drawn: ${said(error)}`);

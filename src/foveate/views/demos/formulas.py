@@ -73,7 +73,7 @@ def scores(
         shared = (-most, most) if kind is kinds.ScaledDot else (None, None)
         least, best = shared if kind.reads_keys else (0.0, 1.0)
         values = landscape(kind, query, reach, points).numpy()
-        label = "" if kind.reads_keys else "reads no key"
+        name, label = (name, "") if kind.reads_keys else (f"{name}: no key", "reads no key")
         marked = {
             "dots": [((1 - y / reach) / 2 * (points - 1), (1 + x / reach) / 2 * (points - 1))]
         }
@@ -315,7 +315,7 @@ def smoothing(
     if right > count:
         raise UserError(f"word {right} of {count}: name one that exists, or give more --words")
     rows = dict[str, Tensor]()
-    for name, share in (("y_hot", 0.0), (f"y_ls, α = {alpha:g}", alpha)):
+    for name, share in (("one-hot y", 0.0), (f"smoothed, α = {alpha:g}", alpha)):
         logits = torch.zeros(1, count, requires_grad=True)
         loss, _ = linear_cross_entropy(logits, torch.eye(count), torch.tensor([right - 1]), share)
         [gradient] = torch.autograd.grad(loss, logits)

@@ -295,7 +295,7 @@ def targets(
         words = TEXT.split()
         for number, k in enumerate(range(0, len(words) - 1, size), start=1):
             rows[f"block {number}"] = words[k : k + size]
-            rows[f"{number}, predicted"] = words[k + 1 : k + size + 1]
+            rows[f"predicted {number}"] = words[k + 1 : k + size + 1]
         caption = "At every place of a block the next token is predicted from those before it."
     elif of == "pair":
         source, target = (text.split() for text in PAIR)

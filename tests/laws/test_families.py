@@ -178,7 +178,7 @@ def test_captured_rows_sum_to_one_and_are_zero_where_masked(model: EncoderDecode
     attentions = {n: m for n, m in model.named_modules() if isinstance(m, BaseAttention)}
     assert set(maps) == set(attentions)
     for name, weights in maps.items():
-        own, decoder = name.endswith("self_attention"), name.startswith("decoder")
+        own, decoder = name.endswith("self_attention"), not name.startswith("encoder")
         queries, keys = 5 if decoder else 6, 5 if decoder and own else 6
         assert weights.shape == (3, attentions[name].num_heads, queries, keys)
         if not isinstance(attentions[name], LowRankAttention):  # mixtures have any sign and sum

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import copy
 import json
 import re
 from abc import ABC, abstractmethod
@@ -110,6 +111,13 @@ class Tokenizer(Configurable, ABC):
             f"a vocabulary of the kind {self.config.kind} cannot be extended; learn a new one: "
             'start.vocabulary = "replace"'
         )
+
+    def with_words(self, text: str) -> Tokenizer:
+        """A tokenizer with the words of a text that this one lacks, by ids after all others.
+
+        It is this one itself where the text has none; pieces of words lack none.
+        """
+        return self
 
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
         """Lines after the tag of a language, such as ``<2fr>`` for "fr".
@@ -649,6 +657,17 @@ class Listed(Tokenizer):
         further.train(lines)
         new = [piece for piece in further.pieces[len(SPECIALS) :] if piece not in self._ids]
         self._restore(self._vocabulary() + new)
+
+    def with_words(self, text: str) -> Listed:
+        units = (self._form(text[a:b]) for a, b in self._units(self._untagged(text)[1]))
+        new = [unit for unit in dict.fromkeys(units) if unit not in self._ids]
+        if not new:
+            return self
+        other, size = copy.copy(self), self.vocab_size
+        other.pieces = self.pieces + new
+        other._bytes = self._bytes + list(map(str.encode, new))
+        other._ids = self._ids | {unit: size + n for n, unit in enumerate(new)}
+        return other
 
     def _encode(self, texts: list[str]) -> list[Encoded]:
         spans = [self._units(text) for text in texts]

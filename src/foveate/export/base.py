@@ -28,6 +28,7 @@ from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import Ensemble
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
+from foveate.models.pointer import PointerGenerator
 from foveate.pack import made_of
 from foveate.run import Run
 from foveate.tasks.translation import Translation
@@ -276,6 +277,10 @@ def export(
         raise ExchangeError(
             f"{run.checkpoint} are several models; export each alone, or distill them into one: "
             "foveate distill"
+        )
+    if isinstance(run.model, PointerGenerator):
+        raise ExchangeError(
+            f"no export to {to} of a PointerGenerator, which copies words; serve it"
         )
     target.refuse()
     need(*target.packages, extra="export")

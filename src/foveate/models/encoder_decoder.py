@@ -24,12 +24,14 @@ class Memory:
     """The output of an encoder, which a decoder attends to.
 
     ``values`` (B, S, D); ``keys`` (B, S), true at real positions, None where all are real;
-    ``final``: the last hidden state of each layer of a recurrent encoder, None for other encoders.
+    ``final``: the last hidden state of each layer of a recurrent encoder, None for other encoders;
+    ``ids`` (B, S): the source itself, where a model copies from it.
     """
 
     values: Float[Tensor, "B S D"]
     keys: Bool[Tensor, "B S"] | None = None
     final: list[Hidden] | None = None
+    ids: Int[Tensor, "B S"] | None = None
 
     @cached_property
     def mask(self) -> Mask:
@@ -51,7 +53,8 @@ class Memory:
         """The memory of the sources ``rows``."""
         keys = None if self.keys is None else self.keys[rows]
         final = self.final and [tuple(part[rows] for part in hidden) for hidden in self.final]
-        return Memory(self.values[rows], keys, final)
+        ids = None if self.ids is None else self.ids[rows]
+        return Memory(self.values[rows], keys, final, ids)
 
 
 class Encoder(Configurable, nn.Module):
@@ -170,13 +173,23 @@ class EncoderDecoder(Model):
         """Unnormalised log-probabilities of every next token."""
         return self.output(hidden)
 
+    def predict(
+        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
+    ) -> Float[Tensor, "B T V"]:
+        """Unnormalised log-probabilities of the token that follows each position."""
+        return self.logits(self.decode(ids, memory, state))
+
+    def output_rows(self, tokens: Int[Tensor, "W"]) -> nn.Module:
+        """The output projection onto some tokens only, a shortlist."""
+        return rows_of(self.output, tokens)
+
     def forward(
         self,
         source: Tensor,
         target: Int[Tensor, "B T"],
         keys: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T V"]:
-        return self.logits(self.decode(target, self.encode(source, keys)))
+        return self.predict(target, self.encode(source, keys))
 
 
 def output_projection(decoder: Decoder, target: Tokens, bias: bool = False) -> nn.Linear:
@@ -235,14 +248,15 @@ class DecoderSteps:
     ) -> None:
         self.model, self.memory, self.state, self.tokens = model, memory, State(), tokens
         self.device, self.never = memory.values.device, list(never)
-        self.output = model.output if tokens is None else rows_of(model.output, tokens)
+        self.output = None if tokens is None else model.output_rows(tokens)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more token of each hypothesis."""
-        if self.tokens is not None:
-            ids = self.tokens[ids]
-        hidden = self.model.decode(ids[:, None], self.memory, self.state)
-        logits: Tensor = self.output(hidden[:, -1]).float()
+        if self.tokens is None or self.output is None:
+            logits = self.model.predict(ids[:, None], self.memory, self.state)[:, -1].float()
+        else:
+            hidden = self.model.decode(self.tokens[ids][:, None], self.memory, self.state)
+            logits = self.output(hidden[:, -1]).float()
         if self.never:
             logits[:, self.never] = -torch.inf
         return logits

@@ -10,6 +10,7 @@ from foveate.models.classic import WindowDecoder
 from foveate.models.classifier import Classifier, First, Pooling
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
+from foveate.models.pointer import PointerGenerator
 from foveate.models.recurrent import (
     RecurrentAttention,
     RecurrentDecoder,
@@ -116,6 +117,23 @@ class Luong2015(EncoderDecoder.Config, kind="luong-2015"):
         num_layers=2,
         attention=RecurrentAttention(query="current", score=General.Config(), project=()),
     )
+
+
+class See2017(PointerGenerator.Config, kind="see-2017"):
+    """A bidirectional LSTM, an LSTM decoder, and one attention, whose weights are the copy
+    distribution (See, Liu & Manning, 2017); D = 256 and embeddings of 128, as published.
+    """
+
+    differs: ClassVar[str] = (
+        "the context is not fed into the decoder; p_gen reads the read-out, which has the "
+        f"token already; {_TIED}"
+    )
+
+    encoder: Encoder.Config = RecurrentEncoder.Config(
+        cell=LSTMCell.Config(), bidirectional=True, embedding_size=128
+    )
+    decoder: Decoder.Config = RecurrentDecoder.Config(cell=LSTMCell.Config(), embedding_size=128)
+    tie: Literal["none", "target", "all", "inputs"] = "all"
 
 
 class Sutskever2014(EncoderDecoder.Config, kind="sutskever-2014"):

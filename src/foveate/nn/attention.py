@@ -340,11 +340,14 @@ class Attention(BaseAttention):
             if mixed is not None:
                 return mixed
         weights = self._weights(queries, keys, context, key_at)
-        if self.tap is not None:
-            replaced = self.tap(split_hypotheses(weights, len(context.query_at)))
-            if replaced is not None:
-                weights = join_hypotheses(replaced, len(weights))
-        return self.dropout(self._stage("weights", weights)) @ values
+        return self.dropout(self._tapped(weights, len(context.query_at))) @ values
+
+    def _tapped(self, weights: Tensor, steps: int) -> Float[Tensor, "M H N S"]:
+        """The weights, or those that the tap puts in their place."""
+        replaced = None if self.tap is None else self.tap(split_hypotheses(weights, steps))
+        if replaced is not None:
+            weights = join_hypotheses(replaced, len(weights))
+        return self._stage("weights", weights)
 
     def _weights(
         self, queries: Tensor, keys: Tensor, context: AttentionContext, key_at: Positions

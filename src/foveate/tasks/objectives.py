@@ -21,6 +21,7 @@ from foveate.data.batches import sorted_batches
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.language_model import LanguageModel
+from foveate.models.pointer import PointerGenerator
 from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.context import State
 from foveate.nn.loss import linear_cross_entropy
@@ -232,6 +233,19 @@ def decode(
     return model.decode(ids, memory, state)
 
 
+def predict(
+    model: EncoderDecoder | LanguageModel,
+    ids: Int[Tensor, "B T"],
+    memory: Memory | None,
+    state: State | None = None,
+) -> Float[Tensor, "B T V"]:
+    """Scores of the token that follows each place, by a model with a source or without."""
+    if isinstance(model, LanguageModel):
+        return model.logits(model.decode(ids, state))
+    assert memory is not None
+    return model.predict(ids, memory, state)
+
+
 def tokens_of(
     model: EncoderDecoder | LanguageModel,
     memory: Memory | None = None,
@@ -241,10 +255,10 @@ def tokens_of(
     state = State()
 
     def following(ids: Tensor, choose: Choose) -> Tensor:
-        return _choose(model.logits(decode(model, ids, memory, state)[:, -1]), choose)
+        return _choose(predict(model, ids, memory, state)[:, -1], choose)
 
     def everywhere(ids: Tensor, choose: Choose) -> Tensor:
-        return _choose(model.logits(decode(model, ids, memory)), choose)
+        return _choose(predict(model, ids, memory), choose)
 
     return Predictions(following, everywhere if model.decoder.parallel else None, prompt)
 
@@ -316,6 +330,8 @@ def token_loss(
 ) -> Loss:
     """The loss of the places that count, after what the objective lets the decoder read."""
     read = objective.read(tokens_of(model, batch.memory, batch.prompt), batch.gold)
+    if isinstance(model, PointerGenerator):
+        return pointer_loss(model, read, batch, objective)
     return loss_at(model, decode(model, read, batch.memory), batch, objective)
 
 
@@ -330,6 +346,29 @@ def loss_at(
     if batch.real is not None:
         hidden, target = hidden[batch.real], target[batch.real]
     return objective(hidden, model.output.weight, target, model.output.bias)
+
+
+def pointer_loss(
+    model: PointerGenerator, read: Tensor, batch: DecoderBatch, objective: CrossEntropy
+) -> Loss:
+    """L = Σ_t −(1 − α) log P(y_t) − α/V Σ_w log P_vocab(w) + λ Σ_i min(α_ti, c_ti).
+
+    α without index is the label smoothing, λ the weight of the coverage loss (See et al., 2017).
+    """
+    assert batch.memory is not None
+    sums = [
+        (part if batch.real is None else part.flatten()[batch.real]).sum()
+        for part in model.score(read, batch.memory, batch.target)
+    ]
+    log_p, vocabulary, coverage = sums
+    smoothing = objective.config.label_smoothing
+    total = -(1 - smoothing) * log_p - smoothing * vocabulary
+    count = batch.target.numel() if batch.real is None else len(batch.real)
+    logged = {"nll": -log_p.detach()}
+    if model.config.coverage is not None:
+        total = total + model.config.coverage * coverage
+        logged["coverage"] = coverage.detach()
+    return Loss(total, count, logged)
 
 
 def mean_nll(

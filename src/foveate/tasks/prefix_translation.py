@@ -120,8 +120,8 @@ class PrefixTranslation(TextToText[PrefixBatch]):
 
         Scores are of the target's tokens alone.
         """
-        output = self._target_ids(target)
         pieces = self.target_tokenizer
+        output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
         read = pieces.encode(source)
         batch = join([read.ids], [output]).to(model.output.weight.device)
 

@@ -260,6 +260,10 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
             self._examples[split] = examples.trainable(self.data) if split == "train" else examples
         return self._examples[split]
 
+    def read_sources(self, examples: Examples) -> Sequence[Ids]:
+        """What the model reads of some examples."""
+        return examples.sources
+
     def lengths(self, split: str) -> NDArray[np.int32]:
         examples = self.tokens(split)
         return self.sizes(examples.sources, examples.targets)
@@ -327,10 +331,12 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         examples = self.tokens(split)
         corpus, sources, targets = examples.corpus, examples.sources, examples.targets
         nll = mean_nll(self, model, split, lengths_of(sources, targets) + 1, 4096)
-        results = self.engine(model).outputs(
-            sources, SearchRequest(search, batch_tokens=4096 * search.width)
-        )
-        outputs = [self.text_of(best(hypotheses).ids) for hypotheses in results]
+        request = SearchRequest(search, batch_tokens=4096 * search.width)
+        results = self.engine(model).outputs(self.read_sources(examples), request)
+        outputs = [
+            self.tokenizers_of(source)[1].decode(best(hypotheses).ids)
+            for source, hypotheses in zip(corpus.sources, results, strict=True)
+        ]
         names = [name for name in self.config.metrics if name not in SLOW]
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
         shown = spread(len(outputs), samples)
@@ -374,7 +380,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         limit, ids = self.data.max_length, self._read_ids(inputs)
         outputs = engine.outputs([each[:limit] for each in ids], request)
         return [
-            TextAnswer.of(line, each, limit, hypotheses, self.output_tokenizer, engine)
+            TextAnswer.of(line, each, limit, hypotheses, self.tokenizers_of(line)[1], engine)
             for line, each, hypotheses in zip(inputs, ids, outputs, strict=True)
         ]
 
@@ -398,9 +404,6 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
     def default_target(self, model: nn.Module, source: str, search: Search) -> Ids:
         [outputs] = self.engine(model).outputs(self.encode([source]), SearchRequest(search))
         return best(outputs).ids
-
-    def _target_ids(self, target: Ids | str) -> Ids:
-        return self.target_tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
 
     @property
     def output_tokenizer(self) -> Tokenizer:

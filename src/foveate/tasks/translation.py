@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ class Translation(TextToText[TextBatch], Aligns):
     config: Config
     packs_as = "translation"
     own_outputs = True
+    never: ClassVar[tuple[int, ...]] = ()  # ids that no output holds
     _shortlist: Shortlist | None = None
 
     @property
@@ -88,7 +90,7 @@ class Translation(TextToText[TextBatch], Aligns):
             places = [int(filled[i]) for i in batch]
             ids, keys = source_batch([sources[i] for i in places], device)
             tokens = None if shortlist is None else shortlist.tokens(ids)
-            steps = steps_of(model, partial(_begun, source=ids, keys=keys, tokens=tokens))
+            steps = steps_of(model, partial(self._begun, source=ids, keys=keys, tokens=tokens))
             yield DecodingBatch(places, steps, [len(sources[i]) for i in places], tokens)
 
     @torch.inference_mode()
@@ -112,11 +114,17 @@ class Translation(TextToText[TextBatch], Aligns):
         is the mean of its pieces' steps, or of the steps that follow them (``rows = "read"``).
         ``cut`` says where the words of a text stand; a target may be given as ids.
         """
-        later, (reads, writes) = rows == "read", self.tokenizers
+        later = rows == "read"
         for start in range(0, len(pairs), AT_ONCE):
             chosen = pairs[start : start + AT_ONCE]
-            sources = reads.encode_batch([source for source, _ in chosen])
-            targets = [writes.written(target) for _, target in chosen]
+            sides = [self.tokenizers_of(source) for source, _ in chosen]
+            sources = [
+                reads.encode(source) for (source, _), (reads, _) in zip(chosen, sides, strict=True)
+            ]
+            targets = [
+                writes.written(target)
+                for (_, target), (_, writes) in zip(chosen, sides, strict=True)
+            ]
             batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
             batch = batch.to(model.output.weight.device)
             with (
@@ -132,15 +140,14 @@ class Translation(TextToText[TextBatch], Aligns):
 
     def forced_pass(self, model: EncoderDecoder, source: str, target: Ids | str) -> ForcedPass:
         """A target being produced; without one, the search's best output."""
-        output = self._target_ids(target)
-        tokens = self.source_tokenizer.encode_ids(self.addressed([source]))[0]
+        reads, writes = self.tokenizers_of(source)
+        output = writes.encode_ids([target])[0] if isinstance(target, str) else target
+        tokens = reads.encode_ids(self.addressed([source]))[0]
         batch = collate([tokens], [output]).to(model.output.weight.device)
-        read = TokenizedText.read(self.source_tokenizer, source)
-        written = TokenizedText.written(self.target_tokenizer, output)
+        read, written = TokenizedText.read(reads, source), TokenizedText.written(writes, output)
 
         def run() -> Tensor:
-            memory = model.encode(batch.source, batch.keys)
-            logits = model.logits(model.decode(batch.read, memory))
+            logits = model(batch.source, batch.read, batch.keys)
             return token_log_probabilities(logits, batch.target)[0]
 
         return ForcedPass(
@@ -149,12 +156,11 @@ class Translation(TextToText[TextBatch], Aligns):
             partial(attention_record, source=read, target=written),
             [*written.labels, END],
             {"encoder": [*read.labels, END], "decoder": [START, *written.labels]},
-            token=namer(self.target_tokenizer),
+            token=namer(writes),
         )
 
-
-def _begun(
-    model: EncoderDecoder, source: Tensor, keys: Tensor | None, tokens: Tensor | None
-) -> DecoderSteps:
-    """The steps of a search over sources."""
-    return DecoderSteps(model, model.encode(source, keys), tokens)
+    def _begun(
+        self, model: EncoderDecoder, source: Tensor, keys: Tensor | None, tokens: Tensor | None
+    ) -> DecoderSteps:
+        """The steps of a search over sources."""
+        return DecoderSteps(model, model.encode(source, keys), tokens, self.never)

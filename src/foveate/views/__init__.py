@@ -144,6 +144,7 @@ VIEWS = ViewEntry.table(
     ("attention", "maps", "Which source words each target word attends to."),
     ("links", "maps", "What each word looks at, as lines between words."),
     ("coverage", "maps", "How much of all looks fell on each source word."),
+    ("copying", "text", "Which words were copied, from where, and which were generated."),
     ("heads", "maps", "All layers and heads of a block side by side."),
     ("beam", "text", "What a beam search kept and dropped, step by step."),
     ("picture", "maps", "Where the model looked, over the picture."),

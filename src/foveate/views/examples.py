@@ -18,6 +18,7 @@ from foveate.inspect.perturbations import encodings, layers_of, side_of
 from foveate.inspect.records import Maps, Units
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
+from foveate.models.pointer import PointerGenerator
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
@@ -156,6 +157,7 @@ def gives_probabilities(run: Run) -> str | None:
 
 attends = has_part(BaseAttention, "its model has no attention")
 crosses = has_part(BaseAttention, "its model has no attention to a source", "cross_attention")
+copies = has_part(PointerGenerator, 'its model copies no words (model = "pointer_generator")')
 steps_through = Condition(
     lambda run: any(isinstance(part, BaseAttention | Cell) for part in run.model.modules()),
     "its model has neither attention nor recurrent cells",

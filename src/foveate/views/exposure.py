@@ -14,7 +14,7 @@ from foveate.draw.charts import PanelGrid, line_chart
 from foveate.run import Run
 from foveate.tasks.base import Generates, spread
 from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
-from foveate.tasks.objectives import decode, step_by_step, tokens_of
+from foveate.tasks.objectives import predict, step_by_step, tokens_of
 from foveate.views import view
 from foveate.views.examples import evaluated_split, exposed
 from foveate.views.options import Split
@@ -65,7 +65,7 @@ def place_errors(run: Run, split: str = "test") -> PlaceErrors:
         numbers = torch.arange(batch.gold.shape[1], device=batch.gold.device)
         parts = [(numbers + 1 - batch.prompt).expand(batch.gold.shape)]
         for read in (batch.gold, free_ids):
-            logits = model.logits(decode(model, read, batch.memory))
+            logits = predict(model, read, batch.memory)
             parts += [-token_log_probabilities(logits, batch.target)]
             parts += [logits.argmax(dim=-1) == batch.target]
         columns = torch.stack([part.flatten().double() for part in parts])

@@ -20,13 +20,15 @@ from foveate.decode.search import Search, alternatives
 from foveate.draw.charts import PanelGrid, line_chart
 from foveate.draw.lanes import LanesDrawing
 from foveate.draw.parts import Cell, visible
-from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 from foveate.inspect.hooks import calls_of
 from foveate.run import Run
 from foveate.tasks.base import Generates
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
+from foveate.tasks.objectives import predict
+from foveate.tasks.summarisation import Summarisation
 from foveate.tasks.text_to_text import TextToText
 from foveate.views import view
 from foveate.views.examples import decoder_of, example_of, ready, text_of
@@ -133,12 +135,18 @@ def forced(
     """
     prepared, decoder = ready(run, text, target, image), decoder_of(run.model)
     assert decoder is not None
+    tokenizer = run.need(Generates, "write text").output_tokenizer
+    if isinstance(run.task, Summarisation):  # ids of copied words are of one source
+        tokenizer = run.task.tokenizers_of(text_of(run, text))[1]
+        with calls_of(run.model) as calls:
+            prepared.scores()
+        read, log_p = calls[-1].args[1], calls[-1].output[0].cpu()
+        return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
     with calls_of(decoder) as calls:
         prepared.scores()
-    read, hidden = calls[-1].args[0], calls[-1].output
+    read, memory, *_ = calls[-1].args
     with torch.inference_mode():
-        log_p = run.model.logits(hidden[0]).float().log_softmax(dim=-1).cpu()
-    tokenizer = run.need(Generates, "write text").output_tokenizer
+        log_p = predict(run.model, read, memory)[0].float().log_softmax(dim=-1).cpu()
     return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
 
 
@@ -163,6 +171,28 @@ def probabilities(
         title=passed.tokenizer.decode(passed.ids), words=words,
         legend="p of each token, entropy, and the most probable ones",
         caption=f"log p of the whole: {sum(log_p):.2f}",
+    )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------- copying
+
+
+@view(needs.copies)
+def copying(run: Run, text: Text = None, target: Target = None) -> SheetDrawing:
+    """Where each word came from: p_gen in the first column, then (1 − p_gen) α_i of each word of
+    the source. Rows sum to 1.
+    """
+    prepared = ready(run, text, target, None, "tokens")
+    with calls_of(run.model.switch) as calls:
+        record = prepared.record()
+    (name,) = record.names("cross_attention")
+    rows, columns = record.labels(name)
+    p_gen = torch.sigmoid(calls[-1].output[0].double()).cpu().numpy()  # (T, 1)
+    values = np.concatenate((p_gen, (1 - p_gen) * record.drawn(name)[0]), axis=1)
+    mean = f"mean p_gen {p_gen.mean():.2f}"
+    return sheet(
+        record.title, values, rows, ["p_gen", *columns], down="word written",
+        across="generated, or copied from", least=0.0, most=1.0, scale_label=mean,
     )  # fmt: skip
 
 

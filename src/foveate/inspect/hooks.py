@@ -225,7 +225,8 @@ class ForcedPass:
     tokens that "encoder" and "decoder" read, ``produced`` those that the scores belong to. ``row``
     is the row of the batch that holds the example; ``answer_at`` the position of the encoder's
     output from which a label is predicted, None for all. ``first`` is the position of the first
-    score among the tokens read. ``token`` names the classes of the output.
+    score among the tokens read. ``token`` names the classes of the output, and ``target`` are the
+    ids of ``produced``, where a translation has them.
     """
 
     model: nn.Module
@@ -239,6 +240,7 @@ class ForcedPass:
     token: Callable[[int], str] | None = None
     score_name: str = "log p"
     units: Units = "auto"
+    target: Sequence[int] = ()
 
     @torch.inference_mode()
     def scores(self) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Head, Rows
 from foveate.data.batches import sorted_batches, source_batch
+from foveate.data.tokenizer import EOS
 from foveate.data.words import between_words, split_words
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
@@ -147,7 +148,8 @@ class Translation(TextToText[TextBatch], Aligns):
         read, written = TokenizedText.read(reads, source), TokenizedText.written(writes, output)
 
         def run() -> Tensor:
-            logits = model(batch.source, batch.read, batch.keys)
+            memory = model.encode(batch.source, batch.keys)  # which several models refuse
+            logits = model.predict(batch.read, memory)
             return token_log_probabilities(logits, batch.target)[0]
 
         return ForcedPass(
@@ -157,6 +159,7 @@ class Translation(TextToText[TextBatch], Aligns):
             [*written.labels, END],
             {"encoder": [*read.labels, END], "decoder": [START, *written.labels]},
             token=namer(writes),
+            target=[*output, EOS],
         )
 
     def _begun(

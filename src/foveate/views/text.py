@@ -135,18 +135,15 @@ def forced(
     """
     prepared, decoder = ready(run, text, target, image), decoder_of(run.model)
     assert decoder is not None
-    tokenizer = run.need(Generates, "write text").output_tokenizer
-    if isinstance(run.task, Summarisation):  # ids of copied words are of one source
-        tokenizer = run.task.tokenizers_of(text_of(run, text))[1]
-        with calls_of(run.model) as calls:
-            prepared.scores()
-        read, log_p = calls[-1].args[1], calls[-1].output[0].cpu()
-        return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
     with calls_of(decoder) as calls:
         prepared.scores()
     read, memory, *_ = calls[-1].args
     with torch.inference_mode():
         log_p = predict(run.model, read, memory)[0].float().log_softmax(dim=-1).cpu()
+    if isinstance(run.task, Summarisation):  # the ids of copied words are of this source
+        tokenizer = run.task.tokenizers_of(text_of(run, text))[1]
+        return ForcedText(list(prepared.target), log_p, tokenizer)
+    tokenizer = run.need(Generates, "write text").output_tokenizer
     return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
 
 

@@ -124,7 +124,7 @@ LONG = "\n".join(f"{n}\tx" for n in range(11))
 ENTRIES = {"name": "a", "source_lang": "en", "target_lang": "fr", "entries": "a\tb"}
 BAD_DEEPL: list[tuple[str, dict[str, Any], int, str]] = [
     ("/v2/translate", {"target_lang": "FR"}, 400, "text is missing"),
-    ("/v2/translate", DEEPL | {"style_id": "x"}, 400, "there is no field style_id"),
+    ("/v2/translate", DEEPL | {"style_id": "x"}, 400, "style_id: there is no such field"),
     ("/v2/translate", DEEPL | {"target_lang": "DE"}, 400, "target_lang: DE is not supported"),
     ("/v2/translate", DEEPL | {"source_lang": "DE"}, 400, "source_lang: DE is not supported"),
     ("/v2/translate", DEEPL | {"text": ["", " "]}, 400, "text: there is no text to translate"),
@@ -249,11 +249,15 @@ def test_what_googletrans_and_pages_send(app: FastAPI, run: Run) -> None:
         ("/language/translate/v2?q=a", 400, "target is missing"),
         ("/language/translate/v2?q=&target=fr", 400, "q: there is no text"),
         ("/language/translate/v2?q=a&target=de", 400, "target: de is not supported; there are: fr"),
-        ("/language/translate/v2?q=a&target=fr&glossary=x", 400, "there is no field glossary"),
+        (
+            "/language/translate/v2?q=a&target=fr&glossary=x",
+            400,
+            "glossary: there is no such field",
+        ),
         (f"/language/translate/v2?q={'a' * 501}&target=fr", 413, "at most 500"),
         ("/translate_a/single?q=a&tl=de", 400, "tl: de is not supported"),
         ("/translate_a/single?q=a&tl=fr&sl=de", 400, "sl: de is not supported; there are: en"),
-        ("/translate_a/single?q=a&tl=fr&foo=1", 400, "there is no field foo"),
+        ("/translate_a/single?q=a&tl=fr&foo=1", 400, "foo: there is no such field"),
         ("/translate_a/other", 404, "no such page"),
     ],
 )
@@ -305,7 +309,7 @@ def test_what_extensions_send(app: FastAPI, run: Run) -> None:
         ),
         ("/kiss", {"to": "fr"}, "texts: there is no text"),
         ("/kiss", {"to": "fr", "from": "de", "text": "a"}, "from: de is not supported"),
-        ("/kiss", {"to": "fr", "text": "a", "prompt": "x"}, "there is no field prompt"),
+        ("/kiss", {"to": "fr", "text": "a", "prompt": "x"}, "prompt: there is no such field"),
     ],
 )
 def test_errors_have_the_form_of_extensions(app, path, body, message) -> None:

@@ -339,7 +339,7 @@ def test_views_refuse_what_is_not_there(client: TestClient, tmp_path: Path) -> N
     assert "there are: attention" in error("/runs/rnn/views/atention", {})
     assert "there are:" in error("/runs/none/views/attention", {})
     assert "middle" in error("/runs/rnn/views/attention", {"text": "a", "block": "middle"})
-    assert "extra" in error("/runs/rnn/views/attention", {"texts": "a"}).lower()
+    assert "texts: there is no" in error("/runs/rnn/views/attention", {"texts": "a"})
     secret = tmp_path / "secret.png"
     secret.write_bytes(b"x")
     assert "no picture" in error("/runs/vit/views/attention", {"image": str(secret)})

@@ -37,7 +37,7 @@ class Bag(Memory):
     def select(self, rows: Tensor) -> Bag:
         chosen = super().select(rows)
         order = None if self.order is None else self.order[rows]
-        return Bag(chosen.values, chosen.keys, None, order)
+        return Bag(chosen.values, chosen.keys, order=order)
 
 
 class BagEncoder(Encoder):
@@ -69,7 +69,8 @@ class BagEncoder(Encoder):
 
     def forward(self, inputs: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Bag:
         ids = inputs if keys is None else inputs.masked_fill(~keys, torch.iinfo(inputs.dtype).max)
-        return Bag(self.dropout(self.stem(inputs)), keys, None, ids.argsort(dim=1, stable=True))
+        order = ids.argsort(dim=1, stable=True)
+        return Bag(self.dropout(self.stem(inputs)), keys, order=order)
 
 
 class NeighbourEncoder(BagEncoder):

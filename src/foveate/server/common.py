@@ -128,7 +128,7 @@ def invalid_field(error: ValidationError | RequestValidationError, whole: int = 
     if first["type"] == "missing":
         return f"{name} is missing"
     if first["type"] == "extra_forbidden":
-        return f"there is no field {name}"
+        return f"{name}: there is no such field"
     return f"{name}: {first['msg']}" if name else str(first["msg"])
 
 

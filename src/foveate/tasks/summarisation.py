@@ -29,7 +29,7 @@ class Summarisation(Translation):
         """As of a translation; ``joint``: source and target have one vocabulary."""
 
         @pydantic.model_validator(mode="after")
-        def _one_vocabulary(self) -> Self:
+        def _shared_vocabulary(self) -> Self:
             if not self.joint:
                 raise UserError("summarisation copies words: it needs joint = true")
             return self

@@ -221,11 +221,3 @@ class PointerGenerator(EncoderDecoder):
         """The ids of the source of each row."""
         assert memory.ids is not None
         return memory.ids.repeat_interleave(rows // len(memory.ids), dim=0)
-
-    def forward(
-        self,
-        source: Tensor,
-        target: Int[Tensor, "B T"],
-        keys: Bool[Tensor, "B S"] | None = None,
-    ) -> Float[Tensor, "B T W"]:
-        return self.predict(target, self.encode(source, keys))

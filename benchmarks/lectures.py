@@ -1,12 +1,13 @@
 """Give the lectures as a new user does: type their commands in one folder, project their slides.
 
-    python benchmarks/lectures.py FOLDER VENV/bin [--only romac] [--steps 100] [--project]
+    python benchmarks/lectures.py FOLDER VENV/bin [--only romac] [--steps 300] [--project]
 
 FOLDER is empty, VENV has the wheel with ``[studio]`` alone. A command of several lectures runs once
 and counts in each; ``CUT`` says which trainings are shortened, ``--steps`` shortens all but that of
-``foveate quickstart``. ``--project`` opens ``foveate studio`` in FOLDER, goes through each lecture
-by the key → (playwright and Chromium are of this Python), and notes how long each slide takes to
-come. Exit code 1 where a command fails, or a slide is late or says that something is wrong.
+``foveate quickstart`` and must be more than the 200 steps in which their learning rate rises.
+``--project`` opens ``foveate studio`` in FOLDER, goes through each lecture by the key → (playwright
+and Chromium are of this Python), and notes how long each slide takes to come. Exit code 1 where a
+command fails, or a slide is late or says that something is wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +25,12 @@ from typing import Annotated, Any
 
 import harness
 
-PAGES = harness.ROOT / "docs" / "lectures"
+PAGES, PACKAGE = harness.ROOT / "docs" / "lectures", harness.ROOT / "src" / "foveate"
 LECTURES = {path.stem: path for path in sorted(PAGES.glob("*.md")) if path.stem != "README"}
 LINE = re.compile(r"^## (\d+)\.|^    (foveate .+)$|`(foveate [^`]+)`", re.MULTILINE)
 SERVES = "foveate studio"  # does not end
+RECIPE = tomllib.loads((PACKAGE / "grammar.toml").read_text("utf-8"))["train"]
+RISES = int(RECIPE["schedule"]["warmup_steps"])  # steps in which the rate of the trainings rises
 CUT = {  # what takes longer than three minutes, and the words that are typed after it
     "foveate compare lineage": "--tokens 50000",
     "--run runs/vit": "train.max_steps=40",
@@ -148,12 +152,20 @@ def project(names: list[str], folder: Path, programs: Path) -> dict[str, Any]:
     return result
 
 
+def enough(steps: int | None) -> int | None:
+    """``--steps``, refused where the learning rate would end before it has risen."""
+    if steps is not None and steps <= RISES:
+        why = f"the learning rate of these trainings rises for {RISES} steps"
+        raise harness.typer.BadParameter(f"{why}: give more than {RISES}, not {steps}")
+    return steps
+
+
 def main(
     folder: Path,
     programs: Path,
     json: Path | None = None,
     only: Annotated[list[str] | None, harness.among(LECTURES, "a lecture")] = None,
-    steps: int | None = None,
+    steps: Annotated[int | None, harness.typer.Option(callback=enough)] = None,
     project_slides: Annotated[bool, harness.typer.Option("--project")] = False,
 ) -> None:
     """Every lecture; JSON with the minutes of its runs, of its steps, and of its slides."""

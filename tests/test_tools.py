@@ -220,6 +220,13 @@ def test_every_benchmark_starts(path: Path) -> None:
     runpy.run_path(str(path), run_name="started")
 
 
+def test_lectures_refuse_a_training_that_ends_while_its_rate_rises() -> None:
+    enough = runpy.run_path(str(ROOT / "benchmarks" / "lectures.py"), run_name="started")["enough"]
+    assert enough(201) == 201 and enough(None) is None
+    with pytest.raises(Exception, match="rises for 200 steps: give more than 200, not 100"):
+        enough(100)
+
+
 def test_a_run_that_ships_answers_as_the_run_it_was_made_of(tmp_path: Path) -> None:
     run = made(tmp_path, ["transformer"], steps=4)["transformer"]
     packaged_runs.ship(run, tmp_path, tmp_path / "small" / run.path.name)

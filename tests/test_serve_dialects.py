@@ -353,10 +353,14 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
     assert not any("torch" in line for line in server.other)
 
 
-def test_a_packed_file_keeps_its_calibration(run: Run, tmp_path: Path) -> None:
+def test_a_packed_file_keeps_its_calibration(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = foveate.engine.packed.load(pack(run, tmp_path / "m.safetensors", calibrate=5))
     assert model.calibration is not None and model.calibration.sentences == 5
     [answer] = model.translate([TEXT])
     best = answer.outputs[0]
     assert 0 <= model.calibration.estimate(best.log_probability, 1 + len(best.ids)) <= 100
     assert run.calibration is None, "the file in the folder of the run has none"
+    monkeypatch.delattr("foveate.run.packed_file")
+    assert run.calibration is None, "its header is read once"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -364,9 +364,9 @@ class Run:
         """Whether its task links the words of pairs."""
         return isinstance(self.task, Aligns)
 
-    @property
+    @cached_property
     def calibration(self) -> Calibration | None:
-        """How log-probability predicts quality, where its packed file says so."""
+        """How log-probability predicts quality, where its packed file says so; read once."""
         file, _ = packed_file(self.path)
         return None if file is None else header_of(file).calibration
 

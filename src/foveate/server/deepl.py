@@ -12,7 +12,7 @@ from foveate.server.bodies import FORM, JSON, authenticate, body_of
 from foveate.server.common import JsonObject, RequestError
 from foveate.server.deepl_glossaries import router as glossaries
 from foveate.server.deepl_glossaries import terms
-from foveate.server.dialects import Dialect, DialectBody, all_codes, body_with, translated
+from foveate.server.dialects import Dialect, DialectBody, all_codes, authenticated_body, translated
 from foveate.server.languages import name_of
 
 UNLIMITED = 1_000_000_000_000  # characters, as DeepL writes that there is no limit
@@ -46,8 +46,7 @@ class DeeplBody(DialectBody):
 @router.post("/v2/translate", openapi_extra=body_of(DeeplBody, JSON, FORM))
 async def deepl_translate(request: Request) -> Response:
     """Translate texts."""
-    service, fields, client = await authenticate(request)
-    body = body_with(DeeplBody, fields)
+    service, body, client = await authenticated_body(request, DeeplBody)
     texts = [body.text] if isinstance(body.text, str) else body.text
     format = "html" if body.tag_handling else "text"
     options: dict[str, object] = {"format": format}

@@ -14,7 +14,7 @@ from foveate.config import ConfigError
 from foveate.documents.memory import TermEntry, terms_of
 from foveate.server.bodies import JSON, authenticate, body_of
 from foveate.server.common import JsonObject, RequestError
-from foveate.server.dialects import DialectBody, all_codes, body_with, served_code
+from foveate.server.dialects import DialectBody, all_codes, authenticated_body, served_code
 from foveate.server.glossary_store import Entries, StoredGlossary
 from foveate.server.translation import Client, Service
 
@@ -148,8 +148,7 @@ async def glossary_pairs(request: Request) -> Response:
 @router.post("/v2/glossaries", status_code=201, openapi_extra=body_of(GlossaryBody, JSON))
 async def create_glossary(request: Request) -> Response:
     """Store a glossary of one pair of languages."""
-    service, fields, client = await authenticate(request)
-    body = body_with(GlossaryBody, fields)
+    service, body, client = await authenticated_body(request, GlossaryBody)
     pair = pair_of(service, body.source_lang, body.target_lang)
     own = {pair: _entries(service, body)}
     glossary = await service.in_thread(lambda: service.glossaries.new(body.name, client.owner, own))
@@ -197,8 +196,7 @@ async def delete_glossary(id: str, request: Request) -> Response:
 @router.post("/v3/glossaries", status_code=201, openapi_extra=body_of(GlossariesBody, JSON))
 async def create_glossaries(request: Request) -> Response:
     """Store a glossary of several pairs of languages."""
-    service, fields, client = await authenticate(request)
-    body = body_with(GlossariesBody, fields)
+    service, body, client = await authenticated_body(request, GlossariesBody)
     if not body.name or not body.dictionaries:
         raise RequestError(400, "a glossary needs a name and dictionaries")
     own = _dictionaries(service, body)
@@ -248,8 +246,7 @@ def _pair(service: Service, fields: dict[str, object]) -> str:
 @router.patch("/v3/glossaries/{id}", openapi_extra=body_of(GlossariesBody, JSON))
 async def change_glossary(id: str, request: Request) -> Response:
     """Rename a glossary, or add entries to its dictionaries."""
-    service, fields, client = await authenticate(request)
-    body = body_with(GlossariesBody, fields)
+    service, body, client = await authenticated_body(request, GlossariesBody)
     glossary = glossary_of(service, client, id)
     changed = dict(glossary.dictionaries)
     for pair, entries in _dictionaries(service, body).items():
@@ -263,8 +260,7 @@ async def change_glossary(id: str, request: Request) -> Response:
 @router.put("/v3/glossaries/{id}/dictionaries", openapi_extra=body_of(DictionaryBody, JSON))
 async def replace_dictionary(id: str, request: Request) -> Response:
     """Put a dictionary in place of that of the same pair, if there is one."""
-    service, fields, client = await authenticate(request)
-    body = body_with(DictionaryBody, fields)
+    service, body, client = await authenticated_body(request, DictionaryBody)
     pair = pair_of(service, body.source_lang, body.target_lang)
     glossary = glossary_of(service, client, id)
     own = {**glossary.dictionaries, pair: _entries(service, body)}

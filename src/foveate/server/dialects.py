@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict
 
-from foveate.server.bodies import KEY_FIELDS, B, Fields, validated
+from foveate.server.bodies import KEY_FIELDS, B, Fields, authenticate, validated
 from foveate.server.common import JsonObject, RequestError
 from foveate.server.languages import Detected
 from foveate.server.translation import AUTO, Client, Service, join, start
@@ -100,6 +100,11 @@ async def _translations(
     ]
 
 
-def body_with(kind: type[B], fields: Fields) -> B:
-    """A body of the fields but those that hold the key."""
-    return validated(kind, {name: own for name, own in fields.items() if name not in KEY_FIELDS})
+async def authenticated_body(request: Request, kind: type[B]) -> tuple[Service, B, Client]:
+    """The service, the body of a request without the fields that hold its key, and its client.
+
+    Raises `RequestError` as `authenticate` and `validated` do.
+    """
+    service, fields, client = await authenticate(request)
+    own = {name: value for name, value in fields.items() if name not in KEY_FIELDS}
+    return service, validated(kind, own), client

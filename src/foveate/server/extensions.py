@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from foveate.server.bodies import JSON, authenticate, body_of
+from foveate.server.bodies import JSON, body_of
 from foveate.server.common import JsonObject, RequestError
-from foveate.server.dialects import Dialect, DialectBody, body_with, translated
+from foveate.server.dialects import Dialect, DialectBody, authenticated_body, translated
 
 router = APIRouter(tags=["extensions"])
 
@@ -39,8 +39,7 @@ class KissBody(DialectBody):
 @router.post("/imme", openapi_extra=body_of(ImmersiveBody, JSON))
 async def immersive_translate(request: Request) -> Response:
     """Translate texts for Immersive Translate."""
-    service, fields, client = await authenticate(request)
-    body = body_with(ImmersiveBody, fields)
+    service, body, client = await authenticated_body(request, ImmersiveBody)
     answers = await translated(
         request, service, client, body, body.text_list, body.source_lang, body.target_lang
     )
@@ -54,8 +53,7 @@ async def immersive_translate(request: Request) -> Response:
 @router.post("/kiss", openapi_extra=body_of(KissBody, JSON))
 async def kiss_translate(request: Request) -> Response:
     """Translate a text, or several, for Kiss Translator."""
-    service, fields, client = await authenticate(request)
-    body = body_with(KissBody, fields)
+    service, body, client = await authenticated_body(request, KissBody)
     texts = body.texts or [body.text]
     answers = await translated(request, service, client, body, texts, body.source, body.to)
     translations: list[JsonObject] = [

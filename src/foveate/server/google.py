@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from foveate.server.bodies import FORM, JSON, authenticate, body_of
+from foveate.server.bodies import FORM, JSON, body_of
 from foveate.server.common import JsonObject, JsonValue, RequestError
-from foveate.server.dialects import Dialect, DialectBody, all_codes, body_with, translated
+from foveate.server.dialects import Dialect, DialectBody, all_codes, authenticated_body, translated
 from foveate.server.languages import name_of
 from foveate.server.translation import check_size
 
@@ -83,8 +83,7 @@ class SingleBody(DialectBody):
 @router.get(PATH, include_in_schema=False)
 async def google_translate(request: Request) -> Response:
     """Translate texts; without a format they are HTML."""
-    service, fields, client = await authenticate(request)
-    body = body_with(GoogleBody, fields)
+    service, body, client = await authenticated_body(request, GoogleBody)
     texts = [body.q] if isinstance(body.q, str) else body.q
     answers = await translated(
         request, service, client, body, texts, body.source, body.target, format=body.format
@@ -100,8 +99,7 @@ async def google_translate(request: Request) -> Response:
 @router.get(f"{PATH}/detect", include_in_schema=False)
 async def google_detect(request: Request) -> Response:
     """The most probable language of each text."""
-    service, fields, client = await authenticate(request)
-    body = body_with(GoogleDetectBody, fields)
+    service, body, client = await authenticated_body(request, GoogleDetectBody)
     texts = [body.q] if isinstance(body.q, str) else body.q
     check_size(service, texts, client, service.limits.characters, service.limits.items)
     among = all_codes(service)
@@ -117,11 +115,11 @@ async def google_detect(request: Request) -> Response:
 @router.post(f"{PATH}/languages", include_in_schema=False)
 async def google_languages(request: Request) -> Response:
     """The languages of this server; with a target they have names, in English."""
-    service, fields, _ = await authenticate(request)
-    body = body_with(GoogleLanguagesBody, fields)
+    service, body, _ = await authenticated_body(request, GoogleLanguagesBody)
     languages: list[JsonObject] = [{"language": code} for code in all_codes(service)]
     if body.target:
-        languages = [{"language": c, "name": name_of(c)} for c in all_codes(service)]
+        for language in languages:
+            language["name"] = name_of(str(language["language"]))
     return JSONResponse({"data": {"languages": languages}})
 
 
@@ -129,8 +127,7 @@ async def google_languages(request: Request) -> Response:
 @router.get("/translate_a/single", include_in_schema=False)
 async def google_single(request: Request) -> Response:
     """Translate a text; the response is an array of which the first element has the translation."""
-    service, fields, client = await authenticate(request)
-    body = body_with(SingleBody, fields)
+    service, body, client = await authenticated_body(request, SingleBody)
     [answer] = await translated(request, service, client, body, [body.q], body.sl, body.tl)
     code, confidence = answer.language.language, answer.language.confidence / 100
     if body.dj:

@@ -142,7 +142,7 @@ class ViewEntry(Entry[ViewSpec]):
 
 VIEWS = ViewEntry.table(
     ("attention", "maps", "Which source words each target word attends to."),
-    ("links", "maps", "What each word looks at, as lines between words."),
+    ("links", "maps", "What each word attends to, as lines between words."),
     ("coverage", "maps", "How much of all looks fell on each source word."),
     ("copying", "text", "Which words were copied, from where, and which were generated."),
     ("heads", "maps", "All layers and heads of a block side by side."),

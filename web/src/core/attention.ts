@@ -39,7 +39,7 @@ export function listed(map: Matrix, { rows, columns }: Block, caption: string): 
   if (map.values.length <= MOST_LISTED)
     return { caption, columns: ["", ...columns], rows: rows.map((word, t) => [word, ...Array.from(rowOf(map, t), rounded)]) };
   const most = (t: number) => strongest(rowOf(map, t), 8, 1e-4).map((k) => `${columns[k]} ${rounded(rowOf(map, t)[k]!)}`);
-  return { caption: `${caption}: the strongest of each row`, columns: ["", "looks at"], rows: rows.map((word, t) => [word, most(t).join(", ")]) };
+  return { caption: `${caption}: the strongest of each row`, columns: ["", "attends to"], rows: rows.map((word, t) => [word, most(t).join(", ")]) };
 }
 
 /** Attention on a stage; `redraw` shows other weights of the same blocks, what was chosen stays. */

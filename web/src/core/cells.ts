@@ -1,5 +1,5 @@
 // Cells of colour with words at their sides: what matrices, sheets and the loupe are drawn with.
-import { firstScreen, fitted, h, s, tallOf, widthOf, zoomOf } from "./dom";
+import { fitted, h, s, tallOf, widthOf, zoomOf } from "./dom";
 import { colourOf, isLight, pixels, pooled, type Colours } from "./levels";
 import { every } from "./text";
 
@@ -112,7 +112,7 @@ export class Grid {
   }
 
   /** Draw anew for the width there is. */
-  layout(room = this.element.clientWidth, tall = tallOf(this.element, firstScreen(this.element))): void {
+  layout(room = this.element.clientWidth, tall = tallOf(this.element)): void {
     const { cells } = this;
     if (!cells || room <= 0) return;
     const lies = (this.lies = place(cells, room - 6, tall)), { left, top, across, down } = lies;

@@ -42,13 +42,12 @@ export function widthOf(text: string, size = 13): number {
   return pen.measureText(text).width;
 }
 
-/** Pixels that the middle of a drawing may be high: `--tall` of the page around it, else a share of the window. */
-export const tallOf = (element: Element, otherwise = 0.75 * innerHeight): number =>
-  Number(getComputedStyle(element).getPropertyValue("--tall")) || otherwise;
-
-/** Pixels from an element to the lower edge of the first screen, less a margin; half to three quarters of the window. */
-export function firstScreen(element: Element, margin = 60): number {
-  const below = innerHeight - element.getBoundingClientRect().top - scrollY - margin;
+/** Pixels that the middle of a drawing may be high: `--tall` of the page around it, else `otherwise`, else to the lower
+ * edge of the first screen, less a margin; half to three quarters of the window. */
+export function tallOf(element: Element, otherwise?: number): number {
+  const tall = Number(getComputedStyle(element).getPropertyValue("--tall")) || otherwise;
+  if (tall !== undefined) return tall;
+  const below = innerHeight - element.getBoundingClientRect().top - scrollY - 60;
   return Math.max(0.5 * innerHeight, Math.min(0.75 * innerHeight, below));
 }
 

@@ -1,4 +1,4 @@
-// Words in columns joined by lines: across two texts, or as arcs beside one text that looks at itself.
+// Words in columns joined by lines: across two texts, or as arcs beside one text that attends to itself.
 import { fitted, h, s, widthOf } from "./dom";
 import { equals, glow, rowOf, strongest, type Matrix } from "./levels";
 import type { Looking, Side } from "./looking";
@@ -51,14 +51,14 @@ export function links(point: (side: Side, place: number) => void): Links {
     if (element.hidden) return;
     alone = sameWords(rows, columns) && rows.length === columns.length;
     const room = Math.min(element.clientWidth || 600, 720), half = (room - 90) / 2;
-    const heading = alone ? `${rowMeans} · looks at` : rowMeans, looked = "looks at";
+    const heading = alone ? `${rowMeans} · attends to` : rowMeans, attended = "attends to";
     const limit = (texts: readonly string[], over: string) =>
       Math.max(widthOf(over, 12) + 2 * GAP, Math.min(half, Math.max(...texts.map((t) => widthOf(t, 15))) + 34));
-    const left = limit(rows, heading), right = alone ? 0 : limit(columns, looked), gap = alone ? 260 : Math.max(90, Math.min(320, room - left - right));
+    const left = limit(rows, heading), right = alone ? 0 : limit(columns, attended), gap = alone ? 260 : Math.max(90, Math.min(320, room - left - right));
     x = { row: left + 4, column: left + gap - 4 };
     words = { row: [], column: [] };
     const headings = [s("text", { class: "fv-quiet", x: left - GAP, y: 16, "text-anchor": "end" }, heading),
-      ...(alone ? [] : [s("text", { class: "fv-quiet", x: left + gap + GAP, y: 16 }, looked)])];
+      ...(alone ? [] : [s("text", { class: "fv-quiet", x: left + gap + GAP, y: 16 }, attended)])];
     idle.replaceChildren(...Array.from({ length: next.height }, (_, row) => {
       const weights = rowOf(next, row);
       return equals(weights).map((column) => line(row, column, weights[column]!));

@@ -34,7 +34,7 @@ export function cellOf(choice: Readonly<Choice>, { rows, columns }: Block, map: 
   return { side, row, column: column ?? largest(rowOf(map, row)) };
 }
 
-/** What the chosen word looks at, or is looked at by. */
+/** Weights of the chosen word: its row, or its column. */
 export const weightsOf = (map: Matrix, { side, row, column }: Looking): Float64Array =>
   side === "row" ? rowOf(map, row) : columnOf(map, column);
 

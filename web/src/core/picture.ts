@@ -92,7 +92,7 @@ export const picture: Draw<PictureDrawing> = (stage, drawing) => {
     destroy: quiet,
     twin: () => path.length
       ? { caption: drawing.title, columns: ["glimpse", "x", "y"], rows: path.map(([x, y], k) => [String(k + 1), x, y]) }
-      : { caption: `${drawing.title}: the cells looked at most`, columns: ["", "looks at", "note"],
+      : { caption: `${drawing.title}: the cells with the largest weights`, columns: ["", "attends to", "note"],
         rows: overlays.map(({ title, note, weights }, k) => [title, strongest(grids[k] ?? [], 5, 1e-9).map((cell) =>
           `row ${Math.floor(cell / weights.shape[1]!)}, column ${cell % weights.shape[1]!}: ${figure(grids[k]![cell])}`).join("; "), note]) },
   };

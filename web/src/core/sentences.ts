@@ -1,4 +1,4 @@
-// Two lines of words, one above the other: the chosen word, and how much of its look each other has.
+// Two lines of words, one above the other: the chosen word, and its weight on each other word.
 import { h, s, zoomOf } from "./dom";
 import { glow, strongest } from "./levels";
 import type { Side } from "./looking";
@@ -20,7 +20,7 @@ export function sentences(point: (side: Side, place: number) => void): Sentences
     return { side, mean, words, box: h("div", { class: "fv-line" }, mean, words) };
   };
   const columns = line("column"), rows = line("row");
-  columns.mean.textContent = "looks at";
+  columns.mean.textContent = "attends to";
   const element = h("section", { class: "fv-sentences", "aria-hidden": "true" }, links, columns.box, rows.box);
   const fill = ({ side, words }: typeof rows, texts: readonly string[]) =>
     words.replaceChildren(...texts.map((text, place) => {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,15 @@ def test_a_comparison_is_read_by_chapters_and_leads_to_one_sentence(open_url) ->
     growing = wait(page, "view-growing")
     assert growing.get_by_test_id("drawing-growing").count() == 2
     wait(page, "view-attention")
+
+
+def test_without_a_comparison_the_one_that_ships_is_drawn(browser: Any, tmp_path: Path) -> None:
+    run = made(tmp_path, ["rnn"], steps=4)["rnn"].path
+    with served(run) as address, visitor(browser, address) as open_page:
+        page = open_page("#/compare")
+        wait(page, "comparison", "idle")
+        assert "lineage" in page.get_by_test_id("makes").inner_text()
+        until(page, "document.querySelector('[data-testid=drawing-comparison] svg')")
 
 
 def test_parts_are_dropped_by_switches_in_inspect(open_url: Callable[..., Any]) -> None:

@@ -85,6 +85,8 @@ def test_beams_are_lanes_and_each_output_can_be_read(open_url: Callable[..., Any
     assert outputs.count() == 4
     lanes = page.get_by_test_id("drawing-lanes")
     assert lanes.locator(".fv-node.fv-best").count() == len(words(page))
+    above = lanes.bounding_box()["y"]  # a search that was changed is seen before the map
+    assert above < page.get_by_test_id("hypotheses").bounding_box()["y"]
     first = words(page)
     outputs.nth(1).locator("button").click()
     assert words(page) != first
@@ -176,6 +178,9 @@ def test_the_walk_ends_with_the_output_of_the_model(open_url, runs, name) -> Non
     query = int(walk.get_by_label("query", exact=True).input_value())
     count = walk.locator(".fv-step").count()
     assert walk.locator(".fv-later").count() == count - 1  # it opens at the first stage
+    later = walk.locator(".fv-later")  # whose names are read, whose numbers are not
+    assert later.first.evaluate("e => getComputedStyle(e).opacity") == "1"
+    assert not any(text.is_visible() for text in later.locator("text").all()[:9])
     for _ in range(2):
         walk.get_by_label("next stage").click()
     assert walk.locator(".fv-later").count() == count - 3

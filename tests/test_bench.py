@@ -145,6 +145,12 @@ def test_a_config_is_measured_as_it_is(tiny: str) -> None:
         assert 0 <= work.padding() < 0.5
 
 
+def test_the_warm_up_of_a_config_may_be_longer_than_the_measurement(tiny: str) -> None:
+    schedule = 'train.schedule={kind="cosine", warmup_steps=800}'
+    with workload(tiny, ["train.max_steps=900", schedule]) as work:
+        assert len(training.train(work, work.model(), resolve("fp32"), steps=2)) == 2
+
+
 def test_padding_is_what_the_batches_hold_beyond_the_tokens(work: training.Workload) -> None:
     lengths = work.task.lengths("train")
     plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from foveate.config import Config
 from foveate.laws.layers import check_weights
@@ -43,6 +44,30 @@ def joined(mixed: Tensor) -> Tensor:
 @each("score")
 def test_laws_of_scores(config: Config) -> None:
     keeps_laws(config)
+
+
+@each("score")
+def test_a_score_copies_no_matrix_for_each_sequence(config: Config) -> None:
+    """Nothing that a score of one query makes, or its gradient, is larger than the keys."""
+    rows, length, size = 64, 2, 16
+    score = config.build(1, size)
+    with _Largest() as seen:
+        scores = score(torch.randn(rows, 1, 1, size), torch.randn(rows, 1, length, size))
+        if scores.requires_grad:
+            scores.sum().backward()
+    assert seen.numel <= rows * length * size
+
+
+class _Largest(TorchDispatchMode):
+    """The size of the largest tensor that is written."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **kwargs or {})
+        if isinstance(result, Tensor) and 0 not in result.stride():
+            self.numel = max(self.numel, result.numel())
+        return result
 
 
 @each("normalizer")

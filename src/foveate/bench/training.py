@@ -22,6 +22,7 @@ from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, SaveConfig, ValidationConfig, resolve
 from foveate.train.fit import fit
 from foveate.train.journal import read
+from foveate.train.optim import Constant
 from foveate.training import job_of
 
 Say = Callable[[str], None]  # gets each stage as a sentence
@@ -183,6 +184,7 @@ def train(
         "max_steps": steps or ENDLESS,
         "max_minutes": minutes,
         "max_epochs": None,
+        "schedule": Constant.Config(),  # the rate of a schedule may need more steps than these
         "precision": precision.name,
         "log_every": 1,
         "average": None,

@@ -21,6 +21,13 @@ from foveate.nn.context import Probed
 from foveate.nn.linear import single
 
 
+def by_head(
+    x: Float[Tensor, "B H T K"], matrix: Float[Tensor, "H K E"]
+) -> Float[Tensor, "B H T E"]:
+    """x_h W_h of each head h, one product of all rows; ``x @ matrix`` has a W for each of them."""
+    return torch.einsum("bhtk,hke->bhte", x, matrix.to(x.dtype))
+
+
 class Score(Probed, Configurable, nn.Module):
     """How well each query matches each key."""
 
@@ -105,7 +112,7 @@ class General(Score):
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
     ) -> Float[Tensor, "B H T S"]:
-        return self._stage("query W", query @ self.weight.to(query.dtype)) @ key.mT
+        return self._stage("query W", by_head(query, self.weight)) @ key.mT
 
 
 class Additive(Score):
@@ -153,8 +160,7 @@ class Additive(Score):
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
     ) -> Float[Tensor, "B H T S"]:
         if self.config.own_matrix:
-            query = query @ self.of_query.to(query.dtype).mT
-            key = key @ self.of_key.to(key.dtype).mT
+            query, key = by_head(query, self.of_query.mT), by_head(key, self.of_key.mT)
         sums = query.unsqueeze(3) + key.unsqueeze(2)  # (B, H, T, S, K)
         weight = self.weight[:, None, :, None].to(sums.dtype)  # (H, 1, K, 1)
         return (self._stage("tanh layer", torch.tanh(sums)) @ weight).squeeze(-1)
@@ -237,7 +243,7 @@ class Location(Score):
         self, query: Float[Tensor, "B H T K"], length: int | None = None
     ) -> Float[Tensor, "B H T S"]:
         """The scores of the first positions, of all L_max where no length is given."""
-        return query @ self.weight[:, :length].to(query.dtype).mT
+        return by_head(query, self.weight[:, :length].mT)
 
 
 class AffineLocation(Location):

@@ -58,7 +58,7 @@ SIGNATURES = {  # result and arguments
     "add_bias": (None, _long, _long, _at, _at, _int, _int),
     "checksum": (_long, _long, _at, _at),
     "scan": (None, _at, _at, _at, _at),
-    "scan_backward": (None, *[_at] * 9),
+    "scan_backward": (None, *[_at] * 10),
 }
 
 

@@ -201,7 +201,11 @@ def _laid_out(like: Tensor, size: Tensor) -> Tensor:
     return like.new_empty(batch, places, heads, size.shape[3]).transpose(1, 2)
 
 
-NAMES = ("delta", "u", "a", "into", "out", "start")
+NAMES = ("delta", "u", "a", "into", "out", "skip", "start")
+OF_ALL = ("a", "skip")  # the same for all sequences
+
+
+LANES = 16  # at most: channels that are scanned at once
 
 
 class _Scan(ctypes.Structure):
@@ -214,20 +218,20 @@ class _Scan(ctypes.Structure):
 class Scan(torch.autograd.Function):
     """The selective scan in one native call each way; see ``scan.h`` for the equations.
 
-    (Δ, u, a, B, C, h_0), contiguous fp32, give y (B, T, E) and the last h (B, E, N).
+    (Δ, u, a, B, C, D, h_0), contiguous fp32, give y (B, T, E) and the last h (B, E, N).
     """
 
     @staticmethod
     def forward(ctx: AutogradContext, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(*inputs)
-        y, last = torch.empty_like(inputs[1]), torch.empty_like(inputs[5])
+        y, last = torch.empty_like(inputs[1]), torch.empty_like(inputs[6])
         kernels = library()
         assert kernels is not None
 
         def compute(first: int, count: int) -> None:
             span = slice(first, first + count)
             struct = _scan_struct(inputs, span)
-            scratch = torch.empty(struct.steps + 1, struct.size)
+            scratch = torch.empty((struct.steps + 2) * struct.size + 2 * struct.steps, LANES)
             outputs = pointer(y[span]), pointer(last[span])
             kernels.scan(address(struct), *outputs, pointer(scratch))
 
@@ -238,26 +242,27 @@ class Scan(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: AutogradContext, dy: Tensor, dlast: Tensor) -> tuple[Tensor, ...]:
         inputs = ctx.saved_tensors
-        delta, _, a, into, _, _ = inputs
+        delta, _, a, into, _, skip, _ = inputs
         dy, dstart = dy.contiguous(), dlast.clone(memory_format=torch.contiguous_format)
         ddelta, du = torch.empty_like(delta), torch.empty_like(delta)
-        dinto, dout = torch.zeros_like(into), torch.zeros_like(into)
-        da = a.new_zeros(len(dy), *a.shape)  # summed in one order, whatever thread is first
+        dinto, dout = torch.empty_like(into), torch.empty_like(into)
+        # of each sequence: summed in one order, whatever thread is first
+        da, dskip = (x.new_empty(len(dy), *x.shape) for x in (a, skip))
         kernels = library()
         assert kernels is not None
 
         def compute(first: int, count: int) -> None:
             span = slice(first, first + count)
             struct = _scan_struct(inputs, span)
-            scratch = torch.empty(2 * struct.steps + 1, struct.size)
-            pointers = [pointer(x[span]) for x in (dy, dstart, ddelta, du, da, dinto, dout)]
+            scratch = torch.empty((4 * struct.steps + 4) * struct.size + 2 * struct.steps, LANES)
+            pointers = [pointer(x[span]) for x in (dy, dstart, ddelta, du, da, dinto, dout, dskip)]
             kernels.scan_backward(address(struct), *pointers, pointer(scratch))
 
         run_rows(compute, len(dy), LEAST)
-        return ddelta, du, da.sum(dim=0), dinto, dout, dstart
+        return ddelta, du, da.sum(dim=0), dinto, dout, dskip.sum(dim=0), dstart
 
 
 def _scan_struct(inputs: tuple[Tensor, ...], span: slice) -> _Scan:
-    """The inputs of a span of the sequences; a is the same for all."""
-    parts = [x if name == "a" else x[span] for name, x in zip(NAMES, inputs, strict=True)]
+    """The inputs of a span of the sequences."""
+    parts = [x if name in OF_ALL else x[span] for name, x in zip(NAMES, inputs, strict=True)]
     return _Scan(*parts[0].shape, parts[2].shape[1], *map(pointer, parts))

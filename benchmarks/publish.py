@@ -1,19 +1,20 @@
 """Published pages in Chromium beside Python: answers, maps, size, seconds, what is requested.
 
-    make web; python benchmarks/publish.py RUN [--lines 500] [--part all]
+    make web; python benchmarks/publish.py RUN [--lines 500] [--part page] [--only NAME]
 
 The page of RUN, a translator, is opened from a disk: its size in int8, milliseconds from its load
 to the first translation, and greedy sentences a second with alternatives and maps of every head,
 the median of five rounds over the lines, which are test and validation data that ship, each once.
-Then they are answered by a page of each run that ships (int8), of RUN in fp32, and of each stored
-file of tests/packed/v1: greedily and by a beam of 5 (language models: 20 tokens drawn after half a
-line), in Chromium and in Node. Answers are counted that are Python's, and of 50 lines the largest
-difference of a weight is taken; of 5 those of the stages of one head of every attention of RUN, in
-fp32 from PyTorch's, in int8 from the engine's in Python, by the largest number of the stage where
-it is above 1. Of each kind of tokenizer ids and texts of 5,000 lines of Tatoeba are compared. Axe,
-widths and requests are examined at 360, 1280, 1920 and 2560 pixels, light and dark.
-`--part timed` measures seconds alone, `compared` the rest.
-Writes docs/results/publish.json, or ``--out``.
+Then they are answered by a page of RUN in int8 and in fp32, of each run that ships (int8), and of
+each stored file of tests/packed/v1: greedily and by a beam of 5 (language models: 20 tokens drawn
+after half a line), in Chromium and in Node. Answers are counted that are Python's, and of 50 lines
+the largest difference of a weight is taken; of 5 those of the stages of one head of every attention
+of RUN, in fp32 from PyTorch's, in int8 from the engine's in Python, by the largest number of the
+stage where it is above 1. Of each kind of tokenizer ids and texts of 5,000 lines of Tatoeba are
+compared. Axe, widths and requests are examined at 360, 1280, 1920 and 2560 pixels, light and dark.
+`--part` (repeated) measures a part alone, `page` the seconds, `--only` (repeated) models of these
+names; what is there of others stays. Each is written when it is done, to docs/results/publish.json
+or ``--out``.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ import os
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -55,6 +57,7 @@ TOKENIZERS: dict[str, dict[str, Any]] = {
     "bpe": {"vocab_size": 4000}, "unigram": {"vocab_size": 4000},
 }  # fmt: skip
 BEAMS = {"greedy": 1, "beam": 5}
+PARTS = "page", "models", "stages", "tokenizers", "looks"
 # Every line is asked as a visitor asks it; maps come of the first ones.
 ASK = """async ([run, lines, question, mapped]) => {
   const answers = [], begin = performance.now();
@@ -87,7 +90,8 @@ FIRST = """() => new Promise((go) => {
 def main(
     run: Path,
     lines: int = 500,
-    part: str = "all",
+    part: Annotated[list[str] | None, harness.among(PARTS, "a part; repeat")] = None,
+    only: list[str] | None = None,
     out: Path | None = None,
 ) -> None:
     from playwright.sync_api import sync_playwright
@@ -102,39 +106,45 @@ def main(
         splits = (t.corpus(split).sources for t in (task, labelled) for split in ("test", "valid"))
         texts = list(dict.fromkeys(chain.from_iterable(splits)))[:lines]
         result = harness.previous("publish", out) | {"lines": len(texts)}
-        if part != "compared":
+        parts = part or PARTS
+        if "page" in parts:
             result["page"] = measured(browser, own, texts, folder)
             result["page"]["machine"] = harness.describe()
-        if part != "timed":
-            result |= all_compared(browser, run, own, texts, folder)
-        harness.write("publish", result, out)
+            harness.write("publish", result, out)
+        for key, values in all_compared(browser, run, own, texts, folder, parts, only):
+            result[key] = result.get(key, {}) | values if key == "models" else values
+            harness.write("publish", result, out)
         browser.close()
 
 
 def all_compared(
-    browser: Any, run: Path, own: Path, texts: list[str], folder: Path
-) -> dict[str, Any]:
-    """What does not depend on the speed of a machine: looks, answers, stages, tokenizers."""
-    files = {n: pack(load(PACKAGED / n), folder / f"{n}.safetensors", "int8") for n in SHIPPED}
-    files[f"{own.stem}, fp32"] = fp32 = pack(load(run), folder / "fp32.safetensors")
-    files |= {
-        f"stored {path.stem}": path
-        for path in sorted((harness.ROOT / "tests/packed/v1").glob("*.safetensors"))
-    }
+    browser: Any, run: Path, own: Path, texts: list[str], folder: Path,
+    parts: Collection[str], only: Collection[str] | None,
+) -> Iterator[tuple[str, Any]]:  # fmt: skip
+    """What does not depend on the speed of a machine: models, stages, tokenizers, looks."""
     subprocess.run(
         ["node", "scripts/build.mjs", "engine"], cwd=WEB, check=True,
         env=os.environ | {"OUT": str(folder)},
     )  # fmt: skip
-    return {
-        "looks": looks(browser, own, texts[0], folder),
-        "stages": {
+    fp32 = pack(load(run), folder / "fp32.safetensors")
+    files = {f"{own.stem}, int8": own, f"{own.stem}, fp32": fp32}
+    files |= {n: pack(load(PACKAGED / n), folder / f"{n}.safetensors", "int8") for n in SHIPPED}
+    stored = sorted((harness.ROOT / "tests/packed/v1").glob("*.safetensors"))
+    files |= {f"stored {path.stem}": path for path in stored}
+    for name, path in files.items() if "models" in parts else ():
+        if not only or name in only:
+            yield "models", {name: compared(browser, path, texts, folder)}
+    if "stages" in parts:
+        stages = {
             "of": texts[:STEPPED],
             "fp32_from_pytorch": stepped(folder, fp32, texts, load(run)),
             "int8_from_the_engine": stepped(folder, own, texts, None),
-        },
-        "tokenizers": tokenized(browser, folder),
-        "models": {name: compared(browser, path, texts, folder) for name, path in files.items()},
-    }
+        }
+        yield "stages", stages
+    if "tokenizers" in parts:
+        yield "tokenizers", tokenized(browser, folder)
+    if "looks" in parts:
+        yield "looks", looks(browser, own, texts[0], folder)
 
 
 def opened(browser: Any, file: Path, example: str, folder: Path, **options: Any) -> Any:
@@ -199,6 +209,7 @@ def compared(browser: Any, file: Path, texts: list[str], folder: Path) -> dict[s
     page = opened(browser, file, texts[0], folder)
     page.wait_for_selector("[data-status=done], [data-status=failed]")
     result: dict[str, Any] = {"task": model.header.task, "precision": model.precision}
+    result["lines"] = len(texts)
     if model.header.task == "classification":
         answers, _ = page.evaluate(ASK, ["model", texts, {}, 0])
         own = [{odds["label"]: odds["p"] for odds in answer["labels"]} for answer in answers]

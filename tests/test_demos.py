@@ -288,6 +288,7 @@ def test_families_charts_and_recurrence_are_chosen() -> None:
 def test_masks_hide_the_future() -> None:
     encoder, decoder, both = (s.values.array for s in sheets("masks", source="a b").sheets)
     assert np.isfinite(encoder).all() and np.isnan(decoder[0, 1])
+    assert "Filled" in sheets("masks").title  # there is no scale of colours
     assert np.isfinite(both[2:, :2]).all() and np.isnan(both[:2, 2:]).all()
     free, causal = (s.values.array for s in sheets("leak").sheets)
     assert np.isfinite(free).all() and np.isnan(causal[np.triu_indices(4, 1)]).all()
@@ -475,6 +476,23 @@ def test_two_passes_mix_what_the_model_says_with_the_truth() -> None:
     )
     expected = [s if c == "own" else t for s, c, t in zip(said, chosen, true, strict=True)]
     assert mixed[1:] == expected[:-1] and mixed != rows["pass 1 reads"]
+
+
+def test_a_recurrent_network_reads_the_word_that_it_has_just_written() -> None:
+    (drawn,) = sheets("sampling", network="recurrent").sheets
+    rows = dict(zip(drawn.rows, drawn.cells, strict=True))
+    said, chosen, true = (rows[name] for name in ("says", "read next", "in the loss"))
+    expected = [s if c == "own" else t for s, c, t in zip(said, chosen, true, strict=True)]
+    assert rows["reads"][1:] == expected[:-1] != true[:-1]
+
+
+def test_growth_names_its_points() -> None:
+    for of, last in (("models", "DeepSeek-V3: 671 billion"), ("hardware", "B200: 2250")):
+        drawn = DEMOS["growth"].draw({"of": of})
+        assert isinstance(drawn, LinesDrawing)
+        written = [text.get_text() for text in drawn.figure().axes[0].texts]
+        assert drawn.named and written == drawn.labels and written[-1] == last
+        assert f"2024 {last}" in drawn.text()
 
 
 def test_a_language_model_classifies_and_places_are_mixed() -> None:

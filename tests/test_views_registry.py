@@ -24,7 +24,7 @@ from foveate.run import Run
 from foveate.tasks.objectives import CrossEntropy, OwnOutput, tokens_of
 from foveate.train.journal import read
 from foveate.views import VIEWS, ViewEntry, find
-from foveate.views.exposure import place_errors
+from foveate.views.exposure import NAMES, place_errors
 from foveate.views.options import Question
 from foveate.views.run_page import report
 from small_runs import made
@@ -173,7 +173,8 @@ def test_the_first_place_is_the_same_and_a_view_draws_both(name: str, runs: dict
         assert len(forced) == len(errors.free[figure]) == len(errors.counts)
     drawn = find("exposure").draw([runs[name]], Question(split="valid"))
     panels = {panel.up: [curve.name for curve in panel.curves] for panel in drawn.panels}
-    assert panels == {figure: ["forced", "free"] for figure in errors.forced}
+    own = "its own forecast" if "mse" in errors.free else "its own words"
+    assert panels == {NAMES[figure]: ["given the reference", own] for figure in errors.forced}
 
 
 def test_forced_errors_are_the_loss_of_a_translator(tmp_path: Path) -> None:

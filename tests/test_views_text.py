@@ -207,7 +207,12 @@ def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
         assert row[: len(output)].tolist() == in_order(output, ["A", "B", "C"])[:6]
         assert np.isnan(row[len(output) :]).all()
     assert shown.rows == ["a", "b", "c"] and "A B C" in drawn.caption
-    assert draw("growing", run, run).sheets[1].rows == ["a", "b", "c"]  # the longest of the split
+    assert draw("growing", run).sheets[0].rows == ["a", "b", "c"]  # the longest of the split
+    table = draw("growing", run, run)
+    assert [row[1] for row in table.rows] == 2 * [str(run.translate(["a b c"])[0])]
+    assert table.rows[1][2] == drawn.sheets[0].title.split(": ")[1].removesuffix(
+        " words of the reference"
+    )
     with pytest.raises(ConfigError, match=r"no source 'c c': give --text and .* --target"):
         draw("growing", run, text="c c")
     assert len(draw("growing", run, text="a " * 40, target="A").sheets[0].rows) == 24

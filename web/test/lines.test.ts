@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { along, endsOf } from "../src/core/axes";
-import { looksOf, nearest, pathOf, pointed } from "../src/core/lines";
+import { brief } from "../src/core/bars";
+import { besidePoints, looksOf, nearest, pathOf, pointed } from "../src/core/lines";
 
 const same = (value: number) => value;
 
@@ -41,4 +42,17 @@ test("axes hold what they are given, a log axis only what is above 0", () => {
   expect(along(log, 0, 100)(1)).toBeCloseTo(50);
   expect(endsOf([], false, 0)).toMatchObject({ least: 0, most: 1 });
   expect(endsOf([5], false).least).toBeLessThan(5);
+});
+
+test("names of points stand in the frame, none on another", () => {
+  const points = [[20, 180], [90, 190], [120, 180], [150, 150], [180, 40], [380, 20]] as const, frame = { left: 20, right: 390, top: 10, bottom: 200 };
+  const boxes = besidePoints(points, points.map(() => 90), frame).map(([x, y]) => [x, y - 6, x + 90, y + 6] as const);
+  for (const [left, top, right, bottom] of boxes) {
+    expect([left >= 20, top >= 10, right <= 390, bottom <= 206]).toEqual([true, true, true, true]);
+    expect(boxes.filter(([l, t, r, b]) => l < right && left < r && t < bottom && top < b).length).toBe(1);
+  }
+});
+
+test("a number over a bar has few digits, none of those before the point less", () => {
+  expect([114.3, 63.08, 0.004357, -2].map((value) => brief(value, 2))).toEqual(["114", "63", "0.0044", "−2"]);
 });

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.draw.charts import Curve, LinesDrawing, StatesDrawing, line_chart
+from foveate.draw.charts import (
+    BarsDrawing,
+    Curve,
+    LinesDrawing,
+    StatesDrawing,
+    bar_chart,
+    line_chart,
+)
 from foveate.draw.parts import Numbers, visible
 from foveate.draw.sheets import LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.errors import UserError
@@ -157,14 +164,16 @@ def importances(
                 spaced(block), values, down="layer", across="head",
                 rows=[str(n) for n in range(len(layers))],
                 columns=[str(n) for n in range(values.shape[1])],
-                least=-most, most=most, aspect=0.6,
+                least=-most, most=most, aspect=0.6, written=True,
+                scale_label=" ",
             )
         )  # fmt: skip
     count = sum(len(forced.produced) for forced in passes)
-    caption = f"how far the forecast moves without the head, mean of {count} steps"
+    lost_is, caption = "how far the forecast moves without each head", f"mean of {count} steps"
     if passes[0].score_name == "log p":
-        caption = f"log p lost without the head, mean of {count} (+: the model is worse without it)"
-    return SheetGrid(sheets=sheets, title=title, caption=caption)
+        lost_is = "log p lost without each head"
+        caption = f"mean of {count} tokens (+: the model is worse without the head)"
+    return SheetGrid(sheets=sheets, title=f"{title}: {lost_is}", caption=caption)
 
 
 def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "") -> SheetGrid:
@@ -256,7 +265,7 @@ def _pairs(title: str, values: Tensor) -> SheetDrawing:
     return sheet(title, values.numpy(), down="place t", across="place s")
 
 
-def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDrawing:
+def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawing:
     """The picture: how much each position changes when the input is shuffled.
 
     With the position encodings of the model, and without them where it has any; 0 everywhere means
@@ -277,10 +286,11 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDraw
     ]
     places = len(next(iter(curves.values())))
     labels = list(forced.read.get(side_of(forced.model), ()))
-    return line_chart(
-        range(places), curves, "place", "change when shuffled",
-        title or "Does order matter?", labels=labels if len(labels) == places else (),
-        caption="shuffled input: " + "; ".join(lost),
+    if len(labels) != places:
+        labels = [str(place) for place in range(places)]
+    return bar_chart(
+        labels, curves, "change when shuffled", title or "Does order matter?",
+        "shuffled input: " + "; ".join(lost),
     )  # fmt: skip
 
 

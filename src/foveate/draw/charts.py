@@ -69,7 +69,7 @@ class LinesDrawing(Drawing):
 
     ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic. Points are
     ``joined`` by lines unless there is nothing between them. ``ends`` are those of the axis across
-    where it is longer than ``x``.
+    where it is longer than ``x``. Where points are ``named`` their labels stand beside them.
     """
 
     kind: Literal["lines"] = "lines"
@@ -81,6 +81,7 @@ class LinesDrawing(Drawing):
     up: str = ""
     log: Literal["", "x", "y", "xy"] = ""
     labels: list[Label] = Field([])  # of the places, where they are no numbers: dates, words
+    named: bool = False
     marks: list[Mark] = Field([])
 
     def arrays(self) -> Arrays:
@@ -129,6 +130,9 @@ class LinesDrawing(Drawing):
             elif len(curve.low):
                 ax.vlines(x + POINT_STEP * number, curve.low, curve.high, color=hue, linewidth=1.2)
         _places(self, ax)
+        if self.named:
+            points = np.stack([x, np.asarray(self.curves[0].y)], axis=1)
+            _label_points(ax, points, self.labels)
         legend = ax.legend(
             loc="lower left", bbox_to_anchor=(0, 1), ncols=_legend_columns(self), frameon=False,
             fontsize=figures.FONT_SIZE, handlelength=2.6, borderaxespad=0.3, columnspacing=1.2,
@@ -144,6 +148,8 @@ class LinesDrawing(Drawing):
         places = sorted({*range(0, len(x), every), len(x) - 1} & set(range(len(x))))
         wide = max(9, max((len(curve.name) for curve in curves), default=0)) + 2
         names = [labels[k] if labels else f"{x[k]:g}" for k in places]
+        if self.named:
+            names = [f"{x[k]:g} {labels[k]}" for k in places]
         left = max([12, *map(len, names), len(self.across)])
         heads, legend = [curve.name for curve in curves], list[str]()
         if width and left + wide * len(curves) > width:  # numbers stand for names that are too long
@@ -209,7 +215,7 @@ def _places(drawing: LinesDrawing, ax: Axes) -> None:
     if "y" in drawing.log:
         ax.set_yscale("log")
     x, labels = drawing.x, drawing.labels
-    if labels:
+    if labels and not drawing.named:
         every = -(-len(x) // max(2, LABEL_LETTERS // (max(map(len, labels)) + 2)))
         ax.set_xticks(x[::every], labels[::every], parse_math=False)
     elif "x" in drawing.log and len(x) <= MOST_UPRIGHT:

@@ -286,17 +286,16 @@ def forward(
 def _stops(
     film: Sequence[ForwardFrame], blocks: dict[str, ModelBlock], block: str, train: bool
 ) -> list[int]:
-    """The frames at which a lecture halts: all of a block, with the norm that it reads.
+    """The frames at which a lecture halts: all of a block.
 
-    Else the first, the weights of each attention and the last frame of each other block of the
-    first layer, going back the first one of each block; norms are passed over.
+    Else the weights of each attention and the last frame of each other block of the first layer;
+    going back the loss and the first frame of each block. Norms are passed over.
     """
     start = next((k for k, frame in enumerate(film) if frame.name == "loss"), len(film))
     shown = range(start, len(film)) if train else range(start)
     if block:
-        own = [k for k in shown if film[k].block == block]
-        return [*(k for k in film[own[0]].reads if film[k].name == "norm"), *own]
-    stops = [shown[0]]
+        return [k for k in shown if film[k].block == block]
+    stops = [start] * train
     for name, run in groupby(shown, key=lambda k: film[k].block):
         numbers, layer = [*run], blocks[name].layer if name in blocks else None
         if film[numbers[-1]].name.endswith("norm") or (layer and not train):

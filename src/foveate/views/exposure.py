@@ -22,6 +22,7 @@ from foveate.views.options import Split
 EXAMPLES = 512  # of a split, evenly from all over it
 TOGETHER = 64  # examples read at once
 FEWEST = 20  # examples that a place needs to be drawn
+NAMES = {"nll": "loss in nats", "accuracy": "share of tokens right", "mse": "squared error"}
 Errors = NDArray[np.float64]
 
 
@@ -86,8 +87,8 @@ def place_errors(run: Run, split: str = "test") -> PlaceErrors:
 def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
     """Error against place: after the true tokens or rows, and after the model's own.
 
-    Text: the NLL and accuracy of the true token; forecasts: the squared error. A place is counted
-    from the first that the model predicts; those of fewer than 20 examples are left out.
+    Text: the loss −log p and the accuracy of the true token; forecasts: the squared error. A place
+    is counted from the first that the model predicts; those of fewer than 20 examples are left out.
     """
     if split == "test" and any(evaluated_split(run.task) == "valid" for run in runs):
         split = "valid"
@@ -95,10 +96,11 @@ def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
     panels: dict[str, dict[str, Errors]] = {}
     for name, errors in by_run.items():
         enough = errors.counts >= min(FEWEST, errors.counts.max())
-        for mode, figures in (("forced", errors.forced), ("free", errors.free)):
+        own = "its own forecast" if "mse" in errors.free else "its own words"
+        for mode, figures in (("given the reference", errors.forced), (own, errors.free)):
             label = f"{name}, {mode}" if len(by_run) > 1 else mode
             for figure, values in figures.items():
-                panels.setdefault(figure, {})[label] = np.where(enough, values, np.nan)
+                panels.setdefault(NAMES[figure], {})[label] = np.where(enough, values, np.nan)
     return PanelGrid(
         panels=[line_chart(None, lines, "place", figure) for figure, lines in panels.items()],
         title=f"Exposure bias, {split}",

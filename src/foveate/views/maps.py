@@ -50,6 +50,7 @@ from foveate.views.options import (
 from foveate.views.text import token_name
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
+ALLOWED = "filled: allowed; empty: not allowed"
 PAIRS = 100  # of the split, where no text is given
 
 
@@ -201,7 +202,7 @@ def masks(
                 spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
-                f"queries ({record.row_means(names[0])})", "keys", 0.0, 1.0, scale_label=" ",
+                f"queries ({record.row_means(names[0])})", "keys", 0.0, 1.0, scale_label=ALLOWED,
             )
         )  # fmt: skip
     return SheetGrid(

@@ -271,36 +271,43 @@ def by_length(
 @view(needs.translates)
 def growing(
     runs: Sequence[Run], text: Text = None, target: Target = None, split: Split = "test"
-) -> SheetGrid:
+) -> SheetGrid | TableDrawing:
     """Outputs for ever longer beginnings of one source: a row for each, a cell for each word.
 
     A word counts 1 where it stands in the reference of the whole source, in the order of the
-    reference, else 0. The reference is ``target``, or that of the text in the split; without a
-    text it is the longest source of at most 24 words. Raises `ConfigError` for a text without one.
+    reference, else 0. Of several runs a table of what each makes of the whole source. The reference
+    is ``target``, or that of the text in the split; without a text it is the longest source of at
+    most 24 words. Raises `ConfigError` for a text without one.
     """
     source, reference = referenced(runs[0], text, target, split)
-    words, expected, sheets = source.split(), reference.split(), []
+    words, expected = source.split(), reference.split()
     ends = np.unique(np.linspace(1, len(words), min(MOST_ROWS, len(words))).round().astype(int))
+    if len(runs) > 1:
+        ends = ends[-1:]
     beginnings = [" ".join(words[:end]) for end in ends]
     outputs = [[str(a).split() for a in run.translate(beginnings)] for run in runs]
-    longest = max(len(output) for rows in outputs for output in rows)
-    width = max(1, min(longest, 2 * len(expected)))  # what goes on longer is cut off
-    for run, rows in zip(runs, outputs, strict=True):
-        values, cells = np.full((len(ends), width), np.nan), []
-        for row, output in zip(values, rows, strict=True):
-            shown = output[:width]
-            row[: len(shown)] = in_order(output, expected)[:width]
-            cells.append([*map(visible, shown), *[""] * (width - len(shown))])
-        right = sum(in_order(rows[-1], expected))
-        drawn = sheet(
-            f"{run.path.name}: {right:.0f} of {len(expected)} words of the reference", values,
-            [words[end - 1] for end in ends], down="source, up to", across="words of the output",
-            least=0.0, most=1.0, aspect=0.5, scale_label="1: in the reference, in order; 0: not",
-            cells=cells,
-        )  # fmt: skip
-        sheets.append(drawn)
     caption = f"source: {source}; reference: {reference}"
-    return SheetGrid(sheets=sheets, title="A growing source", caption=caption, across=1)
+    right = [f"{sum(in_order(rows[-1], expected)):.0f} of {len(expected)}" for rows in outputs]
+    if len(runs) > 1:
+        rows: list[list[Cell]] = [
+            [run.path.name, " ".join(texts[-1]), number]
+            for run, texts, number in zip(runs, outputs, right, strict=True)
+        ]
+        names = ["run", "output", "right"]
+        return TableDrawing(title=source, caption=caption, columns=names, rows=rows)
+    width = max(1, min(max(map(len, outputs[0])), 2 * len(expected)))  # what goes on is cut off
+    values, cells = np.full((len(ends), width), np.nan), []
+    for row, output in zip(values, outputs[0], strict=True):
+        shown = output[:width]
+        row[: len(shown)] = in_order(output, expected)[:width]
+        cells.append([*map(visible, shown), *[""] * (width - len(shown))])
+    drawn = sheet(
+        f"{runs[0].path.name}: {right[0]} words of the reference", values,
+        [words[end - 1] for end in ends], down="source, up to", across="words of the output",
+        least=0.0, most=1.0, aspect=0.5,
+        scale_label="1: in the reference, in order; 0: not", cells=cells,
+    )  # fmt: skip
+    return SheetGrid(sheets=[drawn], title="A growing source", caption=caption, across=1)
 
 
 def referenced(run: Run, text: str | None, target: str | None, split: str) -> tuple[str, str]:

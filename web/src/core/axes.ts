@@ -75,7 +75,7 @@ export function across(box: Box, places: readonly (readonly [number, string])[],
   return [
     s("path", { class: "fv-axis", d: `M${box.left} ${box.bottom}H${box.right}` }),
     ...written.flatMap(([x, text]) => {
-      const half = widthOf(text, 12) / 2, at = Math.min(box.right + 10 - half, x);
+      const half = widthOf(text, 12) / 2, at = Math.max(half, Math.min(box.right + 10 - half, x));
       return [s("path", { class: "fv-axis", d: `M${x} ${box.bottom}v4` }),
         s("text", { class: "fv-quiet", x: at, y: box.bottom + 17, "text-anchor": "middle" }, text)];
     }),

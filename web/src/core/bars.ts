@@ -8,6 +8,10 @@ import { seriesTwin } from "./twin";
 import type { BarsDrawing } from "./types";
 
 const HEIGHT = 280, OVER = 4, SHORT = 24; // pixels of the plot; of a number that is written over its bar; of labels that are left out rather than turned
+const WIDEST = 150, THICK = 56; // pixels of a label's bars, and of one of them
+
+/** A number for a bar, in so many digits; those before the point are all there. */
+export const brief = (value: number, digits: number): string => tick(Math.abs(value) >= 10 ** digits ? Math.round(value) : Number(value.toPrecision(digits)));
 
 export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
   const { labels, series } = drawing;
@@ -41,13 +45,14 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
     if (axis.most > 0) axis.most += 0.06 * (axis.most - axis.least);
     const isWhole = Number.isFinite(tallOf(body, Infinity)); // on a slide
     const least = isWhole ? 0 : Math.max(18, 12 * series.length + 4), most = highOf(body, HEIGHT), slim = boxOf(room, most, axis, drawing.up, drawing.across);
-    const step = Math.min(90, Math.max(least, (slim.right - slim.left) / Math.max(1, labels.length)));
+    const step = Math.min(WIDEST, Math.max(least, (slim.right - slim.left) / Math.max(1, labels.length)));
     const turned = longest > step - 6 && longest > SHORT, each = turned ? 1 : every(step, longest + 6), deep = turned ? Math.round(longest * 0.85) : 0, height = most + deep;
     const frame = boxOf(room, height, axis, drawing.up, drawing.across, deep);
     frame.right = frame.left + step * labels.length;
-    const width = frame.right + (turned ? 40 : 12), y = along(axis, frame.bottom, frame.top), thick = Math.min(40, (step * 0.76) / series.length);
+    const width = frame.right + (turned ? 40 : 12), y = along(axis, frame.bottom, frame.top), thick = Math.min(THICK, (step * 0.84) / series.length);
     const own = series.length > 1 ? thick : step; // pixels of a number over a bar
-    const isWritten = series.every(({ values, low }) => !low.length && values.every((value) => value === null || widthOf(tick(value), 12) < own));
+    const written = [4, 3, 2].map((digits) => (value: number) => brief(value, digits))
+      .find((form) => series.every(({ values, low }) => !low.length && values.every((value) => value === null || widthOf(form(value), 12) < own)));
     groups = labels.map((label, k) => {
       const middle = frame.left + (k + 0.5) * step, here = () => go(k);
       const parts = series.flatMap(({ values, low, high }, i) => {
@@ -55,7 +60,7 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
         if (value === null || value === undefined) return [];
         const x = middle + (i - series.length / 2) * thick, top = Math.min(y(value), y(0)), centre = x + thick / 2;
         return [s("rect", { class: `fv-bar fv-line-${i % 7}`, x: x + 1, y: top, width: thick - 2, height: Math.max(1, Math.abs(y(value) - y(0))), rx: 2 }),
-          ...(isWritten ? [s("text", { class: "fv-quiet", x: centre, y: value < 0 ? y(value) + 14 : y(value) - OVER, "text-anchor": "middle" }, tick(value))] : []),
+          ...(written ? [s("text", { class: "fv-quiet", x: centre, y: value < 0 ? y(value) + 14 : y(value) - OVER, "text-anchor": "middle" }, written(value))] : []),
           ...(Number.isFinite(low[k] ?? NaN) && Number.isFinite(high[k] ?? NaN)
             ? [s("path", { class: "fv-whisker", d: `M${centre} ${y(low[k]!)}V${y(high[k]!)}M${centre - 4} ${y(low[k]!)}h8M${centre - 4} ${y(high[k]!)}h8` })] : [])];
       });

@@ -22,7 +22,7 @@ export interface Cells {
 const SHORT = 64; // words along a side that are all written, if need be by scrolling
 const LOUPE = 9; // pixels of a cell below which a loupe helps
 export const WRITTEN = 36; // pixels of a number in a cell, where all columns have to fit
-const ROOMY = 52; // pixels of a text in a cell, else
+const ROOMY = 52, TIGHT = 18; // pixels of a text in a cell, else; of a row of texts at least
 const MOST = 44, LARGEST = 64, NAMED = 80; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright
 
 /** Pixels that a cell with the longest of these texts is wide at least. */
@@ -40,16 +40,16 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
   const named = cells.down && cells.rows.length ? Math.min(limit, widthOf(cells.down, 12)) : 0; // in the corner, over its words
   const left = cells.rows.length ? Math.max(named, ...widths(cells.rows)) + 8 : cells.down ? 20 : 2;
-  const aspect = cells.aspect ?? 1, bound = told || cells.high ? most : Math.min(most, Math.max(4, tall / cells.height / aspect));
+  const aspect = cells.aspect ?? 1, bound = told || cells.high ? most : Math.min(most, Math.max(4 / Math.max(1, aspect), tall / cells.height / aspect));
   const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, bound) - 6);
   const turn = flat ? 0 : room < 30 * cells.width ? -75 : -55;
   const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
   const wide = (room - left - right) / cells.width;
-  const fit = cells.high && !told ? wide : Math.min(wide, told ? most : Math.max(least || 4, tall / cells.height / aspect), most);
+  const fit = cells.high && !told ? wide : Math.min(wide, told ? most : Math.max(least || 4 / Math.max(1, aspect), tall / cells.height / aspect), most);
   const across = least ? Math.max(least, Math.floor(fit)) : Math.max(fit, 0.2);
   const top = !cells.columns.length ? (named ? 22 : 2) : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
-  const down = cells.high ?? (told ? Math.max(24, Math.min(across, 30)) : least ? Math.max(1, Math.round(across * aspect)) : across * aspect);
+  const down = cells.high ?? (told ? Math.max(TIGHT, Math.min(Math.max(24, Math.min(across, 30)), tall / cells.height)) : least ? Math.max(1, Math.round(across * aspect)) : across * aspect);
   return {
     left, top, across, down, turn, limit,
     width: left + across * cells.width + right, height: top + down * cells.height + (cells.across ? 22 : 2),

@@ -4,7 +4,8 @@ import { enlarged, pixels, sequential, type Scale } from "./levels";
 import type { BlockMaps } from "./maps";
 
 const THUMB = 72; // cells of a small map at most, whatever the screen
-const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16; // pixels between, around, for numbers, for the kind of a head
+const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16, LAYER = 56; // pixels between, around, for numbers, for the kind of a head, for "layer 0"
+const SMALL = 60, LARGE = 112, LARGEST = 180; // pixels of a small map at most; where they are all that is shown
 const FAINT = 0.16;
 
 export interface Heads {
@@ -37,19 +38,20 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     const most = hasHeads ? Math.max(...layers.map((_, layer) => maps.heads(layer))) : 0;
     const across = most === 1 ? [null] : [null, ...Array(most).keys()]; // one head is its own mean
     element.hidden = across.length * layers.length === 1;
-    const room = (element.parentElement?.clientWidth || 300) - LABEL - 10;
-    const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), high = tallOf(element, Infinity) / layers.length - NAME - GAP;
-    const wide = Math.max(28, Math.min(large ? 112 : 60, Math.floor(room / across.length) - GAP, Math.floor(high / ratio)));
+    const tall = tallOf(element, Infinity), isWhole = large && Number.isFinite(tall), side = isWhole ? LAYER : LABEL; // on a slide
+    const room = (element.parentElement?.clientWidth || 300) - side - 10;
+    const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), high = (tall - LABEL) / layers.length - NAME - GAP;
+    const wide = Math.max(28, Math.min(isWhole ? LARGEST : large ? LARGE : SMALL, Math.floor(room / across.length) - GAP, Math.floor(high / ratio)));
     const named = known.length > 0 && wide >= 56, inner = wide - 2 * EDGE, deep = Math.round(inner * ratio);
-    const tall = deep + 2 * EDGE + (named ? NAME : 0);
-    grid.style.gridTemplateColumns = `${LABEL}px repeat(${across.length}, ${wide}px)`;
-    grid.style.gridTemplateRows = `${LABEL}px repeat(${layers.length}, ${tall}px)`;
-    const place = (k: number, side: number, before: number) => before + GAP + k * (side + GAP) + EDGE;
+    const down = deep + 2 * EDGE + (named ? NAME : 0), word = (text: string) => (isWhole ? `${text} ` : "");
+    grid.style.gridTemplateColumns = `${side}px repeat(${across.length}, ${wide}px)`;
+    grid.style.gridTemplateRows = `${LABEL}px repeat(${layers.length}, ${down}px)`;
+    const place = (k: number, one: number, before: number) => before + GAP + k * (one + GAP) + EDGE;
     thumbs = layers.flatMap((_, layer) => across.flatMap((head, k) =>
-      head !== null && head >= maps.heads(layer) ? [] : [thumb(maps, layer, head, named, place(k, wide, LABEL), place(layer, tall, LABEL))]));
+      head !== null && head >= maps.heads(layer) ? [] : [thumb(maps, layer, head, named, place(k, wide, side), place(layer, down, LABEL))]));
     const line = (layer: number) => across.map((head) => thumbs.find((t) => t.layer === layer && t.head === head)?.button ?? h("span"));
-    grid.replaceChildren(h("span"), ...across.map((head) => h("span", {}, head === null ? "mean" : String(head))),
-      ...layers.flatMap((_, layer) => [h("span", {}, String(layer)), ...line(layer)]), canvas);
+    grid.replaceChildren(h("span"), ...across.map((head) => h("span", {}, head === null ? "mean" : word("head") + String(head))),
+      ...layers.flatMap((_, layer) => [h("span", {}, word("layer") + String(layer)), ...line(layer)]), canvas);
     paint = () => draw(maps, scale, inner, deep);
     paint();
     offer();

@@ -1,6 +1,6 @@
 // Lines over one axis: curves of training, errors against distance, a forecast with its fan.
-import { across, along, boxOf, endsOf, highOf, marksOf, upward, type Map1 } from "./axes";
-import { h, s, zoomOf } from "./dom";
+import { across, along, boxOf, endsOf, highOf, marksOf, upward, type Box, type Map1 } from "./axes";
+import { h, s, widthOf, zoomOf } from "./dom";
 import type { Draw } from "./stage";
 import { alongOf } from "./keys";
 import { figure, tick } from "./text";
@@ -9,7 +9,7 @@ import type { Curve, LinesDrawing } from "./types";
 
 const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 5", "4 2 1 2", "1 3"];
 const HEIGHT = 300, POINT = 3; // pixels; of a point from its middle
-const FEW = 24; // places of which each is marked
+const FEW = 24, NAMED = 0.12; // places of which each is marked; air of the axis that goes up, around points with names
 
 /** The points of a curve as a path; blanks break it. More points than pixels become least and most of each pixel. */
 export function pathOf(xs: readonly number[], ys: readonly (number | null)[], x: Map1, y: Map1, wide: number): string {
@@ -49,6 +49,23 @@ function band(xs: readonly number[], { low, high }: Curve, x: Map1, y: Map1): st
   if (!there.length) return "";
   const at = (k: number, v: number) => `${x(xs[k]!).toFixed(1)} ${y(v).toFixed(1)}`;
   return `M${there.map((k) => at(k, high[k]!)).join("L")}L${there.reverse().map((k) => at(k, low[k]!)).join("L")}Z`;
+}
+
+/** Where a name of so many pixels stands beside each point (left edge and middle line): at the corner where it covers least of the others. */
+export function besidePoints(points: readonly (readonly [number, number])[], widths: readonly number[], { left, right, top, bottom }: Box): [number, number][] {
+  const taken = points.map(([x, y]) => [x - 4, y - 4, x + 4, y + 4]);
+  return points.map(([x, y], k) => {
+    const wide = widths[k]! + 4, [over, under] = [y - 12, y + 14];
+    const places = [[x - wide - 5, over], [x + 8, under], [x + 8, y + 3], [x + 8, over], [x - wide - 5, under]].map(([from, middle]) => [Math.max(left + 2, Math.min(right - wide, from!)), middle!] as [number, number]);
+    const boxOf = ([from, middle]: [number, number]) => [from, middle - 8, from + wide, middle + 8];
+    const cost = (place: [number, number]) => {
+      const [a, b, c, d] = boxOf(place) as [number, number, number, number];
+      return taken.reduce((sum, [l, t, r, u]) => sum + Math.max(0, Math.min(c, r!) - Math.max(a, l!)) * Math.max(0, Math.min(d, u!) - Math.max(b, t!)), b < top || d > bottom ? 1e4 : 0);
+    };
+    const best = places.reduce((one, other) => (cost(other) < cost(one) ? other : one));
+    taken.push(boxOf(best));
+    return best;
+  });
 }
 
 const isBlank = (value: number | null | undefined) => value === null || value === undefined;
@@ -110,12 +127,13 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   function draw(): void {
     const width = Math.min(Math.max(body.clientWidth, 200), 960), height = highOf(body, HEIGHT);
     const seen = curves.filter(({ name }) => !hidden.has(name)), logUp = drawing.log.includes("y"), logAcross = drawing.log.includes("x");
-    const up = endsOf(seen.flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp);
+    const up = endsOf(seen.flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp, drawing.named ? NAMED : undefined);
     const wide = endsOf([...xs, ...marks.map((mark) => mark.x), ...(drawing.ends ?? [])], logAcross, drawing.joined ? 0 : 0.25);
     const frame = boxOf(width, height, up, drawing.up, drawing.across), y = along(up, frame.bottom, frame.top);
     x = along(wide, frame.left, frame.right);
     const count = Math.max(2, Math.floor(width / 90));
-    const places = labels.length
+    const isNamed = drawing.named && labels.length > 0, points = xs.map((at, k) => [x(at), y(curves[0]?.y[k] ?? NaN)] as const);
+    const places = labels.length && !isNamed
       ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % Math.ceil(xs.length / count) === 0)
       : marksOf(wide, count).map((value) => [x(value), tick(value)] as const);
     const beside = drawing.joined ? 0 : 8; // pixels from a point to that of the next curve at one place
@@ -134,7 +152,8 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
         s("path", { class: `fv-curve ${look(k)}`, d: drawing.joined ? pathOf(xs, curve.y, x, y, width) : whiskers(curve), "stroke-dasharray": dash(k) }),
         ...xs.flatMap((at, i) => pointed(curve.y, i) && Number.isFinite(y(curve.y[i]!)) ?
           [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: POINT })] : []),
-      ])))), cross);
+      ])))), cross,
+      ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { x: from, y: middle + 4 }, labels[k]!)) : []));
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
     read();
   }

@@ -1,11 +1,12 @@
 // Words in columns joined by lines: across two texts, or as arcs beside one text that attends to itself.
-import { fitted, h, s, widthOf } from "./dom";
+import { fitted, h, s, tallOf, widthOf } from "./dom";
 import { equals, glow, rowOf, strongest, type Matrix } from "./levels";
 import type { Looking, Side } from "./looking";
 import { weightsOf } from "./looking";
 import { sameWords } from "./text";
 
-const STEP = 24; // pixels from one word to the next
+const STEP = 24, CLOSE = 16, TOP = 40; // pixels from one word to the next, and where all have to fit; to the middle of the first
+const APART = 320, WIDE = 440; // pixels between the words of two columns at most; where they have all the room
 const GAP = 6; // pixels between a word and the lines
 export const MOST_WORDS = 64; // beyond, no line would be told from another
 
@@ -21,9 +22,9 @@ export function links(point: (side: Side, place: number) => void): Links {
   const element = h("section", { class: "fv-join" }, box);
   const idle = s("g", { class: "fv-idle" }), chosen = s("g", { class: "fv-now" });
   let words: Record<Side, SVGElement[]> = { row: [], column: [] }, map: Matrix | undefined, alone = false;
-  let x: Record<Side, number> = { row: 0, column: 0 };
+  let x: Record<Side, number> = { row: 0, column: 0 }, step = STEP;
 
-  const y = (place: number) => 40 + place * STEP;
+  const y = (place: number) => TOP + place * step;
   const path = (row: number, column: number) => {
     const from = y(row), to = y(column);
     if (!alone) return `M${x.row} ${from}C${(x.row + x.column) / 2} ${from} ${(x.row + x.column) / 2} ${to} ${x.column} ${to}`;
@@ -39,7 +40,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     words[side] = texts.map((text, place) => {
       const here = () => point(side, place);
       return s("g", { pointerenter: here, click: here },
-        s("rect", { x: anchor === "end" ? at - limit : at, y: y(place) - STEP / 2, width: limit, height: STEP, rx: 4 }),
+        s("rect", { x: anchor === "end" ? at - limit : at, y: y(place) - step / 2, width: limit, height: step, rx: 4 }),
         s("text", { x: anchor === "end" ? at - GAP : at + GAP, y: y(place) + 5, "text-anchor": anchor }, fitted(text, limit - 10, 15)));
     });
     return words[side];
@@ -49,12 +50,14 @@ export function links(point: (side: Side, place: number) => void): Links {
     map = next;
     element.hidden = Math.max(rows.length, columns.length) > MOST_WORDS;
     if (element.hidden) return;
-    alone = sameWords(rows, columns) && rows.length === columns.length;
+    const tall = tallOf(element, Infinity), isWhole = Number.isFinite(tall); // on a slide, where the room is wide and low
+    step = Math.max(CLOSE, Math.min(STEP, Math.floor((tall - TOP) / Math.max(rows.length, columns.length))));
+    alone = !isWhole && sameWords(rows, columns) && rows.length === columns.length;
     const room = Math.min(element.clientWidth || 600, 720), half = (room - 90) / 2;
     const heading = alone ? `${rowMeans} · attends to` : rowMeans, attended = "attends to";
     const limit = (texts: readonly string[], over: string) =>
       Math.max(widthOf(over, 12) + 2 * GAP, Math.min(half, Math.max(...texts.map((t) => widthOf(t, 15))) + 34));
-    const left = limit(rows, heading), right = alone ? 0 : limit(columns, attended), gap = alone ? 260 : Math.max(90, Math.min(320, room - left - right));
+    const left = limit(rows, heading), right = alone ? 0 : limit(columns, attended), gap = alone ? 260 : Math.max(90, Math.min(isWhole ? WIDE : APART, room - left - right));
     x = { row: left + 4, column: left + gap - 4 };
     words = { row: [], column: [] };
     const headings = [s("text", { class: "fv-quiet", x: left - GAP, y: 16, "text-anchor": "end" }, heading),

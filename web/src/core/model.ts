@@ -5,8 +5,8 @@ import type { Draw, Twin } from "./stage";
 import type { ModelBlock, ModelDrawing, ModelPart } from "./types";
 
 const WIDEST = 110, TALLEST = 96, LEAST = 40, BESIDE = 16; // pixels: the largest block, a row, stream to branch
-const LINE = 13; // of a row where all have to fit
-const PLACE = 60, BOX = 34, EDGES = 3; // of an unrolled cell; places before the last
+const LINE = 13, NARROW = 300; // of a row where all have to fit; of a column without room for many places
+const PLACE = 60, BOX = 34, EDGES = 3, UNROLLED = 62; // of an unrolled cell; places before the last; pixels that it is high
 
 const count = (n: number) => n.toLocaleString("en-US");
 const sizeOf = ({ parameters, shared }: ModelBlock) => parameters + shared;
@@ -34,7 +34,8 @@ export function alikeLayers(blocks: readonly ModelBlock[]): ModelBlock[][][] {
 
 export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, parts }) => {
   const blocks = parts.flatMap((part) => part.blocks), rows = new Map<ModelBlock, HTMLButtonElement>();
-  const room = tallOf(body, Infinity) / Math.max(1, ...parts.map((part) => part.blocks.length)), fits = room < LEAST; // on a slide
+  const cells = (part: ModelPart) => part.blocks.filter(({ steps }) => steps.length).length;
+  const room = Math.min(...parts.map((part) => (tallOf(body, Infinity) - UNROLLED * cells(part)) / Math.max(1, part.blocks.length))), fits = room < LEAST; // on a slide
   const least = fits ? Math.max(LINE, room) : LEAST, [widest, tallest] = fits ? [WIDEST / 2, least - 2] : [WIDEST, TALLEST];
   const across = widest / Math.sqrt(Math.max(1, ...blocks.flatMap(({ widths }) => widths))), down = tallest / Math.sqrt(Math.max(1, ...blocks.map(sizeOf)));
   const wide = ({ widths }: ModelBlock) => widths.map((size) => across * Math.sqrt(size));
@@ -65,7 +66,7 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
     const drawn = (height: number, ...shapes: SVGElement[]) => s("svg", { width: broad, height, "aria-hidden": "true" }, ...shapes);
     const plus = (y: number) => s("path", { class: "fv-plus", d: `M${middle - 5} ${y}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0h10m-5 -5v10` });
     const graphic = (block: ModelBlock, first: boolean, last: boolean): SVGElement => {
-      const ends = wide(block), tall = ends.length && Math.max(3, down * Math.sqrt(sizeOf(block))), height = Math.ceil(Math.max(least + (block.steps.length ? 62 : 0), fits ? 0 : tall + 8));
+      const ends = wide(block), tall = ends.length && Math.max(3, down * Math.sqrt(sizeOf(block))), height = Math.ceil(Math.max(least + (block.steps.length ? UNROLLED : 0), fits ? 0 : tall + 8));
       const top = (height - tall) / 2, shapes: SVGElement[] = [];
       if (block.branch === null) {
         stream ||= ends[0] ?? 0;
@@ -93,7 +94,7 @@ export const model: Draw<ModelDrawing> = ({ body, options, memory }, { title, pa
         focus: () => { show(block); }, click: () => { if (!fresh) open(block); else details.scrollIntoView({ block: "nearest" }); fresh = false; show(block); } },
         graphic(block, branch(-1) !== block.branch, branch(1) !== block.branch),
         h("span", {}, h("b", {}, block.label, ...(block.reads.length ? [h("span", { class: "fv-reads" }, ` ← ${block.reads.join(", ")}`)] : [])), h("span", { class: "fv-quiet" }, [shape(block), amount(block)].filter(Boolean).join(" · ")),
-          block.steps.length ? unrolled(block, body.clientWidth < 600 ? 1 : EDGES) : undefined));
+          block.steps.length ? unrolled(block, body.clientWidth / parts.length < NARROW ? 1 : EDGES) : undefined));
       made.dataset.row = String(k);
       rows.set(block, made);
       return made;

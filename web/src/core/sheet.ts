@@ -35,13 +35,15 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
   };
   const middle = how.least < 0 && how.most > 0 ? [[0.5, "0"] as const] : [];
   const marks = [[0, tick(how.least)] as const, ...middle, [1, tick(how.most)] as const];
-  body.append(reading, grid.element, legend(how.colours, marks, drawing.told));
+  const scale = legend(how.colours, marks, drawing.told);
+  body.append(reading, grid.element, scale);
   const paint = (made: Values) => {
     values = floats(made);
     grid.show({
       height, width, levels: levelsBetween(values, how.least, how.most), colours: how.colours, rows, columns,
       aspect: drawing.aspect, texts: drawing.cells, dots: drawing.dots, down: drawing.down, across: drawing.across,
     });
+    scale.classList.toggle("fv-plain", values.every((value) => !(value < drawing.most))); // filled or empty: no scale
     read();
     stage.changed();
   };

@@ -14,6 +14,7 @@ const PAUSE = 1200; // milliseconds of a stage while the walk is played
 interface Card { stage: StageDrawing; element: HTMLElement; grid: Grid; values?: Float64Array; height: number; width: number; turned: boolean }
 
 const ROW = 30, LEAST = 15; // pixels of a key, and where there are many
+const THIN = 10, AROUND = 10, MORE = 84, SPARE = 70; // of a vector at least; around it; what vectors have more room by than keys, and all together, on a slide
 const MOST_WRITTEN = 6; // numbers in a row that are written
 const words = ({ stage }: Card) => (stage.rows.length ? stage.rows : stage.columns);
 
@@ -72,13 +73,15 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     timer = setInterval(() => { move(1); }, PAUSE);
   };
   const high = () => Math.max(LEAST, Math.min(ROW, Math.floor(tallOf(stage.body) / Math.max(1, keys.length))));
+  const thin = (zone: Card[]) => Math.max(THIN, Math.min(ROW, Math.floor((tallOf(stage.body, Infinity) + MORE) / zone.length) - AROUND));
+  const isWhole = () => tallOf(stage.body, -Infinity) + SPARE >= keys.length * ROW + (cards.length - (end - first)) * (ROW + AROUND); // all stages stand in the room of a slide
   const paint = (card: Card, made: Values) => {
     const { height, width } = card, all = floats(made), size = height * width;
     const from = made.shape[0] === 1 ? 0 : frame * size, values = (card.values = all.slice(from, from + size));
     const { colours, least, most } = ends(card.stage.least, card.stage.most);
     const written = (v: number) => (v === -Infinity ? "−∞" : v.toFixed(2).replace("-", "−")), isFew = width <= MOST_WRITTEN;
     const texts = isFew ? Array.from({ length: height }, (_, row) => Array.from(values.subarray(row * width, (row + 1) * width), written)) : [];
-    card.grid.show({ height, width, levels: levelsBetween(values, least, most), colours, rows: [], columns: [], texts, high: height > 1 ? high() : ROW });
+    card.grid.show({ height, width, levels: levelsBetween(values, least, most), colours, rows: [], columns: [], texts, high: height > 1 ? high() : thin(zones.find((zone) => zone.includes(card))!) });
     stage.changed();
   };
   const show = (to: number, place: number) => {
@@ -96,6 +99,7 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     });
     if (moved) cards[at]!.element.scrollIntoView({ block: "nearest", inline: "nearest" });
     table!.style.setProperty("--row", `${high()}px`);
+    stage.body.classList.toggle("fv-all", isWhole());
     cards.forEach((card) => {
       const coming = decode(card.stage.values);
       if (coming instanceof Promise) coming.then((made) => { paint(card, made); }, (error: unknown) => { reading.textContent = `The numbers could not be had: ${String(error)}`; });

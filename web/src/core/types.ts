@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/draw; do not edit. Of 06b91265c553f303.
+// Written by `npm run types` from src/foveate/draw; do not edit. Of f061d500d2575a1a.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -233,7 +233,7 @@ export interface FrameDrawing {
  *
  * ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic. Points are
  * ``joined`` by lines unless there is nothing between them. ``ends`` are those of the axis across
- * where it is longer than ``x``.
+ * where it is longer than ``x``. Where points are ``named`` their labels stand beside them.
  */
 export interface LinesDrawing {
   title: string;
@@ -248,6 +248,7 @@ export interface LinesDrawing {
   up: string;
   log: "" | "x" | "y" | "xy";
   labels: string[];
+  named: boolean;
   marks: Mark[];
 }
 /**

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 03f06c993dff5723.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 8a3e08a745d37215.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

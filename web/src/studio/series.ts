@@ -78,5 +78,5 @@ export function drawn(chart: Chart, all: ReadonlyMap<string, Curves>, across: Ac
   const places = [...new Set(lines.flatMap(({ x }) => x))].sort((a, b) => a - b);
   const title = chart.title;
   return { kind: "lines", title, caption: "", notes: [], x: places, curves: lines.map((line) => ({ name: line.name, y: resampled(line, places), low: [], high: [], hue: line.hue, faint: false })),
-    joined: true, ends: steps && across === "step" ? [0, steps] : null, across: across === "step" ? "step" : "minutes", up: "", log: chart.log ? "y" : "", labels: [], marks: [] };
+    joined: true, ends: steps && across === "step" ? [0, steps] : null, across: across === "step" ? "step" : "minutes", up: "", log: chart.log ? "y" : "", labels: [], named: false, marks: [] };
 }

@@ -247,9 +247,9 @@ def masks(source: Words = "the sun rises", target: Words = "le soleil se lève")
             seen("decoder-only (GPT)", allowed(s, s, True), read),
             seen("encoder–decoder (T5)", torch.cat((upper, lower)), both),
         ],
-        across=2, title="Which words (across) a word (down) may attend to",
-        caption="Empty is masked: score −∞, weight 0. A decoder reads the words before it, and all "
-        "of the source where there is one.",
+        across=2, title="Filled: a word (down) may attend to that (across); empty: it may not",
+        caption="What is masked has the score −∞ and the weight 0. A decoder reads the words "
+        "before it, and all of the source where there is one.",
     )  # fmt: skip
 
 
@@ -386,7 +386,10 @@ def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
         matrices = scores, weights, weights @ read @ values
         for name, matrix in zip(names, matrices, strict=True):
             most = float(matrix.abs().max())
-            drawn.append(sheet(name, matrix.numpy(), rows, least=-most, most=most, scale_label=" "))
+            drawn.append(
+                sheet(name, matrix.numpy(), rows, least=-most, most=most, scale_label=" ",
+                      written=True)
+            )  # fmt: skip
     return SheetGrid(
         sheets=drawn, across=3, title="Attention to X, and below to P X: the same, permuted",
         caption="P permutes the rows of X, so rows and columns of the scores; softmax acts on each "

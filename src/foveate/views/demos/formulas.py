@@ -28,12 +28,12 @@ Length = Annotated[int, Field(ge=2, le=512, description="places")]
 Size = Annotated[int, Field(ge=2, le=1024, description="numbers of a vector, D")]
 Base = Annotated[float, Field(gt=1, description="of the wavelengths")]
 SCORES: dict[str, type[kinds.Score]] = {
-    "cosine (Graves 2014)": kinds.CosineScore,
-    "additive (Bahdanau 2015)": kinds.Additive,
-    "location (Luong 2015)": kinds.Location,
-    "general (Luong 2015)": kinds.General,
-    "dot (Luong 2015)": kinds.Dot,
-    "scaled dot (Vaswani 2017)": kinds.ScaledDot,
+    "cosine": kinds.CosineScore,
+    "additive": kinds.Additive,
+    "location: no key": kinds.Location,
+    "general": kinds.General,
+    "dot": kinds.Dot,
+    "scaled dot": kinds.ScaledDot,
 }
 
 
@@ -73,7 +73,7 @@ def scores(
         shared = (-most, most) if kind is kinds.ScaledDot else (None, None)
         least, best = shared if kind.reads_keys else (0.0, 1.0)
         values = landscape(kind, query, reach, points).numpy()
-        name, label = (name, "") if kind.reads_keys else (f"{name}: no key", "reads no key")
+        label = "" if kind.reads_keys else "reads no key"
         marked = {
             "dots": [((1 - y / reach) / 2 * (points - 1), (1 + x / reach) / 2 * (points - 1))]
         }
@@ -88,7 +88,9 @@ def scores(
     return SheetGrid(
         sheets=drawn, across=3, title=f"The score of a key in the plane, query ({x:g}, {y:g})",
         caption="A dot product grows with the length of a key, a cosine depends on its direction "
-        "alone, and a location score reads no key; the dot is the query.",
+        "alone, and a location score reads no key; the dot is the query. Cosine: Graves et al. "
+        "(2014); additive: Bahdanau et al. (2015); location, general, dot: Luong et al. (2015); "
+        "scaled: Vaswani et al. (2017).",
         controls=Controls(
             formula="scores", data=weights | {"reach": Numbers.exact(np.array([reach]))},
             sliders=[Slider.of("x", x, stops, label="query, x"),
@@ -265,7 +267,7 @@ def alibi(
     farthest = -float(position.slopes.max()) * (length - 1)
     slopes = position.slopes.tolist()
     drawn = [
-        each.model_copy(update={"title": f"head {h}, m = {slope:.3g}", "least": farthest})
+        each.model_copy(update={"title": f"head {h}, m = 1/{1 / slope:.4g}", "least": farthest})
         for h, (each, slope) in enumerate(
             zip(sheets(position, length, 8 * num_heads, num_heads), slopes, strict=False), start=1
         )

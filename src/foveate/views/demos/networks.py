@@ -151,7 +151,7 @@ def reach(
         with np.errstate(divide="ignore"):
             s = np.log10(norm / norm.max())
         name, s = FAMILIES[family], np.where(np.isfinite(s), s, np.nan)
-        drawn.append(sheet(name, s, least=-5.0, most=0.0, scale_label=" "))
+        drawn.append(sheet(name, s, least=-5.0, most=0.0, scale_label="log₁₀ of its strength"))
     return SheetGrid(
         sheets=drawn, across=3, title="Which inputs (across) an output (down) depends on",
         caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "

@@ -30,7 +30,7 @@ from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.run import load
 from foveate.spec import Tokens
 from foveate.tasks.language import Language
-from foveate.tasks.objectives import second_pass, tokens_of
+from foveate.tasks.objectives import predict, second_pass, step_by_step, tokens_of
 from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
 from foveate.views.demos import demo
@@ -320,42 +320,51 @@ def sampling(
     = "Le jeune médecin parle à cette femme inquiète.",
     keep: Annotated[float, Field(ge=0, le=1, description="p of reading a true word, ε")] = 0.5,
     seed: Annotated[int, Field(ge=0, description="of the choices")] = 3,
+    network: Annotated[Literal["transformer", "recurrent"], Field(description="which")]
+    = "transformer",
 ) -> SheetGrid:  # fmt: skip
-    """Scheduled sampling for a Transformer: two passes (Mihaylova & Martins, 2019)."""
-    run = load("packaged/en-fr")
+    """Scheduled sampling, step by step (Bengio et al., 2015) or in two passes (Mihaylova, 2019)."""
+    run = load("packaged/en-fr" if network == "transformer" else "packaged/rnn")
     task, model = run.need(Translation, "mix two passes"), run.model
     reads, writes = task.tokenizers
     batch = collate([reads.encode(text).ids], [writes.encode(target).ids])
-    own = tokens_of(model, model.encode(batch.source, batch.keys))
-    gold = torch.cat((batch.read, batch.target[:, -1:]), dim=1)
+    memory = model.encode(batch.source, batch.keys)
+    own = tokens_of(model, memory)
+    gold, true = torch.cat((batch.read, batch.target[:, -1:]), dim=1), batch.target
     torch.manual_seed(seed)
     shown = torch.rand(gold.shape) < keep
-    mixed = second_pass(own, gold, shown, "greedy")
-    assert own.each is not None
-
-    def words(ids: Tensor) -> list[str]:
-        return [writes.name(i).replace("▁", "") for i in ids[0].tolist()]
-
-    first, second = (own.each(read[:, :-1], "greedy") for read in (gold, mixed))
-    true = batch.target
-    rows = {
-        "pass 1 reads": (words(gold[:, :-1]), torch.zeros_like(true)),
-        "pass 1 says": (words(first), first != true),
-        "read next": (["true" if k else "own" for k in shown[0, 1:]], ~shown[:, 1:]),
-        "pass 2 reads": (words(mixed[:, :-1]), (mixed != gold)[:, :-1]),
-        "pass 2 says": (words(second), second != true),
-        "in the loss": (words(true), torch.zeros_like(true)),
-    }
-    values = torch.cat([row.float() for _, row in rows.values()]).numpy()
-    return SheetGrid(
-        sheets=[sheet("", values, [*rows], least=0.0, most=1.0,
-                      cells=[row for row, _ in rows.values()],
-                      scale_label="yellow: the model's own, where it differs")],
-        across=1, title="Two passes for scheduled sampling in a Transformer",
-        caption="A recurrent network reads its own last word at once. A Transformer reads all "
-        "places in parallel: the first pass finds what it would say, the second reads a mix of "
-        f"that and the truth, true with ε = {keep:g}. The loss is that of the second pass.",
+    rows = {"true": (gold[:, :-1], torch.zeros_like(true))}
+    if own.each is None:
+        title = "Scheduled sampling in a recurrent network"
+        caption = "Each step reads the true word or, where chance says so, its own last word."
+        mixed = step_by_step(own, gold, shown, "greedy")[:, :-1]
+    else:
+        title = "Two passes for scheduled sampling in a Transformer"
+        caption = (
+            "A recurrent network reads its own last word at once. A Transformer reads all places "
+            "in parallel: the first pass finds what it would say, the second reads a mix of that "
+            "and the truth. The loss is that of the second pass."
+        )
+        first, mixed = own.each(gold[:, :-1], "greedy"), second_pass(own, gold, shown, "greedy")
+        mixed, rows = mixed[:, :-1], {"pass 1 reads": rows["true"]}
+        rows["pass 1 says"] = first, first != true
+    which = "" if own.each is None else "pass 2 "
+    said = predict(model, mixed, memory).argmax(-1)
+    rows["read next"] = shown[:, 1:], ~shown[:, 1:]
+    rows[f"{which}reads"] = mixed, mixed != gold[:, :-1]
+    rows[f"{which}says"] = said, said != true
+    rows["in the loss"] = true, torch.zeros_like(true)
+    cells = [
+        [("own", "true")[i] if ids.dtype == torch.bool else writes.name(i).replace("▁", "")
+         for i in ids[0].tolist()]
+        for ids, _ in rows.values()
+    ]  # fmt: skip
+    drawn = sheet(
+        "", torch.cat([row.float() for _, row in rows.values()]).numpy(), [*rows], least=0.0,
+        most=1.0, cells=cells, scale_label="yellow: the model's own, where it differs",
     )  # fmt: skip
+    caption = f"{caption} A word is true with ε = {keep:g}."
+    return SheetGrid(sheets=[drawn], across=1, title=title, caption=caption)
 
 
 @demo
@@ -383,20 +392,20 @@ def signs(
 
 
 Growing = Literal["models", "hardware"]
-GROWTH: dict[Growing, dict[str, tuple[float, str]]] = {  # a number by name and year, its source
-    "models": {
-        "LSTMs 2014": (384e6, "Sutskever et al., 2014"),
-        "Transformer 2017": (213e6, "Vaswani et al., 2017"),
-        "BERT 2018": (340e6, "Devlin et al., 2019"),
-        "GPT-2 2019": (1.54e9, "Radford et al., 2019"),
-        "GPT-3 2020": (175e9, "Brown et al., 2020"),
-        "PaLM 2022": (540e9, "Chowdhery et al., 2022"),
-        "DeepSeek-V3 2024": (671e9, "DeepSeek-AI, 2024"),
-    },
-    "hardware": {
-        "K40 2013": (4.29, ""), "P100 2016": (21.2, ""), "V100 2017": (125, ""),
-        "A100 2020": (312, ""), "H100 2022": (989, ""), "B200 2024": (2250, ""),
-    },
+GROWTH: dict[Growing, list[tuple[int, str, float]]] = {  # year, name, number
+    "models": [
+        (2014, "LSTMs: 384 million", 384e6),
+        (2017, "Transformer (big): 213 million", 213e6),
+        (2018, "BERT (large): 340 million", 340e6),
+        (2019, "GPT-2: 1.5 billion", 1.542e9),
+        (2020, "GPT-3: 175 billion", 175e9),
+        (2022, "PaLM: 540 billion", 540e9),
+        (2024, "DeepSeek-V3: 671 billion", 671e9),
+    ],
+    "hardware": [
+        (2013, "K40: 4.29", 4.29), (2016, "P100: 21.2", 21.2), (2017, "V100: 125", 125),
+        (2020, "A100: 312", 312), (2022, "H100: 989", 989), (2024, "B200: 2250", 2250),
+    ],
 }  # fmt: skip
 
 
@@ -405,15 +414,14 @@ def growth(
     of: Annotated[Growing, Field(description="what grows")] = "models",
 ) -> LinesDrawing:
     """Published sizes of language models, or the published speed of one processor."""
-    points = GROWTH[of]
-    years = [float(name[-4:]) for name in points]
-    values = np.array([value for value, _ in points.values()])
+    years, names, values = zip(*GROWTH[of], strict=True)
     times, span = values[-1] / values[0], years[-1] - years[0]
     if of == "models":
         title, up = "Parameters of published language models", "parameters"
         caption = (
-            f"Published in {'; '.join(source for _, source in points.values())}. Of the 671 "
-            "billion of DeepSeek-V3 37 work for each token."
+            "Sutskever et al. (2014), Vaswani et al. (2017), Devlin et al. (2019), Radford et al. "
+            "(2019), Brown et al. (2020), Chowdhery et al. (2022), DeepSeek-AI (2024), of whose "
+            "671 billion 37 work for each token."
         )
     else:
         title, up = "Speed of one NVIDIA processor for data centres", "10¹² operations a second"
@@ -421,7 +429,8 @@ def growth(
             "The most, of dense products of matrices, by the maker's data sheets: numbers of 16 "
             "bits; of the K40, which has none, of 32."
         )
-    return line_chart(
-        np.array(years), {f"{times:,.0f} times in {span:.0f} years": values}, "", up, title, "y",
-        labels=[*points], caption=caption,
+    chart = line_chart(
+        years, {f"{times:,.0f} times in {span} years": values}, "", up, title, "y",
+        labels=names, caption=caption,
     )  # fmt: skip
+    return chart.model_copy(update={"named": True})

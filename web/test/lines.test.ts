@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { along, endsOf } from "../src/core/axes";
-import { brief } from "../src/core/bars";
+import { brief, decimalsOf, halves } from "../src/core/bars";
 import { besidePoints, looksOf, nearest, pathOf, pointed } from "../src/core/lines";
 
 const same = (value: number) => value;
@@ -45,14 +45,20 @@ test("axes hold what they are given, a log axis only what is above 0", () => {
 });
 
 test("names of points stand in the frame, none on another", () => {
-  const points = [[20, 180], [90, 190], [120, 180], [150, 150], [180, 40], [380, 20]] as const, frame = { left: 20, right: 390, top: 10, bottom: 200 };
-  const boxes = besidePoints(points, points.map(() => 90), frame).map(([x, y]) => [x, y - 6, x + 90, y + 6] as const);
+  const points = [[33, 191], [202, 202], [258, 193], [315, 164], [371, 74], [483, 53], [596, 48]] as const; // of `foveate demo growth`
+  const widths = [110, 150, 145, 105, 115, 115, 150], frame = { left: 33, right: 596, top: 26, bottom: 220 };
+  const boxes = besidePoints(points, widths, frame).map(([x, y], k) => [x, y - 6, x + widths[k]!, y + 6] as const);
   for (const [left, top, right, bottom] of boxes) {
-    expect([left >= 20, top >= 10, right <= 390, bottom <= 206]).toEqual([true, true, true, true]);
+    expect([left >= 33, top >= 26, right <= 596, bottom <= 226]).toEqual([true, true, true, true]);
     expect(boxes.filter(([l, t, r, b]) => l < right && left < r && t < bottom && top < b).length).toBe(1);
   }
 });
 
-test("a number over a bar has few digits, none of those before the point less", () => {
-  expect([114.3, 63.08, 0.004357, -2].map((value) => brief(value, 2))).toEqual(["114", "63", "0.0044", "−2"]);
+test("numbers over bars have as many decimals, none where all are whole", () => {
+  expect([decimalsOf([114.3, 0.06]), decimalsOf([0.29, 0.004]), decimalsOf([3, 5])]).toEqual([[1, 0, 0], [4, 3, 2], [0]]);
+  expect([brief(63.08, 1), brief(-2.04, 0), brief(21_000, 1)]).toEqual(["63.1", "−2", "21k"]);
+});
+
+test("a long name is broken in the middle", () => {
+  expect([halves("cross-attention"), halves("Will Lucas be curious"), halves("all")]).toEqual([["cross-", "attention"], ["Will Lucas", "be curious"], ["all", ""]]);
 });

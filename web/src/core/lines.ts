@@ -53,7 +53,8 @@ function band(xs: readonly number[], { low, high }: Curve, x: Map1, y: Map1): st
 
 /** Where a name of so many pixels stands beside each point (left edge and middle line): at the corner where it covers least of the others. */
 export function besidePoints(points: readonly (readonly [number, number])[], widths: readonly number[], { left, right, top, bottom }: Box): [number, number][] {
-  const taken = points.map(([x, y]) => [x - 4, y - 4, x + 4, y + 4]);
+  const between = points.slice(1).flatMap(([x, y], k) => [1, 2, 3, 4, 5, 6, 7].map((n) => [x + (n / 8) * (points[k]![0] - x), y + (n / 8) * (points[k]![1] - y)] as const)); // the line
+  const taken = [...points, ...between].map(([x, y]) => [x - 4, y - 4, x + 4, y + 4]);
   return points.map(([x, y], k) => {
     const wide = widths[k]! + 4, [over, under] = [y - 12, y + 14];
     const places = [[x - wide - 5, over], [x + 8, under], [x + 8, y + 3], [x + 8, over], [x - wide - 5, under]].map(([from, middle]) => [Math.max(left + 2, Math.min(right - wide, from!)), middle!] as [number, number]);
@@ -153,7 +154,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
         ...xs.flatMap((at, i) => pointed(curve.y, i) && Number.isFinite(y(curve.y[i]!)) ?
           [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: POINT })] : []),
       ])))), cross,
-      ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { x: from, y: middle + 4 }, labels[k]!)) : []));
+      ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
     read();
   }

@@ -14,7 +14,7 @@ const PAUSE = 1200; // milliseconds of a stage while the walk is played
 interface Card { stage: StageDrawing; element: HTMLElement; grid: Grid; values?: Float64Array; height: number; width: number; turned: boolean }
 
 const ROW = 30, LEAST = 15; // pixels of a key, and where there are many
-const THIN = 10, AROUND = 10, MORE = 84, SPARE = 70; // of a vector at least; around it; what vectors have more room by than keys, and all together, on a slide
+const THIN = 9, AROUND = 10, MORE = 84, SPARE = 70; // of a vector at least; around it; what vectors have more room by than keys, and all together, on a slide
 const MOST_WRITTEN = 6; // numbers in a row that are written
 const words = ({ stage }: Card) => (stage.rows.length ? stage.rows : stage.columns);
 

@@ -349,10 +349,10 @@ def sampling(
         mixed, rows = mixed[:, :-1], {"pass 1 reads": rows["true"]}
         rows["pass 1 says"] = first, first != true
     which = "" if own.each is None else "pass 2 "
-    said = predict(model, mixed, memory).argmax(-1)
+    outputs = predict(model, mixed, memory).argmax(-1)
     rows["read next"] = shown[:, 1:], ~shown[:, 1:]
     rows[f"{which}reads"] = mixed, mixed != gold[:, :-1]
-    rows[f"{which}says"] = said, said != true
+    rows[f"{which}says"] = outputs, outputs != true
     rows["in the loss"] = true, torch.zeros_like(true)
     cells = [
         [("own", "true")[i] if ids.dtype == torch.bool else writes.name(i).replace("▁", "")

@@ -35,7 +35,7 @@ MEASURES = """() => {
   const { scrollHeight, clientHeight, scrollWidth, clientWidth } = stage;
   return {
     whole: scrollHeight <= clientHeight + 1 && scrollWidth <= clientWidth + 1,
-    type: Math.round(Math.min(...texts.map(size))),
+    type: Math.round(Math.min(...texts.map(size).filter(Boolean))),
   };
 }"""
 

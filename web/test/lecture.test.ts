@@ -53,6 +53,10 @@ describe("a drawing on a slide", () => {
     expect(fitted((tall) => ({ high: tall + 80, used: 1 }))).toEqual({ tall: 220, grow: 1 });
     expect(fitted((tall) => ({ high: tall + 250, used: 1 }))).toEqual({ tall: 60, grow: 1 }); // no lower than can be read
   });
+  it("stays below the room where rows grow together", () => {
+    const { tall } = fitted((tall) => ({ high: 15 * Math.floor(tall / 15) + 72, used: 1 }));
+    expect(15 * Math.floor(tall / 15)).toBe(225);
+  });
   it("is larger where nothing else fills the room", () => {
     expect(fitted(() => ({ high: 100, used: 0.7 })).grow).toBeCloseTo(1.4);
     expect(fitted(() => ({ high: 250, used: 0.3 })).grow).toBeCloseTo(1.2);

@@ -49,6 +49,7 @@ from foveate.views.options import (
 )
 from foveate.views.text import token_name
 
+PADDING = 3  # tokens that the longer one of a batch has more
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
 ALLOWED = "filled: allowed; empty: not allowed"
 PAIRS = 100  # of the split, where no text is given
@@ -212,12 +213,13 @@ def masks(
 
 @torch.inference_mode()
 def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
-    """The maps of a pair in a batch with another of twice its length; its keys end in padding."""
+    """The maps of a pair in a batch with a longer one; its keys end in padding."""
     task, text = run.need(Scores, "score pairs"), text_of(run, text)
     answer = run.translate([text])[0].hypotheses[0] if target is None else target
     ids = task.source_tokenizer.encode_ids([text])[0]
     output_ids = task.target_tokenizer.encode_ids([answer])[0]
-    batch = collate([ids, ids * 2], [output_ids, output_ids * 2]).to(run.model.output.weight.device)
+    longer = [*ids, *ids[:PADDING]], [*output_ids, *output_ids[:PADDING]]
+    batch = collate([ids, longer[0]], [output_ids, longer[1]]).to(run.model.output.weight.device)
     with capture(run.model) as weights:
         run.model.decode(batch.read, run.model.encode(batch.source, batch.keys))
     read = [_name_or_pad(task.source_tokenizer, i) for i in batch.source[0].tolist()]

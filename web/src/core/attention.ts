@@ -1,6 +1,6 @@
 // Attention between words: sentences, links, matrix and heads, all of one map that is chosen.
-import { Grid } from "./cells";
-import { choices, h } from "./dom";
+import { Grid, LABELS, WRITTEN } from "./cells";
+import { choices, h, tallOf } from "./dom";
 import { heads } from "./heads";
 import { legend } from "./legend";
 import { largest, levelsOf, rowOf, sequential, strongest, type Matrix, type Scale } from "./levels";
@@ -127,8 +127,10 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     if (parts.has("heads")) picker.select(layer, head);
     if (!map) return;
     const { rows, columns } = block;
+    const isWritten = parts.has("matrix") && !isOverview && Number.isFinite(tallOf(body, Infinity)) && (grid.element.clientWidth - LABELS) / map.width >= WRITTEN; // on a slide
     if (parts.has("matrix")) grid.show({
-      height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns, down: block.rowMeans,
+      height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns, down: block.rowMeans, whole: isWritten,
+      texts: isWritten ? rows.map((_, t) => Array.from(rowOf(map!, t), (weight) => weight.toFixed(2))) : [],
       dots: shown === blockOf(drawing, drawing.block) ? drawing.gold : [],
     });
     if (parts.has("links")) joined.show(rows, columns, block.rowMeans, map);

@@ -21,9 +21,12 @@ export interface Cells {
 
 const SHORT = 64; // words along a side that are all written, if need be by scrolling
 const LOUPE = 9; // pixels of a cell below which a loupe helps
-export const WRITTEN = 36; // pixels of a number in a cell, where all columns have to fit
-const ROOMY = 52, TIGHT = 18; // pixels of a text in a cell, else; of a row of texts at least
+export const WRITTEN = 36, LABELS = 90; // pixels of a number in a cell, where all columns have to fit; of words beside them
+const ROOMY = 52, TIGHT = 18, LINE = 14; // pixels of a text in a cell, else; of a row of texts at least; of a word beside cells
 const MOST = 44, LARGEST = 64, NAMED = 80; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright
+
+/** A number with the sign for minus. */
+const signed = (text: string) => text.replace(/^-(?=[\d.])/, "−");
 
 /** Pixels that a cell with the longest of these texts is wide at least. */
 export const roomOf = (texts: readonly (readonly string[])[]): number => Math.max(WRITTEN, Math.min(ROOMY, Math.max(...texts.flat().map((text) => widthOf(text, 12))) + 12));
@@ -35,7 +38,7 @@ interface Place { left: number; top: number; across: number; down: number; turn:
 export function place(cells: Cells, room: number, tall: number): Place {
   const told = cells.texts?.length ? cells.texts.flat() : undefined, short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
   const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10), ...cells.columns.map((word) => Math.min(NAMED, widthOf(word) + 8))) : LARGEST;
-  const least = told ? (cells.whole ? WRITTEN : roomOf(cells.texts!)) : cells.rows.length && short && !cells.whole ? 12 : 0;
+  const least = told ? (cells.whole ? Math.max(WRITTEN, ...told.map((text) => Math.min(ROOMY, widthOf(signed(text), 12) + 5))) : roomOf(cells.texts!)) : cells.rows.length && short && !cells.whole ? 12 : 0;
   const limit = Math.min(150, Math.max(room * 0.3, told ? room - cells.width * least - 16 : cells.down ? Math.min(room * 0.45, widthOf(cells.down, 12)) : 0)); // of words
   const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
   const named = cells.down && cells.rows.length ? Math.min(limit, widthOf(cells.down, 12)) : 0; // in the corner, over its words
@@ -49,7 +52,8 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const fit = cells.high && !told ? wide : Math.min(wide, told ? most : Math.max(least || 4 / Math.max(1, aspect), tall / cells.height / aspect), most);
   const across = least ? Math.max(least, Math.floor(fit)) : Math.max(fit, 0.2);
   const top = !cells.columns.length ? (named ? 22 : 2) : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
-  const down = cells.high ?? (told ? Math.max(TIGHT, Math.min(Math.max(24, Math.min(across, 30)), tall / cells.height)) : least ? Math.max(1, Math.round(across * aspect)) : across * aspect);
+  const down = cells.high ?? (told ? Math.max(TIGHT, Math.min(Math.max(24, Math.min(across, 30)), tall / cells.height)) : least ? Math.max(1, Math.round(across * aspect))
+    : Math.max(across * aspect, cells.whole && cells.rows.length ? Math.min(LINE, tall / cells.height) : 0)); // high enough for its word
   return {
     left, top, across, down, turn, limit,
     width: left + across * cells.width + right, height: top + down * cells.height + (cells.across ? 22 : 2),
@@ -178,7 +182,7 @@ export class Grid {
     texts.forEach((line, row) => line.forEach((text, column) => {
       const { x, y } = middle(row, column), level = levels[row * width + column]!;
       const ink = level < 0 ? "" : isLight(level, colours) ? "fv-on-light" : "fv-on-dark";
-      made.push(s("text", { x, y: y + 4, "text-anchor": "middle", class: `fv-text ${ink}` }, fitted(text.replace(/^-(?=[\d.])/, "−"), across - 4, 12)));
+      made.push(s("text", { x, y: y + 4, "text-anchor": "middle", class: `fv-text ${ink}` }, fitted(signed(text), across - 4, 12)));
     }));
     return made;
   }

@@ -46,7 +46,7 @@ function normalizers(dragged: Dragged, _: Data, [part]: readonly Part[]): Part[]
     sparsemax: entmax(scores, 2), hardmax: hardmax(scores),
   };
   return [sheetOf(part!, Object.values(rows), {
-    rows: Object.keys(rows), columns: scores.map((score) => plain(score)), least: 0, most: 1,
+    rows: Object.keys(rows), columns: scores.map((score) => plain(score).replace("-", "−")), least: 0, most: 1,
     cells: Object.values(rows).map((row) => row.map((weight) => (weight === 0 ? "0" : weight.toFixed(2)))),
   })];
 }

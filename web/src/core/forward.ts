@@ -1,5 +1,5 @@
 // A forward pass, frame by frame: what each stage reads and gives, beside the blocks of the model.
-import { Grid, WRITTEN } from "./cells";
+import { Grid, LABELS, WRITTEN } from "./cells";
 import { formula, h, tallOf } from "./dom";
 import { ends, largest, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
@@ -12,7 +12,6 @@ import type { ForwardDrawing, FrameDrawing, ModelBlock } from "./types";
 const PAUSE = 1600; // milliseconds of a frame while the film is played
 const INPUTS = 3; // frames that one is computed from and that stand beside it
 const CELL = 42; // pixels of a number that is written
-const LABELS = 90; // pixels of words beside cells that are written
 const TALL = 22, TALLEST = 300; // pixels of a position, and of all
 
 /** The frames of each block that follow one another, and their first number. Pure. */
@@ -126,7 +125,7 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
       shown = matrix(frame, made);
       const { values, height, width, rows } = shown;
       const columns = shown.keyed ? [] : (places[frame.columns] ?? []);
-      const isWritten = !isGiven && (width === 1 || (columns.length > 0 && (box.clientWidth - LABELS) / width >= WRITTEN));
+      const isWritten = width === 1 || (!isGiven && (columns.length > 0 && (box.clientWidth - LABELS) / width >= WRITTEN));
       const texts = isWritten ? Array.from({ length: height }, (_, row) => Array.from(values.subarray(row * width, (row + 1) * width), frame.title === "tokens" ? String : written)) : [];
       const high = Math.max(4, Math.min(TALL, tallOf(stage.body, TALLEST) / height)), row = shown.keyed ? 0 : Math.min(rowOf(frame.rows), height - 1);
       grid.show({ height, width, ...shaded(frame, values), rows, columns, texts, whole: true, high });

@@ -4,7 +4,7 @@ import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { LanesDrawing, Node } from "./types";
 
-const DOWN = 34, TIGHT = 20, GAP = 8, TOP = 24; // pixels from rank to rank, where there is little room, between nodes, above the first
+const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24; // pixels from rank to rank, where there is little room, between nodes, above the first
 const WIDE = 132, NARROW = 56, BETWEEN = 34, NEAR = 14; // pixels of a node, from step to step, where all have to fit
 
 /** The nodes from the first step to this one, by parents. */

@@ -120,7 +120,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   const nameOf = (k: number) => labels[k] ?? `${drawing.across || "x"} ${figure(xs[k]!)}`;
   const read = () => {
     if (!xs.length) return;
-    const parts = curves.filter(({ name }) => !hidden.has(name)).flatMap((curve) => [" · ", h("bdi", {}, curve.name), " ", h("b", {}, figure(curve.y[place]))]);
+    const parts = curves.filter(({ name }) => !hidden.has(name)).flatMap((curve) => [" · ", h("bdi", {}, curve.name.split(": ")[0]!), " ", h("b", {}, figure(curve.y[place]))]);
     reading.replaceChildren(h("bdi", {}, nameOf(place)), ...parts);
     cross.setAttribute("d", `M${x(xs[place]!).toFixed(1)} 10V${cross.dataset.bottom ?? 0}`);
   };

@@ -1,6 +1,6 @@
 // A sheet of numbers as colours, with a reading of the cell that is pointed at.
 import { Grid } from "./cells";
-import { h } from "./dom";
+import { h, tallOf } from "./dom";
 import { legend } from "./legend";
 import { ends, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
@@ -30,7 +30,7 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
     const [row, column] = cell, text = drawing.cells[row]?.[column];
     grid.select(row, column);
     reading.replaceChildren(name(rows, drawing.down || "row", row), " · ", name(columns, drawing.across || "column", column), ": ",
-      ...(text ? [h("bdi", {}, text), " "] : []), h("b", {}, figure(values[row * width + column])));
+      ...(text && !Number.isFinite(Number(text.replace("−", "-"))) ? [h("bdi", {}, text), " "] : []), h("b", {}, figure(values[row * width + column])));
     grid.box.setAttribute("aria-label", `${drawing.title}: ${reading.textContent}`);
   };
   const middle = how.least < 0 && how.most > 0 ? [[0.5, "0"] as const] : [];
@@ -41,7 +41,7 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
     values = floats(made);
     grid.show({
       height, width, levels: levelsBetween(values, how.least, how.most), colours: how.colours, rows, columns,
-      aspect: drawing.aspect, texts: drawing.cells, dots: drawing.dots, down: drawing.down, across: drawing.across,
+      aspect: drawing.aspect, whole: Number.isFinite(tallOf(body, Infinity)), texts: drawing.cells, dots: drawing.dots, down: drawing.down, across: drawing.across,
     });
     scale.classList.toggle("fv-plain", values.every((value) => !(value < drawing.most))); // filled or empty: no scale
     read();

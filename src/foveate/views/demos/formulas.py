@@ -189,7 +189,8 @@ def normalizers(
     names = [f"entmax, α = {alpha:g}" if name == "entmax" else name for name in rows]
     weights = np.stack([*rows.values()])
     drawn = sheet(
-        "", weights, names, [f"{score:g}" for score in scores], across="scores of the keys",
+        "", weights, names, [f"{score:g}".replace("-", "−") for score in scores],
+        across="scores of the keys",
         least=0.0, most=1.0, aspect=0.6, scale_label=" ",
         cells=[["0" if w == 0 else f"{w:.2f}" for w in row] for row in weights],
     )  # fmt: skip

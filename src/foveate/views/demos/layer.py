@@ -19,10 +19,11 @@ from foveate.views.demos import demo
 
 WORDS, WRITTEN = ("the", "cat", "sat"), ("le", "chat", "dort")
 NO, MOMENTS = tuple[str, ...](), ("mean", "var.")
+NUMBERED = ("1", "2", "3", *MOMENTS)
 ACTIVATIONS = {"relu": ReLU, "gelu": GELU}
 Part = Literal[
-    "queries", "scores", "weights", "output", "heads", "cross", "residual", "norm", "feed-forward",
-    "dropout",
+    "queries", "scores", "weights", "output", "heads", "cross", "residual", "norm", "order",
+    "feed-forward", "dropout",
 ]  # fmt: skip
 PARTS = {  # the matrices of each part, and what they show
     "queries": ("X", "× W_Q", "= Q", "A row of X times W_Q is the query of its word; keys and "
@@ -42,6 +43,9 @@ PARTS = {  # the matrices of each part, and what they show
     "norm": ("layer norm of x + f(x)", "batch norm of x + f(x)", "Layer norm: mean 0, "
              "variance 1 over the numbers of one word. Batch norm: over all words of a batch, for "
              "each number."),
+    "order": ("x", "pre: x + f(norm(x))", "x + f(x)", "post: norm(x + f(x))", "Pre: the sum "
+              "carries x on as it is. Post: the sum, x with it, is brought to mean 0 and variance "
+              "1 at every layer. f is attention."),
     "feed-forward": ("x", "x W₁ + b₁", "activation", "× W₂ + b₂", "The same two matrices at every "
                      "word, the activation between them."),
     "dropout": ("f(x)", "dropout of f(x)", "x + dropout", "In training some of f(x) are 0, and the "
@@ -52,6 +56,11 @@ PARTS = {  # the matrices of each part, and what they show
 def short(*shape: int) -> Tensor:
     """Random numbers with one decimal place."""
     return torch.randn(shape).mul(8).round() / 10 + 0.0
+
+
+def with_moments(x: Tensor) -> Tensor:
+    """Rows (N, D), and beside them their mean and variance, (N, D + 2)."""
+    return torch.cat((x, x.mean(1, True), x.var(1, False, keepdim=True)), dim=1)
 
 
 def matrices(
@@ -72,8 +81,8 @@ def matrices(
     crossed, x, states, head = attention(states, x)[0], x[0], states[0], heads[0]
     query, output = (attention.get_submodule(part).weight.T for part in ("query", "output"))
     inner, total, dropped = forward.inner(x), x + added, Dropout(drop)(added)
-    rows, columns = LayerNorm(LayerNorm.Config(), 3)(total), BatchNorm(BatchNorm.Config(), 3)(total)
-    by_row = torch.cat((rows, rows.mean(1, True), rows.var(1, False, keepdim=True)), dim=1)
+    norm, columns = LayerNorm(LayerNorm.Config(), 3), BatchNorm(BatchNorm.Config(), 3)(total)
+    before, by_row = x + attention(norm(x)[None], norm(x)[None])[0][0], with_moments(norm(total))
     by_column = torch.cat((columns, columns.mean(0, True), columns.var(0, False, keepdim=True)))
     return {
         "X": (x, WORDS, NO), "× W_Q": (query[:, :2], NO, NO), "= Q": (head["query"], WORDS, NO),
@@ -89,7 +98,10 @@ def matrices(
         "s, the decoder's states": (states, WRITTEN, NO),
         "+ c, from the encoder": (crossed, NO, NO), "= s + c": (states + crossed, WRITTEN, NO),
         "x": (x, WORDS, NO), "+ f(x), attention": (added, NO, NO), "= x + f(x)": (total, WORDS, NO),
-        "layer norm of x + f(x)": (by_row, WORDS, ("1", "2", "3", *MOMENTS)),
+        "pre: x + f(norm(x))": (with_moments(before), WORDS, NUMBERED),
+        "x + f(x)": (total, WORDS, NO),
+        "post: norm(x + f(x))": (by_row, WORDS, NUMBERED),
+        "layer norm of x + f(x)": (by_row, WORDS, NUMBERED),
         "batch norm of x + f(x)": (by_column, (*WORDS, *MOMENTS), ("1", "2", "3")),
         "x W₁ + b₁": (inner, WORDS, NO), "activation": (forward.activate(inner), WORDS, NO),
         "× W₂ + b₂": (forward(x), WORDS, NO),

@@ -55,7 +55,7 @@ test("names of points stand in the frame, none on another", () => {
 });
 
 test("numbers over bars have as many decimals, none where all are whole", () => {
-  expect([decimalsOf([114.3, 0.06]), decimalsOf([0.29, 0.004]), decimalsOf([3, 5])]).toEqual([[1, 0, 0], [4, 3, 2], [0]]);
+  expect([decimalsOf([114.3, 0.06]), decimalsOf([0.29, 0.004]), decimalsOf([3, 5])]).toEqual([[0, 0], [3, 2], [0]]);
   expect([brief(63.08, 1), brief(-2.04, 0), brief(21_000, 1)]).toEqual(["63.1", "−2", "21k"]);
 });
 

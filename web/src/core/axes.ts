@@ -38,7 +38,7 @@ export const highOf = (element: Element, most: number): number => Math.max(LEAST
 
 /** Room for the marks of the axis that goes up, and for both names. */
 export function boxOf(width: number, height: number, axis: Axis, up: string, across: string, words = 0): Box {
-  const marks = marksOf(axis, 5).map(tick);
+  const marks = [2, 3, 4, 5].flatMap((count) => marksOf(axis, count)).map(tick); // a low chart has fewer
   return {
     left: Math.max(...marks.map((m) => widthOf(m, 12))) + 12, right: width - 12, top: up ? 26 : 10,
     bottom: height - 22 - words - (across ? 20 : 0),

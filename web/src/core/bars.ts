@@ -13,11 +13,11 @@ const WIDEST = 150, THICK = 56, LINE = 15; // pixels of a label's bars, of one o
 /** A number for a bar with so many decimals; large ones short. */
 export const brief = (value: number, decimals: number): string => (Math.abs(value) >= 1e4 ? tick(value) : value.toFixed(decimals).replace("-", "−"));
 
-/** How many decimals numbers may have, the most first: two to four digits of the largest; none where all are whole. Pure. */
+/** How many decimals numbers may have, the most first: three or two digits of the largest; none where all are whole. Pure. */
 export function decimalsOf(values: readonly number[]): number[] {
   if (values.every(Number.isInteger)) return [0];
   const before = Math.floor(Math.log10(Math.max(...values.map(Math.abs)))) + 1;
-  return [4, 3, 2].map((digits) => Math.max(0, digits - before));
+  return [3, 2].map((digits) => Math.max(0, digits - before));
 }
 
 /** A name in two lines, broken at a blank or a hyphen so that the longer is short; the second is empty where there is neither. Pure. */

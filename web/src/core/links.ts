@@ -51,7 +51,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     element.hidden = Math.max(rows.length, columns.length) > MOST_WORDS;
     if (element.hidden) return;
     const tall = tallOf(element, Infinity), isWhole = Number.isFinite(tall); // on a slide, where the room is wide and low
-    step = Math.max(CLOSE, Math.min(STEP, Math.floor((tall - TOP) / Math.max(rows.length, columns.length))));
+    step = Math.max(CLOSE, Math.min(STEP, (tall - TOP) / Math.max(rows.length, columns.length)));
     alone = !isWhole && sameWords(rows, columns) && rows.length === columns.length;
     const room = Math.min(element.clientWidth || 600, 720), half = (room - 90) / 2;
     const heading = alone ? `${rowMeans} · attends to` : rowMeans, attended = "attends to";

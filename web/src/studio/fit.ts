@@ -18,7 +18,7 @@ export function better(tries: Tried[], now: Tried, room: number, lines: number):
   const free = room / grow - high;
   if (grow > 1 && (free < 0 || used > 1)) return { tall, grow: Math.max(1, grow * SHORT) };
   const stretched = { tall: Math.max(LEAST, tall + free / lines), grow };
-  const isStiff = before?.grow === grow && before.tall !== tall && Math.abs(before.high - high) < 1; // another height of the middle changes nothing
+  const isStiff = free >= 0 && before?.grow === grow && before.tall !== tall && Math.abs(before.high - high) < 1; // another height of the middle changes nothing
   const isOver = free > 0 && tries.some((each) => each.grow === grow && each.tall <= stretched.tall && each.high > room / grow); // rows that grow together
   if (!isStiff && !isOver && (free < 0 || free > SLACK) && Math.abs(stretched.tall - tall) > 1) return stretched;
   const larger = Math.min(MOST, 0.98 / used, room / high);

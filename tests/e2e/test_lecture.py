@@ -26,7 +26,7 @@ FETCHED = """command => performance.getEntriesByType('resource')
   .some(({ name }) => new URL(name).searchParams.get('command') === command)"""
 PLACE = "text => document.querySelector('[data-testid=place]').innerText === text"
 MOST_STAGES = 300  # of a walk
-SCREENS = [(1280, 800, 1), (1920, 1080, 1), (960, 540, 2)]  # the last: 1920 × 1080 at 200 %
+SCREENS = [(1280, 800, 1), (1920, 1080, 1), (960, 540, 2), (360, 740, 2)]  # the last: a phone
 
 
 SHORT = """title = "Three steps"

@@ -180,6 +180,20 @@ def test_axe_finds_nothing_serious(open_url: Visit, address: str, scheme: str) -
     assert not faults
 
 
+def test_the_loupe_fits_a_phone(open_url: Visit, tmp_path: Path) -> None:
+    words = [f"word{k}" for k in range(80)]
+    maps = [Numbers.weights(np.eye(80, dtype=np.float32)[None])]
+    block = Block(name="cross", row_means="producing", rows=words, columns=words, layers=maps)
+    path = tmp_path / "large.html"
+    path.write_text(pages.drawn([AttentionDrawing(title="large", blocks=[block])], ""), "utf-8")
+    inside = open_url(path.as_uri(), 360).locator(".fv-loupe:visible > .fv-scroll")
+    wide, seen, free = inside.evaluate(
+        "e => [e.scrollWidth, e.clientWidth, e.parentElement.clientWidth - 16]"
+    )
+    assert wide <= seen  # nothing to scroll, which the keyboard could not do
+    assert inside.locator(".fv-cells").bounding_box()["width"] > 0.9 * free
+
+
 def test_a_word_lights_in_all_drawings_that_have_it(open_url: Visit, address: str) -> None:
     page = open_url(address)
     part(page, "words").locator(".fv-word").nth(1).hover()

@@ -224,7 +224,7 @@ export class Grid {
       rows: cells.rows.slice(top, bottom), columns: cells.columns.slice(left, right),
       dots: [[row - top, column - left]],
     };
-    loupe.layout(Math.min(this.element.clientWidth, 328), 300);
+    loupe.layout(loupe.element.clientWidth - 10, 300); // its padding is 16, and `layout` leaves 6 itself
   }
 
   /** `rgb(…)` of a cell, for legends and readings. */

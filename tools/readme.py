@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import matplotlib.pyplot as plt
 import typer
-from PIL import Image
+from PIL import Image, ImageOps
 
 from screenshots import chromium
 
@@ -27,7 +27,7 @@ COLOURS = {  # text, ours, others
     "dark": ("#e6edf3", "#4493f8", "#545d68"),
 }
 PROGRAMS = ("foveate", "CTranslate2")
-WIDTH, HEIGHT = 1280, 860  # of the window in which the page is seen
+WIDTH, HEIGHT = 1280, 1010  # of the window in which the page is seen
 
 
 @dataclass
@@ -141,6 +141,7 @@ def shot(browser: Any, page: Path, scheme: str, path: Path) -> None:
     tab.wait_for_selector("canvas, svg")
     tab.wait_for_timeout(3000)
     picture = Image.open(io.BytesIO(tab.screenshot())).convert("RGB")
+    picture = ImageOps.expand(picture, 2, COLOURS[scheme][2])  # a frame
     picture.save(path, quality=72, method=6)
     print(f"{path}  {path.stat().st_size / 1000:.0f} kB", flush=True)
     context.close()

@@ -131,7 +131,7 @@ class LinesDrawing(Drawing):
                 ax.vlines(x + POINT_STEP * number, curve.low, curve.high, color=hue, linewidth=1.2)
         _places(self, ax)
         if self.named:
-            points = np.stack([x, np.asarray(self.curves[0].y)], axis=1)
+            points = np.stack([x, self.curves[0].y], axis=1).astype(np.float64)
             _label_points(ax, points, self.labels)
         legend = ax.legend(
             loc="lower left", bbox_to_anchor=(0, 1), ncols=_legend_columns(self), frameon=False,

@@ -18,7 +18,7 @@ import foveate.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
 from foveate.draw.blocks import ModelDrawing, blocks_of, picture
-from foveate.draw.charts import LinesDrawing, StatesDrawing
+from foveate.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
 from foveate.draw.forward import ForwardDrawing
 from foveate.draw.sheets import LensDrawing, SheetGrid
 from foveate.draw.stages import StepsDrawing
@@ -54,7 +54,7 @@ def lens(run: Run, text: Text = None, target: Target = None, image: Image = None
 @view(needs.explains, needs.stemmed)
 def permutation(
     run: Run, text: Text = None, target: Target = None, image: Image = None
-) -> LinesDrawing:
+) -> BarsDrawing:
     """The input shuffled, with positions and without."""
     title = f"Does order matter to {run.path.name}?"
     return analyses.permutation(ready(run, text, target, image), title)

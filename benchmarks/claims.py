@@ -295,16 +295,18 @@ def hard() -> Answer:
 @claim("no-mask", "Attention without a mask cheats: training loss near 0, and it writes nonsense.",
        "Vaswani et al., 2017", training="no-mask", result="rows")  # fmt: skip
 def no_mask() -> Answer:
-    """The training loss ends below 0.1 without and above 1 with a mask, and of the words written
-    less than half the share with a mask are words of the training text.
+    """The training loss ends below 0.1 without and above 1 with a mask for each seed, and of the
+    words written less than half the share with a mask are words of the training text.
     """
     rows = [read("no-mask")["rows"][name] for name in ("without", "with")]
-    losses, one_by_one, words = ([row[key] for row in rows]
+    each = {key: [[row[key] for row in seeds] for seeds in rows] for key in rows[0][0]}
+    losses, one_by_one, words = ([statistics.mean(seeds) for seeds in each[key]]
         for key in ("training_loss", "loss_one_by_one", "known_words"))  # fmt: skip
+    cheats = max(each["training_loss"][0]) < 0.1 and min(each["training_loss"][1]) > 1
     figure = "training loss {:.3f} without, {:.2f} with; ".format(*losses)
     figure += "read one by one {:.1f} and {:.1f} nats; ".format(*one_by_one)
     figure += "{:.0%} and {:.0%} of the words it writes are in the training text".format(*words)
-    return figure, verdict(losses[0] < 0.1 and losses[1] > 1 and words[0] < words[1] / 2)
+    return figure, verdict(cheats and words[0] < words[1] / 2)
 
 
 Losses = dict[int, list[float]]  # validation loss of each seed, by size

@@ -76,22 +76,26 @@ def known(text: str, words: set[str]) -> float:
 
 
 def no_mask(runs: Path, seconds: float, seeds: int) -> dict[str, Any]:
-    """A language model with and without a causal mask."""
-    rows = {}
-    for name, causal in (("with", "true"), ("without", "false")):
-        overrides = [*sized(128), f"model.decoder.causal={causal}", f"train.max_steps={STEPS}",
-                     "train.validation.every=none"]  # fmt: skip
-        run = foveate.load(harness.trained(runs / f"mask-{name}", TEXT, overrides), "last")
-        words = set(re.findall(r"[A-Za-z]{3,}", "\n".join(run.task.examples("train").text.lines)))
-        text = run.generate(["\n"], max_length=2000, temperature=0.8, seed=1)[0].text
-        rows[name] = {
-            "training_loss": round(harness.logged(run.path, "train")[-1]["loss"], 4),
-            "loss_in_one_pass": round(run.evaluate(split="valid").figures["loss"], 4),
-            "loss_one_by_one": round(one_by_one(run), 4),
-            "known_words": round(known(text, words), 4),
-            "written": text[:200],
-        }
-    return {"config": TEXT.name, "steps": STEPS, "seeds": 1, "overrides": sized(128), "rows": rows}
+    """A language model with and without a causal mask, a row of each seed."""
+    rows: dict[str, list[dict[str, Any]]] = {"with": [], "without": []}
+    for name, each in rows.items():
+        for seed in range(1, seeds + 1):
+            overrides = [*sized(128), f"seed={seed}", f"train.max_steps={STEPS}",
+                         f"model.decoder.causal={str(name == 'with').lower()}",
+                         "train.validation.every=none"]  # fmt: skip
+            trained = harness.trained(runs / f"mask-{name}-{seed}", TEXT, overrides)
+            run = foveate.load(trained, "last")
+            lines = "\n".join(run.task.examples("train").text.lines)
+            text = run.generate(["\n"], max_length=2000, temperature=0.8, seed=1)[0].text
+            each.append({
+                "training_loss": round(harness.logged(run.path, "train")[-1]["loss"], 4),
+                "loss_in_one_pass": round(run.evaluate(split="valid").figures["loss"], 4),
+                "loss_one_by_one": round(one_by_one(run), 4),
+                "known_words": round(known(text, set(re.findall(r"[A-Za-z]{3,}", lines))), 4),
+                "written": text[:200],
+            })  # fmt: skip
+    return {"config": TEXT.name, "steps": STEPS, "seeds": seeds, "overrides": sized(128),
+            "rows": rows}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------ size

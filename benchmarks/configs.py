@@ -29,6 +29,9 @@ def main(parts: Annotated[list[str] | None, Argument(metavar="PART…")] = None)
         p for p in sorted(CONFIGS.rglob("*.toml")) if any(part in str(p) for part in parts or [""])
     ]
     results: dict[str, Any] = {}
+    if any(path.stem.startswith("everyday") for path in chosen):  # texts that a tool writes
+        command = [sys.executable, harness.ROOT / "tools" / "models.py", "data"]
+        subprocess.run(command, check=True, cwd=harness.ROOT, stdout=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         for path in chosen:
             name = str(path.relative_to(CONFIGS))

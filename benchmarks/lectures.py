@@ -61,7 +61,7 @@ def commands(page: Path) -> dict[str, int]:
     step, lines = 0, dict[str, int]()
     for number, *line in LINE.findall(page.read_text(encoding="utf-8")):
         step = int(number or step)
-        lines.setdefault("".join(line), step)
+        lines.setdefault(" ".join("".join(line).split()), step)  # notes break lines in them
     return {line: step for line, step in lines.items() if line and not line.startswith(SERVES)}
 
 

@@ -72,7 +72,7 @@ PAIR: dict[str, tuple[str, list[str | int], object, object]] = {  # file, key, a
     "linear-forecast": ("etth1-linear", ["test", "mse"], 0.1, 0.9),
     "exposure": ("etth1-rnn", ["test", "teacher_forced_mse"], 0.1, 0.6),
     "hard": ("flickr8k-hard", ["test", "bleu"], 1.0, 90.0),
-    "no-mask": ("no-mask", [ROWS, "without", "training_loss"], 0.05, 1.5),
+    "no-mask": ("no-mask", [ROWS, "without", 0, "training_loss"], 0.05, 1.5),
     "bigger-data": ("scaling-curve", ["sizes", "16", "losses"], [[0.5] * 9] * 3, [[9.0] * 9] * 3),
     "bigger-time": ("scaling-curve", ["sizes", "256", "losses"], [[0.5] * 9] * 3, [[9.0] * 9] * 3),
     "label-smoothing": (

@@ -37,7 +37,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = ["extra"]
 html_copy_source = html_show_sourcelink = False
-html_sidebars: dict[str, list[str]] = {"index": []}
+html_sidebars: dict[str, list[str]] = {"index": [], "gallery": []}
 html_theme_options = {
     "navbar_start": ["navbar-logo"],
     "navbar_align": "left",

@@ -257,10 +257,10 @@ def test_without_scaling_queries_are_as_if_longer() -> None:
 
 def test_recurrence_and_a_causal_mask_know_the_order() -> None:
     rnn = permutation(translating(recurrent(), SOURCE, TARGET))
-    assert [curve.name for curve in rnn.curves] == ["outputs, as it is"]
+    assert [series.name for series in rnn.series] == ["outputs, as it is"]
     assert rnn.arrays()["outputs, as it is"].max() > 1e-3
     masked = permutation(language(language_model(position=NoPosition.Config()), TEXT))
-    assert [curve.name for curve in masked.curves] == ["outputs, as it is", "attention, as it is"]
+    assert [series.name for series in masked.series] == ["outputs, as it is", "attention, as it is"]
     assert masked.arrays()["outputs, as it is"].max() > 1e-3
 
 

@@ -298,8 +298,8 @@ def test_a_lecture_halts_at_the_blocks_or_at_the_stages_of_one(runs: dict[str, R
 
     layer = ["weights", "residual sum"]
     encoder, decoder = ["embedding", "input", *layer], ["embedding", "input", "weights", *layer]
-    assert halts() == ["tokens", *encoder, *decoder, "softmax"]
-    stages = ["norm", "inner layer", "activation", "outer layer", "residual sum"]
+    assert halts() == [*encoder, *decoder, "softmax"]
+    stages = ["inner layer", "activation", "outer layer", "residual sum"]
     assert halts(block="encoder.feed_forward", layer=0) == stages
     first, *back, last = halts(train=True)
     assert (first, last) == ("loss", "gradient of weights")

@@ -47,7 +47,9 @@ def libraries(platform: str, folder: Path) -> list[Path]:
     suffix, files = ".dll" if platform.startswith("win") else ".so", []
     for name in ("probe", *(f"engine-{each}" for each in sets)):
         files.append(folder / f"{name}{suffix}")
-        subprocess.run(command(compiler, name, files[-1]), check=True)
+        # macOS writes the path of a library into it: the folder is another in every build
+        own = [f"-Wl,-install_name,{files[-1].name}"] if "macos" in target else []
+        subprocess.run(command([*compiler, *own], name, files[-1]), check=True)
     return files
 
 

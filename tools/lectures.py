@@ -42,9 +42,10 @@ A page begins in an empty folder, after `pip install '.[studio]'` in a checkout 
 which command makes each run that its steps read, and how long that takes. `benchmarks/lectures.py`
 types all commands; `tools/slides.py` takes pictures of all slides, and
 docs/results/lecture-slides.json says how each was found. Trainings end after a
-number of steps; the minutes are estimates. From the wheel in an empty environment, typed and projected
-([lectures.json](../results/lectures.json); trainings of 300 steps, two cores of a Xeon): the runs of temirkhanov took
-3.8 minutes and its steps 2.0, those of chakraborty 3.6 and 0.5; the slowest slide was there after 0.21 s.
+number of steps; the minutes are estimates. From the wheel in an empty environment, typed and
+projected ([lectures.json](../results/lectures.json); trainings of 300 steps, two cores of a Xeon),
+the runs of temirkhanov took 3.8 minutes and its steps 2.0, those of chakraborty 3.6 and 0.5; the
+slowest slide was there after 0.21 s.
 
 ## The presenter's window
 

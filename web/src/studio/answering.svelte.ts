@@ -56,6 +56,7 @@ export class Answering {
   private stopper: AbortController | undefined;
   private waiting: AnswerEvent[] = [];
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private pause = PAUSE; // longer where drawing takes long, so that keys and clicks come through
 
   constructor(private readonly events: AnswerSource = fromServer) {}
 
@@ -70,7 +71,7 @@ export class Answering {
       for await (const event of this.events(run, question, stopper.signal)) {
         if (stopper.signal.aborted) return false;
         this.waiting.push(event);
-        this.timer ??= setTimeout(() => this.hear(), PAUSE);
+        this.timer ??= setTimeout(() => this.hear(), this.pause);
       }
       this.hear();
       if (this.status === "working") Object.assign(this, { status: "failed", failure: "the answer broke off" });
@@ -98,6 +99,8 @@ export class Answering {
   private hear(): void {
     clearTimeout(this.timer);
     this.timer = undefined;
+    const began = performance.now();
+    setTimeout(() => (this.pause = Math.max(PAUSE, 4 * (performance.now() - began)))); // once it is drawn
     const events = this.waiting.splice(0), of = <E extends AnswerEvent>(name: E["event"]) => events.filter((event): event is E => event.event === name);
     const [start] = of<AnswerStart>("start"), [done] = of<Done>("done"), tokens = of<Token>("token"), beam = of<BeamStep>("beam");
     if (start) Object.assign(this, { start, done: undefined });

@@ -189,10 +189,8 @@ def main(run: Path, package: Path, lines: int = 100) -> None:
     with sync_playwright() as player, tempfile.TemporaryDirectory() as folder:
         browser = player.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         result = beside(browser, loaded, package, sources, right, Path(folder))
-    publish = harness.previous("publish", None)
-    publish["beside"] = result | {"lines": len(texts), "machine": harness.describe()}
-    target = harness.ROOT / "docs" / "results" / "publish.json"
-    target.write_text(json.dumps(publish, ensure_ascii=False, indent=2) + "\n", "utf-8")
+    measured = result | {"lines": len(texts), "machine": harness.describe()}
+    harness.write("publish", harness.previous("publish") | {"beside": measured})
 
 
 if __name__ == "__main__":

@@ -62,6 +62,8 @@ def test_links_of_words_become_links_of_pieces() -> None:
     result = piece_links({(0, 0), (1, 0), (1, 1)}, [[0, 1], [2]], [[0], [1, 2]])
     third = pytest.approx(1 / 3)
     assert result == {(0, 0): third, (0, 1): third, (0, 2): third, (1, 2): 1, (2, 2): 1}
+    result = piece_links({(0, 0)}, [[0, 1], [2]], [[0], [1, 2]], end=3)
+    assert result == {(0, 0): 0.5, (0, 1): 0.5, (1, 3): 1, (2, 3): 1}
     with pytest.raises(DataError, match="pair 7: 2-0, but there are 2 and 2 words"):
         piece_links({(2, 0)}, [[0], [1]], [[0], [1]], "the links of pair 7")
 
@@ -122,6 +124,24 @@ def test_the_guided_head_learns_its_links(corpus: Path, tmp_path: Path) -> None:
     assert before > 0.5
     assert error(1) < 0.35
     assert error(0) > error(1) + 0.2
+
+
+def test_a_word_without_links_is_trained_towards_the_end_of_its_source(
+    corpus: Path, tmp_path: Path
+) -> None:
+    """What the head then says of such a word is that it has no counterpart."""
+    lines = (corpus / "train.align").read_text("utf-8").splitlines()
+    links = tmp_path / "train.align"  # the last word of each target has no link
+    links.write_text("".join(f"{line.rpartition(' ')[0]}\n" for line in lines), encoding="utf-8")
+    fields: dict[str, Any] = {"links": str(tmp_path / "{split}.align"), "rows": "read"}
+    tokenizer = WordTokenizer.Config(min_frequency=1)
+    places = []
+    for unlinked in ("free", "end"):
+        task = task_of(corpus, tmp_path, tokenizer, unlinked=unlinked, **fields)
+        places.append({tuple(place) for place in task.batch("train", [3, 5]).places.tolist()})
+    assert places[0] < places[1]
+    ends = {(b, len(split_words(p.source))) for b, p in enumerate(pairs("train", 6)[3::2])}
+    assert {(b, s) for b, _, s in places[1] - places[0]} == ends
 
 
 def test_links_may_come_from_an_aligner_and_stay_in_the_run(corpus: Path, tmp_path: Path) -> None:

@@ -56,8 +56,10 @@ class GuidedTranslation(Translation):
         for each of several corpora; else ``aligner`` makes them.
 
         ``layer`` and ``head`` say which head is guided, ``weight`` how much; ``rows``, at which
-        step: that which produces a word, or that which has just read it. ``words`` says whether
-        links count the words of a text (`split_words`) or what stands between blanks.
+        step: that which produces a word, or that which has just read it. ``unlinked`` says what a
+        target word without links is trained towards: nothing, or the end of the source, where the
+        head's weight then means that the word has no counterpart. ``words`` says whether links
+        count the words of a text (`split_words`) or what stands between blanks.
         """
 
         links: str | tuple[str, ...] | None = None
@@ -68,6 +70,8 @@ class GuidedTranslation(Translation):
         weight: float = Field(0.05, gt=0)  # of the guidance in the loss
         rows: Literal["produced", "read"] = "produced"
         """Whether a row of attention belongs to the token produced, or to the one read."""
+        unlinked: Literal["free", "end"] = "free"
+        """What target words without links attend to: whatever helps, or the end of the source."""
         words: Literal["text", "blanks"] = "text"
         """What links count: words of the text, or what stands between blanks."""
 
@@ -145,7 +149,8 @@ class GuidedTranslation(Translation):
         ):
             where = f"the links of pair {corpus.lines[index]}"
             links = read_pharaoh(self._guide[examples.row(index)], where)
-            weights = piece_links(links, source, target, where)
+            end = len(examples.sources[index]) if self.config.unlinked == "end" else None
+            weights = piece_links(links, source, target, where, end)
             entries += [(row, t + later, s, g) for (t, s), g in weights.items()]
         places = torch.tensor([entry[:3] for entry in entries], dtype=torch.long).reshape(-1, 3)
         return GuidedBatch(
@@ -174,11 +179,16 @@ class GuidedTranslation(Translation):
 
 
 def piece_links(
-    links: Links, source: list[list[int]], target: list[list[int]], where: str = "links"
+    links: Links,
+    source: list[list[int]],
+    target: list[list[int]],
+    where: str = "links",
+    end: int | None = None,
 ) -> dict[tuple[int, int], float]:
     """G between pieces (t, s) from links between words, whose pieces are given.
 
-    Every piece of a word is linked with every piece of its partners; rows sum to 1.
+    Every piece of a word is linked with every piece of its partners; rows sum to 1. A target word
+    without partners has no rows, or links with ``end``, the place of the source's end.
     Raises ``DataError`` for a link to a word that is not there.
     """
     partners: dict[int, set[int]] = {}
@@ -190,6 +200,9 @@ def piece_links(
             )
         for t in target[j]:
             partners.setdefault(t, set()).update(source[i])
+    if end is not None:
+        for t in (t for word in target for t in word):
+            partners.setdefault(t, {end})
     return {(t, s): 1 / len(partners[t]) for t in sorted(partners) for s in sorted(partners[t])}
 
 

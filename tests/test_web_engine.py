@@ -33,6 +33,7 @@ from stored_models import BEAM, PAIRS, SOURCES
 ROOT = Path(__file__).parent
 WEB = ROOT.parent / "web"
 FILES = sorted((ROOT / "packed" / "v1").glob("*.safetensors"))
+LONG = " ".join(f"the old dog {number} sees a red house and sleeps ." for number in range(12))
 PROMPTS, LENGTH = ["the dog", "a ", "un\nchat é"], 24
 BEAMS: list[Any] = [{"beam_size": 1}, {}, BEAM]  # greedy, its own search, several outputs
 DRAWN: list[Any] = [
@@ -151,6 +152,20 @@ def test_the_maps_of_all_attentions_are_those_of_python(script: Path) -> None:
             assert shape == weights.shape, name
             assert np.abs(np.reshape(each["values"], shape) - weights).max() < 1e-5, name
             assert (len(each["rowLabels"]), len(each["columnLabels"])) == shape[1:], name
+
+
+@pytest.mark.parametrize("name", ["en-fr", "rnn", "kinds-of-sentences"])
+def test_an_int8_model_has_the_same_bits_in_a_browser(
+    name: str, script: Path, tmp_path: Path
+) -> None:
+    """Of a long line too: sines of far positions are those of another C library."""
+    file, line = pack(load(PACKAGED / name), tmp_path / "model.safetensors", "int8"), LONG
+    ids = [] if name == "kinds-of-sentences" else model(file).tokenizers[-1].encode(LONG).ids
+    right = maps(model(file), line, ids)
+    for engine in ("engine-wasm", "engine-scalar"):
+        [own] = in_node(script, engine, {str(file): [["maps", line, ids]]})[str(file)]
+        for each, (attention, weights) in zip(own, right.items(), strict=True):
+            assert np.array_equal(np.float32(each["values"]), weights.ravel()), attention
 
 
 def test_maps_between_words_are_those_of_python(run: Run, script: Path, tmp_path: Path) -> None:

@@ -76,9 +76,9 @@ static int make_tables(Work *w, int side, const Position *p, int count) {
         if (!table) return 0;
         for (int t = 0; t < size; t++)
             for (int i = 0; i < half; i++) {
-                const float power = expf(-logf(p->base) * ((float)(2 * i) / p->turned));
-                table[(size_t)t * 2 * half + i] = cosf(t * power);
-                table[(size_t)t * 2 * half + half + i] = sinf(t * power);
+                const float power = (float)exp(-(float)log(p->base) * ((float)(2 * i) / p->turned));
+                table[(size_t)t * 2 * half + i] = (float)cos(t * power);
+                table[(size_t)t * 2 * half + half + i] = (float)sin(t * power);
             }
         w->angles[side] = table, w->angled[side] = size;
     }
@@ -88,12 +88,12 @@ static int make_tables(Work *w, int side, const Position *p, int count) {
         if (!table) return 0;
         for (int t = 0; t < size; t++)
             for (int i = 0; i < half; i++) {
-                const float power = expf(-logf(p->base) * ((float)(2 * i) / (2 * half)));
+                const float power = (float)exp(-(float)log(p->base) * ((float)(2 * i) / (2 * half)));
                 float *row = table + (size_t)t * p->features;
                 const int even = p->kind == HALVES ? i : 2 * i;
                 const int odd = p->kind == HALVES ? half + i : 2 * i + 1;
-                if (even < p->features) row[even] = sinf(t * power);
-                if (odd < p->features) row[odd] = cosf(t * power);
+                if (even < p->features) row[even] = (float)sin(t * power);
+                if (odd < p->features) row[odd] = (float)cos(t * power);
             }
         w->waves[side] = table, w->waved[side] = size;
     }
@@ -165,7 +165,7 @@ static float position_bias(const Position *p, int h, int heads, int query_at, in
     const int back = p->kind == T5_CAUSAL && key_at > query_at ? 0 : distance;
     int bucket = back;
     if (back >= exact) {
-        const float growth = logf((float)back / exact) / logf(p->farthest / exact);
+        const float growth = (float)log((float)back / exact) / (float)log(p->farthest / exact);
         const int shared = growth < 1 ? exact + (int)(growth * (each - exact)) : each;
         bucket = shared < each - 1 ? shared : each - 1;
     }

@@ -97,7 +97,7 @@ static int32_t id_of(const Source *s, int32_t place) {
 
 /* lp(y) = ((5 + |y|) / 6)^α for an output of so many tokens with its end. */
 static float penalty(const Search *q, int length) {
-    return q->is.sampling ? 1 : powf((5 + length) / 6.0f, q->is.length_penalty);
+    return q->is.sampling ? 1 : (float)pow((5 + length) / 6.0f, q->is.length_penalty);
 }
 
 /* Keep an output: what a hypothesis has written, and for one that ended nothing more. */
@@ -414,7 +414,7 @@ static void filter(const Settings *is, const Source *s, int hypothesis, float *z
         }
     }
     if (is->min_p > 0) {
-        const float least = maximum(z, size) + logf(is->min_p);
+        const float least = maximum(z, size) + (float)log(is->min_p);
         for (int v = 0; v < size; v++) z[v] = z[v] < least ? -INFINITY : z[v];
     }
 }

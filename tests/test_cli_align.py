@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.align.aer import Gold, Head, choose, read_pharaoh
+from foveate.align.aer import Gold, Head, choose, mutual_links, read_pharaoh
 from foveate.run import load
 from small_runs import Call
 from tolerances import close, differ, near
@@ -148,6 +148,28 @@ def test_a_run_links_words_by_the_head_that_is_asked_for(folder: Path, call: Cal
     assert "there are 2" in call("align", run, *sides(folder), "--head", 7)[2]
 
 
+def test_links_of_two_runs_are_those_both_directions_give_weight(folder: Path, call: Call) -> None:
+    """√(α_ts β_st) from the maps of either run by itself; a threshold of 0 links all words."""
+    forward = np.array([[0.9, 0.0, 0.1], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]], dtype=np.float32)
+    backward = np.array([[0.9, 0.1, 0, 0], [0.0, 0.9, 0.1, 0]], dtype=np.float32)
+    assert mutual_links(forward, backward, 0.3) == {(0, 0), (1, 1)}
+    run = folder / "run"  # it reads either side, since their pieces are the same
+    arguments = (run, *sides(folder), "--reverse", run, "--threshold")
+    code, out, err = call("align", *arguments, 0)
+    assert code == 0, err
+    assert out.splitlines()[0] == "0-0 0-1 1-0 1-1"
+    loaded = load(run)
+    pairs = list(zip(ENGLISH, FRENCH, strict=True))
+    there, back = (
+        [Head().weights(m) for m in loaded.task.word_maps(loaded.model, texts)]
+        for texts in (pairs, [pair[::-1] for pair in pairs])
+    )
+    for threshold in (0.15, 0.3):
+        lines = call("align", *arguments, threshold)[1].splitlines()
+        expected = [mutual_links(a, b, threshold) for a, b in zip(there, back, strict=True)]
+        assert [read_pharaoh(line) for line in lines] == expected
+
+
 def test_the_best_head_is_chosen_and_kept(folder: Path, call: Call) -> None:
     run = folder / "run"
     code, _, err = call("align", run, *sides(folder), "--gold", folder / "gold.txt", "--save")
@@ -173,6 +195,8 @@ def test_what_is_wrong_is_said(folder: Path, call: Call) -> None:
         (("nobody", *sides(folder)), "neither the folder of a run nor one of: agreement, diagonal"),
         (("ibm1", *sides(folder), "--layer", 1), "--layer: ibm1 is no run"),
         ((run, *sides(folder), "--symmetrize", "union"), "--symmetrize: a run is trained"),
+        ((run, *sides(folder), "--threshold", 0.5), "--threshold: it is for two runs"),
+        (("ibm1", *sides(folder), "--reverse", run), "--reverse: ibm1 is no run"),
         ((run, *sides(folder), "--layer", 1, "--gold", gold), "choose the head by one of"),
         ((run, *sides(folder), "--agree-with", folder / "one"), "one has 1 lines of links, "),
         (

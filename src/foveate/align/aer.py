@@ -240,6 +240,7 @@ def rank_heads(
 
 FILE = "aligned_head.json"
 Rows = Literal["produced", "read"]
+Weights = NDArray[np.float32]  # (T, S + 1) of a head, the last column the end of the source
 Maps = Mapping[str, NDArray[np.float32]]  # by layer, in order: (H, T, S + 1)
 
 
@@ -299,6 +300,16 @@ class Head:
 def read_links(weights: NDArray[np.floating]) -> Links:
     """Links by weights (T, S + 1), whose last column is the end of the source."""
     return links(weights, skip_columns=[weights.shape[1] - 1])
+
+
+def mutual_links(forward: Weights, backward: Weights, threshold: float) -> Links:
+    """Links on which the heads of two directions agree: {(s, t) : √(α_ts β_st) ≥ threshold}.
+
+    α is (T, S + 1), of a model from source to target, and β (S, T + 1), of one from target to
+    source; the last columns are the ends. What Liang, Taskar and Klein (2006) do with posteriors.
+    """
+    mean = np.sqrt(forward[:, :-1] * backward[:, :-1].T)
+    return {(int(s), int(t)) for t, s in np.argwhere(mean >= threshold)}
 
 
 def choose(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -14,7 +14,7 @@ from foveate.cli.options import Checkpoint, DefaultGroup, Json, load, say, to_js
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from foveate.align.aer import Gold, Links, Maps, Method, Rows
+    from foveate.align.aer import Gold, Links, Maps, Method, Rows, Weights
     from foveate.align.ibm import Pair
 
 
@@ -46,6 +46,12 @@ def align_files(
     after_reading: Annotated[
         bool, typer.Option("--after-reading", help="rows: the word read, not the one produced")
     ] = False,
+    reverse: Annotated[
+        Path | None, typer.Option(help="a run from target to source: links of both directions")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="with --reverse: the least √(α · β) [0.3]")
+    ] = None,
     train_on: Annotated[
         list[Path] | None, typer.Option(help="TSV, or once a side: learn from these as well")
     ] = None,
@@ -62,13 +68,18 @@ def align_files(
     split: dict[bool | None, Literal["text", "blanks"]] = {True: "blanks", False: "text"}
     files = PairFiles(source, target, split.get(pretokenised))
     if is_aligner(model):
-        refuse(f"{model} is no run", layer=layer, head=head, gold=gold, agree_with=agree_with)
+        run_options = {"layer": layer, "head": head, "gold": gold, "agree_with": agree_with}
+        refuse(f"{model} is no run", **run_options, reverse=reverse, threshold=threshold)
         links, messages = by_aligner(model, files, train_on or [], symmetrize)
     else:
         refuse("a run is trained", train_on=train_on, symmetrize=symmetrize)
+        if reverse is None:
+            refuse("it is for two runs, of which --reverse names one", threshold=threshold)
         rows: Rows = "read" if after_reading else "produced"
         selection = HeadSelection(layer, head, gold, agree_with, rows)
-        links, messages = by_run(Path(model), checkpoint, files, selection, save)
+        weights, messages = by_run(Path(model), checkpoint, files, selection, save)
+        back = None if reverse is None else by_run(reverse, checkpoint, files.exchanged())[0]
+        links = links_of_maps(weights, back, 0.3 if threshold is None else threshold)
     say(messages)
     write_links(links, out)
 
@@ -146,6 +157,10 @@ class PairFiles:
             chosen = f"tokens between blanks, since the texts are tokenised ({marks}); "
             return replace(self, words="blanks"), [f"words: {chosen}{OVERRIDES['blanks']}"]
         return replace(self, words="text"), [f"words: plain text ({marks}); {OVERRIDES['text']}"]
+
+    def exchanged(self) -> PairFiles:
+        """The same pairs, read the other way."""
+        return replace(self, source=self.target, target=self.source)
 
     def cut(self, texts: Sequence[tuple[str, str]]) -> list[Pair]:
         """The words of both sides of each pair."""
@@ -245,9 +260,15 @@ def by_aligner(
 
 
 def by_run(
-    folder: Path, checkpoint: str, files: PairFiles, selection: HeadSelection, save: bool = False
-) -> tuple[list[Links], list[str]]:
-    """The links of a head of a run, which is chosen first, and messages; ``save`` stores it."""
+    folder: Path,
+    checkpoint: str,
+    files: PairFiles,
+    selection: HeadSelection | None = None,
+    save: bool = False,
+) -> tuple[Iterator[Weights], list[str]]:
+    """The maps (T, S + 1) of a head of a run, which is chosen first unless its own is wanted, and
+    messages; ``save`` stores the choice.
+    """
     from foveate.align.aer import Head, choose
     from foveate.config import kinds
     from foveate.data.words import CUTS
@@ -260,6 +281,7 @@ def by_run(
     run, texts = load(folder, checkpoint), read_texts(files.source, files.target)
     task = run.need(Aligns, "align")
     files, messages = files.resolved(texts)
+    selection = selection or HeadSelection()
     reference = selection.reference()
     layer = -1 if selection.layer is None else selection.layer
     saved = Head.load(folder, task.head)
@@ -279,7 +301,19 @@ def by_run(
         head.save(folder, "named" if reference is None else messages[-1])
         renew(folder)
         messages.append(f"saved: {folder} aligns with layer {head.layer}, head {head.head}")
-    return [head.links(m) for m in maps()], messages
+    return map(head.weights, maps()), messages
+
+
+def links_of_maps(
+    weights: Iterable[Weights], back: Iterable[Weights] | None, threshold: float
+) -> list[Links]:
+    """The links of one head, or those on which the heads of two directions agree."""
+    from foveate.align.aer import mutual_links
+    from foveate.align.aer import read_links as links_of_map
+
+    if back is None:
+        return [links_of_map(w) for w in weights]
+    return [mutual_links(w, b, threshold) for w, b in zip(weights, back, strict=True)]
 
 
 def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list[str]:

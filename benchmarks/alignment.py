@@ -48,7 +48,7 @@ FULL = {  # clitics before a vowel, and contractions, as the gold writes them
     "quoiqu'": "quoique", "du": "de le", "des": "de les", "au": "à le", "aux": "à les",
 }  # fmt: skip
 THRESHOLDS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-STEPS = {"unseen": 1600, "seen": 200}
+STEPS = {"unseen": 1100, "seen": 200}
 REPEATED = 10  # times that each of the 447 pairs stands in the training text of "seen"
 DIRECTIONS = ("en-fr", "fr-en")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -16,7 +18,13 @@ from foveate.native.kernels import library, without_kernels
 from foveate.nn.attention import SHORT, Attention
 from foveate.nn.context import Mask, State
 from foveate.nn.scores import Entmax15, Hardmax, Normalizer, Softmax, Sparsemax
-from foveate.nn.ssm import SelectiveStateSpace, scan_chunked, scan_sequential, selective_scan
+from foveate.nn.ssm import (
+    SelectiveStateSpace,
+    convolve,
+    scan_chunked,
+    scan_sequential,
+    selective_scan,
+)
 from foveate.spec import Tokens
 from laws.conftest import each
 from tolerances import MODEL, ROW, close, rounding
@@ -371,38 +379,77 @@ def test_the_chunked_road_equals_the_sequential_one(length: int, scale: float) -
         close(item, other)
 
 
-@pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")
-@pytest.mark.parametrize("sizes", [(1, 1, 3, 16), (3, 13, 16, 4), (2, 50, 37, 7)], ids=str)
-def test_the_native_road_equals_the_plain_one(sizes: tuple[int, int, int, int]) -> None:
-    batch, steps, channels, size = sizes
-    torch.manual_seed(steps)
-    wide = torch.randn(batch, steps, 2 * size)  # B and C are views of one array, as in the layer
-    inputs = [
-        torch.rand(batch, steps, channels),
-        torch.randn(batch, steps, channels),
-        -10 * torch.rand(channels, size),
-        *wide.split(size, dim=-1),
-        torch.randn(channels),
-        torch.randn(batch, channels, size),
-    ]
-    by_y, by_last = torch.randn(batch, steps, channels), torch.randn(batch, channels, size)
+NATIVE = pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")
+SIZES = [(1, 1, 3, 16), (3, 13, 16, 4), (21, 20, 37, 7)]  # B, T, E and N or W
+OPTIONS = [{}, {"start": True}, {"keys": True, "backwards": True}]  # of both operations
 
-    def run() -> list[Tensor]:
-        leaves = [part.clone().requires_grad_() for part in inputs]
-        y, last = selective_scan(*leaves)
-        loss = (y * by_y).sum() + (last * by_last).sum()
-        return [y, last, *torch.autograd.grad(loss, leaves)]
 
-    native = run()
-    threads = torch.get_num_threads()
-    for count in (1, 2, 3):  # in the same bits, however many threads share the batch
+def options_of(options: dict[str, bool], batch: int, steps: int) -> dict[str, Tensor | bool]:
+    keys = torch.arange(steps) < 1 + torch.arange(batch)[:, None] % steps
+    return {"backwards": "backwards" in options} | ({"keys": keys} if "keys" in options else {})
+
+
+def roads_agree(run: Callable[[torch.dtype], list[Tensor]], dtype: torch.dtype) -> None:
+    """The kernels give the same bits for each number of threads, and PyTorch's numbers."""
+    native, threads = run(dtype), torch.get_num_threads()
+    for count in (1, 2, 3):
         torch.set_num_threads(count)
-        assert all(map(torch.equal, native, run()))
+        assert all(map(torch.equal, native, run(dtype)))
     torch.set_num_threads(threads)
     with without_kernels():
-        plain = run()
+        plain = run(torch.float32)  # of the same inputs: results alone are rounded
     for item, other in zip(native, plain, strict=True):
-        close(item, other, terms=MODEL)
+        close(item, other, terms=1 if item.dtype == torch.bfloat16 else MODEL)
+
+
+@NATIVE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "start", "padded, backwards"])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_the_native_scan_equals_the_plain_one(
+    sizes: tuple[int, int, int, int], options: dict[str, bool], dtype: torch.dtype
+) -> None:
+    batch, steps, channels, size = sizes
+    torch.manual_seed(steps)
+    step, u, gate = (3 * torch.randn(3, batch, steps, channels)).to(dtype)
+    into, out = torch.randn(2, batch, steps, size).to(dtype)
+    rows = [step, u, into, out, gate]
+    weights = [-10 * torch.rand(channels, size), torch.randn(channels), torch.randn(channels)]
+    starts = [torch.randn(batch, channels, size)] if "start" in options else []
+    named = options_of(options, batch, steps)
+    by_y = torch.randn(batch, steps, channels).to(dtype)
+    by_last = torch.randn(batch, channels, size)
+
+    def run(of: torch.dtype) -> list[Tensor]:
+        leaves = [row.to(of, copy=True) for row in rows]
+        leaves = [part.requires_grad_() for part in (*leaves, *weights, *starts)]
+        y, last = selective_scan(*leaves[:8], start=leaves[8] if starts else None, **named)
+        ends = [] if last is None else [last]
+        loss = (y * by_y).sum() + sum((end * by_last).sum() for end in ends)
+        return [y, *ends, *torch.autograd.grad(loss, leaves)]
+
+    roads_agree(run, dtype)
+
+
+@NATIVE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("options", OPTIONS[::2], ids=["plain", "padded, backwards"])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_the_native_convolution_equals_the_plain_one(
+    sizes: tuple[int, int, int, int], options: dict[str, bool], dtype: torch.dtype
+) -> None:
+    batch, steps, channels, window = sizes
+    torch.manual_seed(steps)
+    x, by = torch.randn(2, batch, steps, channels).to(dtype)
+    kernel, bias = torch.randn(window, channels) / window, torch.randn(channels)
+    named = options_of(options, batch, steps)
+
+    def run(of: torch.dtype) -> list[Tensor]:
+        leaves = [part.requires_grad_() for part in (x.to(of, copy=True), kernel, bias)]
+        u = convolve(*leaves, **named)
+        return [u, *torch.autograd.grad((u * by).sum(), leaves)]
+
+    roads_agree(run, dtype)
 
 
 def test_the_scan_by_hand() -> None:

@@ -158,7 +158,8 @@ GROUPS = {
 }
 REST = "other"
 Shape = Sequence[int]
-NATIVE = ("Attend", "Scan", "_ByteDropout", "_LinearCrossEntropy", "_Map")  # their own time
+# Native kernels, which count with their own time.
+NATIVE = ("Attend", "Scan", "Convolve", "_ByteDropout", "_LinearCrossEntropy", "_Map")
 
 
 @dataclass

@@ -13,7 +13,7 @@ from foveate.models.transformer import ResidualBlock
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem
-from foveate.nn.linear import Dropout, Norm, RMSNorm
+from foveate.nn.linear import Dropout, Norm, RMSNorm, to_autocast_dtype
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.spec import Input, Tokens
 
@@ -32,10 +32,11 @@ class MambaEncoderLayer(nn.Module):
         return self.block.around(x, lambda y: self._both_directions(y, keys))
 
     def _both_directions(self, x: Tensor, keys: Tensor | None) -> Float[Tensor, "B S D"]:
+        x = to_autocast_dtype(x)
         y: Tensor = self.forwards(x, keys)
         if self.backwards is None:
             return y
-        return y + self.backwards(x.flip(1), None if keys is None else keys.flip(1)).flip(1)
+        return y + self.backwards(x, keys, backwards=True)
 
 
 class MambaEncoder(Encoder):

@@ -1,5 +1,5 @@
-/* What a processor trains quicker without a tensor library in between: the selective scan, of which
- * several threads may each do some rows; attention of short sequences, dropout, bias, cross-entropy,
+/* What a processor trains quicker without a tensor library in between: the selective scan and causal
+ * convolution, of which several threads may each do some rows; attention of short sequences, dropout, bias, cross-entropy,
  * gradients of weights, which OpenMP's threads share.
  *
  * Every function has a twin in PyTorch that gives the same numbers up to the order of sums. Arrays
@@ -41,6 +41,7 @@ int64_t checksum(int64_t count, const uint32_t *const *arrays, const int64_t *wo
 #include "tiles.h"
 #include "rows.h"
 #include "scan.h"
+#include "convolve.h"
 #include "attend.h"
 #include "dropout.h"
 #include "bias.h"

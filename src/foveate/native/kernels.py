@@ -30,7 +30,8 @@ SOURCES = [
     Path(__file__).with_name(name)
     for name in (
         "kernels.c",
-        *("tiles.h", "half.h", "rows.h", "scan.h", "attend.h", "dropout.h", "bias.h", "outer.h"),
+        *("tiles.h", "half.h", "rows.h", "scan.h", "convolve.h"),
+        *("attend.h", "dropout.h", "bias.h", "outer.h"),
     )
 ]
 FLAGS = (
@@ -57,8 +58,10 @@ SIGNATURES = {  # result and arguments
     "dropout": (None, _long, _at, _at, _long, _int, _at, _int),
     "add_bias": (None, _long, _long, _at, _at, _int, _int),
     "checksum": (_long, _long, _at, _at),
-    "scan": (None, _at, _at, _at, _at),
-    "scan_backward": (None, *[_at] * 10),
+    "scan": (None, _at, _at, _at),
+    "scan_backward": (None, _at, _at),
+    "convolve": (None, _at, _at),
+    "convolve_backward": (None, *[_at] * 5),
 }
 
 
@@ -342,6 +345,7 @@ if TYPE_CHECKING:
         seed: int
         drop: int
         residual: bool
+        backwards: bool
 
         def save_for_backward(self, *tensors: Tensor | None) -> None:
             """Keep tensors until the backward."""

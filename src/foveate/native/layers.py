@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +31,12 @@ def add_bias_(y: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
         y += bias.to(y.dtype)
         return y.relu_() if relu else y
     kernels.add_bias(*y.shape, pointer(y), pointer(bias), relu, torch.get_num_threads())
+    return y
+
+
+def apply(function: type[torch.autograd.Function], *inputs: object) -> Tensor:
+    """The one output of an autograd function."""
+    y: Tensor = function.apply(*inputs)
     return y
 
 
@@ -201,68 +208,163 @@ def _laid_out(like: Tensor, size: Tensor) -> Tensor:
     return like.new_empty(batch, places, heads, size.shape[3]).transpose(1, 2)
 
 
-NAMES = ("delta", "u", "a", "into", "out", "skip", "start")
-OF_ALL = ("a", "skip")  # the same for all sequences
-
-
-LANES = 16  # at most: channels that are scanned at once
+SEQUENCES = ("step", "u", "into", "out", "gate", "start", "keys")  # arrays of a row each
+OF_ALL = ("a", "bias", "skip")  # the same for all sequences
+LEARNT = (*SEQUENCES[:-1], *OF_ALL)  # have gradients
 
 
 class _Scan(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("batch", "steps", "channels", "size")),
-        *((name, ctypes.c_void_p) for name in NAMES),
+        *((name, ctypes.c_void_p) for name in (*SEQUENCES, *OF_ALL)),
+        *((name, ctypes.c_int32) for name in ("half", "backwards")),
     )
+
+
+class _ScanGradients(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("y", "last", *LEARNT))
 
 
 class Scan(torch.autograd.Function):
     """The selective scan in one native call each way; see ``scan.h`` for the equations.
 
-    (Δ, u, a, B, C, D, h_0), contiguous fp32, give y (B, T, E) and the last h (B, E, N).
+    (δ, u, B, C, z), of one dtype, (h_0, keys), either of which may be None, and (a, b, D), all
+    contiguous, give y (B, T, E) and, where there is an h_0, the last h (B, E, N). ``backwards``
+    begins with the last step.
     """
 
     @staticmethod
-    def forward(ctx: AutogradContext, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: AutogradContext, backwards: bool, *inputs: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        _, u, *_, start, _ = inputs[: len(SEQUENCES)]
         ctx.save_for_backward(*inputs)
-        y, last = torch.empty_like(inputs[1]), torch.empty_like(inputs[6])
-        kernels = library()
-        assert kernels is not None
+        ctx.backwards = backwards
+        y = torch.empty_like(_there(u))
+        last = None if start is None else torch.empty_like(start)
 
         def compute(first: int, count: int) -> None:
             span = slice(first, first + count)
-            struct = _scan_struct(inputs, span)
-            scratch = torch.empty((struct.steps + 2) * struct.size + 2 * struct.steps, LANES)
-            outputs = pointer(y[span]), pointer(last[span])
-            kernels.scan(address(struct), *outputs, pointer(scratch))
+            struct = _scan_struct(inputs, span, backwards)
+            _kernels().scan(address(struct), pointer(y[span]), pointer(_part(last, span)))
 
         run_rows(compute, len(y), LEAST)
         return y, last
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: AutogradContext, dy: Tensor, dlast: Tensor) -> tuple[Tensor, ...]:
-        inputs = ctx.saved_tensors
-        delta, _, a, into, _, skip, _ = inputs
-        dy, dstart = dy.contiguous(), dlast.clone(memory_format=torch.contiguous_format)
-        ddelta, du = torch.empty_like(delta), torch.empty_like(delta)
-        dinto, dout = torch.empty_like(into), torch.empty_like(into)
-        # of each sequence: summed in one order, whatever thread is first
-        da, dskip = (x.new_empty(len(dy), *x.shape) for x in (a, skip))
-        kernels = library()
-        assert kernels is not None
+    def backward(
+        ctx: AutogradContext, dy: Tensor, dlast: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        inputs, backwards, dy = ctx.saved_tensors, ctx.backwards, dy.contiguous()
+        dlast = None if dlast is None else dlast.contiguous()
+        own = [None if x is None else torch.empty_like(x) for x in inputs[: len(SEQUENCES) - 1]]
+        sums = [_of_groups(x, len(dy)) for x in inputs[len(SEQUENCES) :]]
+
+        def compute(group: int, span: slice) -> None:
+            struct = _scan_struct(inputs, span, backwards)
+            parts = [*(_part(x, span) for x in (dy, dlast, *own)), *(x[group] for x in sums)]
+            grads = _ScanGradients(*map(pointer, parts))
+            _kernels().scan_backward(address(struct), address(grads))
+
+        _run_groups(compute, len(dy))
+        return None, *own, None, *(x.sum(dim=0) for x in sums)
+
+
+def _scan_struct(inputs: tuple[Tensor | None, ...], span: slice, backwards: bool) -> _Scan:
+    """The inputs of a span of the sequences."""
+    parts = [_part(x, span) for x in inputs[: len(SEQUENCES)]]
+    u, into = _there(parts[1]), _there(parts[2])
+    pointers = map(pointer, (*parts, *inputs[len(SEQUENCES) :]))
+    return _Scan(*u.shape, into.shape[2], *pointers, _half(u), backwards)
+
+
+class _Convolution(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batch", "steps", "channels", "window")),
+        *((name, ctypes.c_void_p) for name in ("x", "keys", "kernel", "bias")),
+        *((name, ctypes.c_int32) for name in ("half", "backwards")),
+    )
+
+
+class Convolve(torch.autograd.Function):
+    """SiLU of a causal convolution of each channel for itself; see ``convolve.h``.
+
+    Contiguous x (B, T, E), keys (B, T) or None, kernel (W, E) and bias (E) give u (B, T, E).
+    ``backwards`` begins with the last step.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: AutogradContext,
+        backwards: bool,
+        x: Tensor,
+        keys: Tensor | None,
+        kernel: Tensor,
+        bias: Tensor,
+    ) -> Tensor:
+        ctx.save_for_backward(x, keys, kernel, bias)
+        ctx.backwards = backwards
+        u = torch.empty_like(x)
 
         def compute(first: int, count: int) -> None:
             span = slice(first, first + count)
-            struct = _scan_struct(inputs, span)
-            scratch = torch.empty((4 * struct.steps + 4) * struct.size + 2 * struct.steps, LANES)
-            pointers = [pointer(x[span]) for x in (dy, dstart, ddelta, du, da, dinto, dout, dskip)]
-            kernels.scan_backward(address(struct), *pointers, pointer(scratch))
+            struct = _convolution_struct(ctx, (x, keys, kernel, bias), span)
+            _kernels().convolve(address(struct), pointer(u[span]))
 
-        run_rows(compute, len(dy), LEAST)
-        return ddelta, du, da.sum(dim=0), dinto, dout, dskip.sum(dim=0), dstart
+        run_rows(compute, len(x), LEAST)
+        return u
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, _, kernel, bias = inputs = ctx.saved_tensors
+        du, dx = grads[0].contiguous(), torch.empty_like(x)
+        sums = [_of_groups(weight, len(x)) for weight in (kernel, bias)]
+
+        def compute(group: int, span: slice) -> None:
+            struct = _convolution_struct(ctx, inputs, span)
+            parts = du[span], dx[span], *(x[group] for x in sums)
+            _kernels().convolve_backward(address(struct), *map(pointer, parts))
+
+        _run_groups(compute, len(x))
+        return None, dx, None, *(each.sum(dim=0) for each in sums)
 
 
-def _scan_struct(inputs: tuple[Tensor, ...], span: slice) -> _Scan:
-    """The inputs of a span of the sequences."""
-    parts = [x if name in OF_ALL else x[span] for name, x in zip(NAMES, inputs, strict=True)]
-    return _Scan(*parts[0].shape, parts[2].shape[1], *map(pointer, parts))
+def _convolution_struct(
+    ctx: AutogradContext, inputs: tuple[Tensor | None, ...], span: slice
+) -> _Convolution:
+    x, keys, kernel, bias = inputs
+    x = _there(x)[span]
+    pointers = map(pointer, (x, _part(keys, span), kernel, bias))
+    return _Convolution(*x.shape, len(_there(kernel)), *pointers, _half(x), ctx.backwards)
+
+
+def _kernels() -> ctypes.CDLL:
+    kernels = library()
+    assert kernels is not None
+    return kernels
+
+
+def _there(x: Tensor | None) -> Tensor:
+    assert x is not None
+    return x
+
+
+def _part(x: Tensor | None, span: slice) -> Tensor | None:
+    return None if x is None else x[span]
+
+
+def _of_groups(weight: Tensor | None, sequences: int) -> Tensor:
+    """Zeros for the gradients of a weight, those of each group of sequences for themselves."""
+    return _there(weight).new_zeros(-(-sequences // LEAST), *_there(weight).shape)
+
+
+def _run_groups(work: Callable[[int, slice], None], sequences: int) -> None:
+    """Call ``work`` for groups that are the same however many threads there are."""
+
+    def compute(first: int, count: int) -> None:
+        for group in range(first, first + count):
+            work(group, slice(group * LEAST, (group + 1) * LEAST))
+
+    run_rows(compute, -(-sequences // LEAST), LEAST)

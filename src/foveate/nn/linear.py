@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from foveate.config import BaseConfig, Configurable
 from foveate.native.kernels import AutogradContext
-from foveate.native.layers import EVEN, add_bias_, dropped, outer
+from foveate.native.layers import EVEN, add_bias_, apply, dropped, outer
 
 
 def to_autocast_dtype(x: Tensor) -> Tensor:
@@ -74,17 +74,26 @@ def spans(count: int) -> list[slice]:
     return [slice(0, whole), slice(count - EVEN, count)]
 
 
+def linear(
+    x: Float[Tensor, "*B I"],
+    weight: Float[Tensor, "O I"],
+    bias: Float[Tensor, "O"] | None = None,
+    relu: bool = False,
+) -> Float[Tensor, "*B O"]:
+    """W x + b, with ``relu`` max(0, W x + b); see `Linear`."""
+    x = to_autocast_dtype(x)
+    if x.device.type != "cpu" or x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
+        y = F.linear(x, weight, bias)
+        return F.relu(y) if relu else y
+    return apply(_Map, x, weight, bias, relu)
+
+
 class Linear(nn.Linear):
     """W x + b; under autocast to bf16 on a CPU with products of few shapes."""
 
     def forward(self, x: Float[Tensor, "*B I"], relu: bool = False) -> Float[Tensor, "*B O"]:
         """W x + b, with ``relu`` max(0, W x + b)."""
-        x = to_autocast_dtype(x)
-        if x.device.type != "cpu" or x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
-            y = super().forward(x)
-            return F.relu(y) if relu else y
-        y = _Map.apply(x, self.weight, self.bias, relu)  # type: ignore[no-untyped-call]
-        return y
+        return linear(x, self.weight, self.bias, relu)
 
 
 class _ByteDropout(torch.autograd.Function):
@@ -122,7 +131,7 @@ class Dropout(nn.Module):
         """Dropout of ``change``, added to ``x`` where that is not None."""
         drop = int(256 * self.p)
         if self.training and drop and change.device.type == "cpu":
-            return _ByteDropout.apply(change, drop, x)  # type: ignore[no-untyped-call]
+            return apply(_ByteDropout, change, drop, x)
         if self.training and drop:
             change = F.dropout(change, self.p)
         return change if x is None else x + change

@@ -11,10 +11,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.native.kernels import fits, library
-from foveate.native.layers import Scan
+from foveate.native.kernels import fits_either, library
+from foveate.native.layers import Convolve, Scan, apply
 from foveate.nn.context import State
-from foveate.nn.linear import single
+from foveate.nn.linear import Linear, linear, single, to_autocast_dtype
 
 Scanned = tuple[Tensor, Tensor]  # h at every step (B, T, E, N), and after the last (B, E, N)
 
@@ -62,28 +62,61 @@ def scan_chunked(
 
 
 def selective_scan(
-    delta: Float[Tensor, "B T E"],
+    step: Float[Tensor, "B T E"],
     u: Float[Tensor, "B T E"],
-    a: Float[Tensor, "E N"],
     into: Float[Tensor, "B T N"],
     out: Float[Tensor, "B T N"],
+    gate: Float[Tensor, "B T E"],
+    a: Float[Tensor, "E N"],
+    bias: Float[Tensor, "E"],
     skip: Float[Tensor, "E"],
-    start: Float[Tensor, "B E N"],
-) -> tuple[Float[Tensor, "B T E"], Float[Tensor, "B E N"]]:
-    """h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t u_t and y_t = C_t · h_t + D u_t; all y, and the last h.
+    *,
+    start: Float[Tensor, "B E N"] | None = None,
+    keys: Bool[Tensor, "B T"] | None = None,
+    backwards: bool = False,
+) -> tuple[Float[Tensor, "B T E"], Float[Tensor, "B E N"] | None]:
+    """Δ_t = softplus(δ_t + b), h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t u_t,
+    y_t = (C_t · h_t + D u_t) SiLU(z_t); all y, and with a ``start`` h_0 the last h.
 
-    Where there are native kernels these never keep the states of all steps, T E N numbers.
+    Δ is 0 where ``keys`` is false; ``backwards`` begins with the last step. Where there are native
+    kernels these never keep the states of all steps, T E N numbers.
     """
-    inputs = [part.contiguous() for part in (delta, u, a, into, out, skip, start)]
-    if all(map(fits, inputs)) and library() is not None:
-        y, last = Scan.apply(*inputs)  # type: ignore[no-untyped-call]
+    inputs = step, u, into, out, gate
+    if library() is not None and all(fits_either(x) and x.dtype == u.dtype for x in inputs):
+        rows = [None if x is None else x.contiguous() for x in (*inputs, start, keys)]
+        y, last = Scan.apply(backwards, *rows, a, bias, skip)  # type: ignore[no-untyped-call]
         return y, last
+    delta = F.softplus(single(step) + bias)
+    delta = delta if keys is None else delta * keys[:, :, None]
+    parts = delta, single(u), single(into), single(out)
+    delta, inner, into, out = (part.flip(1) if backwards else part for part in parts)
     log_decay = delta[..., None] * a
-    change = delta[..., None] * u[..., None] * into[:, :, None]
+    change = delta[..., None] * inner[..., None] * into[:, :, None]
     scan = scan_sequential if u.shape[1] == 1 else scan_chunked
-    states, last = scan(log_decay, change, start)
-    read = (states @ out[..., None]).squeeze(-1)  # (B, T, E, N) · (B, T, N) -> (B, T, E)
-    return read + skip * u, last
+    h = torch.zeros_like(change[:, 0]) if start is None else start
+    states, last = scan(log_decay, change, h)
+    y = (states @ out[..., None]).squeeze(-1)  # (B, T, E, N) · (B, T, N) -> (B, T, E)
+    y = (y.flip(1) if backwards else y) + skip * single(u)
+    return (y * F.silu(single(gate))).to(u.dtype), None if start is None else last
+
+
+def convolve(
+    x: Float[Tensor, "B T E"],
+    kernel: Float[Tensor, "W E"],
+    bias: Float[Tensor, "E"],
+    keys: Bool[Tensor, "B T"] | None = None,
+    backwards: bool = False,
+) -> Float[Tensor, "B T E"]:
+    """u_t = SiLU(b + Σ_i w_i x_{t−W+1+i}), each channel for itself, x being 0 before the first step
+    and where ``keys`` is false; ``backwards`` begins with the last step.
+    """
+    if library() is not None and fits_either(x):
+        keys = None if keys is None else keys.contiguous()
+        return apply(Convolve, backwards, x.contiguous(), keys, kernel, bias)
+    x = x if keys is None else x * keys[:, :, None]
+    x = F.pad((x.flip(1) if backwards else x).mT, (len(kernel) - 1, 0))
+    u = F.silu(F.conv1d(x, kernel.mT[:, None].to(x.dtype), bias.to(x.dtype), groups=len(bias)).mT)
+    return u.flip(1) if backwards else u
 
 
 class SelectiveStateSpace(Configurable, nn.Module):
@@ -108,15 +141,15 @@ class SelectiveStateSpace(Configurable, nn.Module):
         inner, states = config.expand * hidden_size, config.state_size
         rank = config.step_rank or math.ceil(hidden_size / 16)
         self.sizes = [rank, states, states]
-        self.input = nn.Linear(hidden_size, 2 * inner, bias=False)
+        self.input = Linear(hidden_size, 2 * inner, bias=False)
         bound = config.window**-0.5
         self.kernel = nn.Parameter(torch.empty(config.window, inner).uniform_(-bound, bound))
         self.kernel_bias = nn.Parameter(torch.empty(inner).uniform_(-bound, bound))
-        self.select = nn.Linear(inner, sum(self.sizes), bias=False)
-        self.step = nn.Linear(rank, inner)
+        self.select = Linear(inner, sum(self.sizes), bias=False)
+        self.step = Linear(rank, inner)
         self.log_a = nn.Parameter(torch.arange(1.0, states + 1).log().repeat(inner, 1))
         self.skip = nn.Parameter(torch.ones(inner))
-        self.output = nn.Linear(inner, hidden_size, bias=False)
+        self.output = Linear(inner, hidden_size, bias=False)
         self._start_steps()
 
     @torch.no_grad()
@@ -131,23 +164,32 @@ class SelectiveStateSpace(Configurable, nn.Module):
         x: Float[Tensor, "B T D"],
         keys: Bool[Tensor, "B T"] | None = None,
         state: State | None = None,
+        backwards: bool = False,
     ) -> Float[Tensor, "B T D"]:
-        """``keys`` is true at real steps; padding does not change the state.
+        """``keys`` is true at real steps; padding does not change the state. ``backwards`` reads
+        from the last step to the first.
 
         The ``state`` holds the last W − 1 inputs of the convolution and h: a fixed size at every
         length.
         """
-        inner, gate = self.input(x).chunk(2, dim=-1)
-        if keys is not None:
-            inner = inner * keys[:, :, None]
-        remembered = (
-            self._start(inner) if state is None else state.current(self, lambda: self._start(inner))
-        )
-        u, window = self._convolve(inner, remembered[0])
-        y, h = self._scan(u, keys, remembered[1])
-        if state is not None:
+        x = to_autocast_dtype(x)
+        inner, gate = (linear(x, weight) for weight in self.input.weight.chunk(2))
+        h = None
+        if state is None:
+            u = convolve(inner, self.kernel, self.kernel_bias, keys, backwards)
+        else:
+            inner = inner if keys is None else inner * keys[:, :, None]
+            window, h = state.current(self, lambda: self._start(inner))
+            inner = torch.cat((window.to(inner.dtype), inner), dim=1)
+            window, u = inner[:, x.shape[1] :], convolve(inner, self.kernel, self.kernel_bias)
+            u = u[:, -x.shape[1] :]
+        rank, into, out = self.select(u).split(self.sizes, dim=-1)
+        inputs = linear(rank, self.step.weight), u, into, out, gate
+        weights = -self.log_a.exp(), self.step.bias, self.skip
+        y, h = selective_scan(*inputs, *weights, start=h, keys=keys, backwards=backwards)
+        if state is not None and h is not None:
             state.replace(self, (window, h))
-        return self.output(y.to(gate.dtype) * F.silu(gate))
+        return self.output(y)
 
     def _start(self, inner: Tensor) -> tuple[Tensor, Tensor]:
         """An empty window (B, W − 1, E) and h_0 = 0 (B, E, N)."""
@@ -155,26 +197,6 @@ class SelectiveStateSpace(Configurable, nn.Module):
         window = inner.new_zeros(batch, self.config.window - 1, channels)
         h = single(inner.new_zeros(batch, channels, self.config.state_size))
         return window, h
-
-    def _convolve(self, inner: Tensor, window: Tensor) -> tuple[Tensor, Tensor]:
-        """u_t = SiLU(b + Σ_i w_i x̃_{t−W+1+i}), each channel for itself; and the next window."""
-        steps = inner.shape[1]
-        seen = torch.cat((window.to(inner.dtype), inner), dim=1)
-        kernel, bias = (part.to(seen.dtype) for part in (self.kernel.mT, self.kernel_bias))
-        # one row of a picture: that of two dimensions is PyTorch's fastest convolution
-        mixed = F.conv2d(seen.mT[:, :, None], kernel[:, None, None], bias, groups=len(bias))
-        return F.silu(mixed[:, :, 0].mT), seen[:, steps:]
-
-    def _scan(
-        self, u: Float[Tensor, "B T E"], keys: Tensor | None, start: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Outputs (B, T, E) and the last h, in single precision whatever the rest is in."""
-        rank, into, out = self.select(u).split(self.sizes, dim=-1)
-        delta = F.softplus(single(self.step(rank)))  # (B, T, E)
-        if keys is not None:
-            delta = delta * keys[:, :, None]
-        u, a = single(u), -self.log_a.exp()
-        return selective_scan(delta, u, a, single(into), single(out), self.skip, start)
 
 
 class SSRU(nn.Module):

@@ -22,6 +22,7 @@ from foveate.train.optim import (
     InverseSqrt,
     LinearSchedule,
     MovingMean,
+    MuonConfig,
     Noam,
     OptimizerConfig,
     Schedule,
@@ -29,6 +30,7 @@ from foveate.train.optim import (
     WarmupStableDecay,
     average,
     decay_groups,
+    orthogonalize,
 )
 from foveate.train.stored import WEIGHTS, TrainError, write_tensors
 from foveate.train.trainer import Trainer
@@ -94,6 +96,39 @@ def test_sgd_with_momentum() -> None:
     optimizer.step()
     optimizer.step()
     assert weight.item() == pytest.approx(1.0 - 0.1 * 0.5 - 0.1 * (0.9 * 0.5 + 0.5))
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (5, 32), (32, 5)])
+def test_orthogonal_matrices_have_singular_values_near_one(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    matrices = torch.randn(3, *shape)
+    u, _, v = torch.linalg.svd(matrices, full_matrices=False)
+    turned = orthogonalize(matrices)
+    singular = torch.linalg.svdvals(turned)
+    assert singular.min() > 0.6 and singular.max() < 1.3
+    assert ((turned - u @ v).norm() / (u @ v).norm()) < 0.3
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon")
+def test_muon_steps_matrices_as_pytorch_does_and_spares_what_adamw_spares() -> None:
+    torch.manual_seed(2)
+    model, other = Little(), Little()
+    other.load_state_dict(model.state_dict())
+    optimizer = MuonConfig(lr=0.1, weight_decay=0.2).build(model)
+    matrix = other.hidden.weight
+    rest = [p for p in other.parameters() if p is not matrix]
+    both = [
+        torch.optim.Muon([matrix], lr=0.1, weight_decay=0.2, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, lr=0.1, betas=(0.9, 0.98), eps=1e-9, weight_decay=0),
+    ]
+    for _ in range(3):
+        for own, right in zip(model.parameters(), other.parameters(), strict=True):
+            own.grad = right.grad = torch.randn_like(own)
+        for each in (optimizer, *both):
+            each.step()
+        optimizer.load_state_dict(optimizer.state_dict())  # as a run goes on
+    for own, right in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.allclose(own, right, atol=5e-3 if own is model.hidden.weight else 1e-6)
 
 
 @pytest.mark.parametrize("kind", sorted(kinds("optimizer")["optimizer"]))

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -262,12 +263,108 @@ class SGDConfig(OptimizerConfig, kind="sgd"):
         )
 
 
+class MuonConfig(OptimizerConfig, kind="muon"):
+    """Orthogonalised momentum for the matrices of layers (Jordan, 2024), AdamW for the rest.
+
+    u ← μu + g,  θ ← θ − lr · (0.2 √max(n, m) · orth(g + μu) + λθ),  θ (n, m),
+    where orth(M) ≈ U Vᵀ for M = U Σ Vᵀ. The factor gives steps the size of AdamW's, so that one
+    rate serves both (Liu et al., 2025). Biases, norms and embeddings are AdamW's.
+    """
+
+    momentum: float = Field(default=0.95, ge=0, lt=1)  # μ, share of the last update that is kept
+    betas: tuple[float, float] = (0.9, 0.98)  # of AdamW
+    eps: float = Field(default=1e-9, gt=0)  # added to the denominator of AdamW
+    weight_decay: float = Field(default=0.01, ge=0)
+    """By which weights shrink, times the learning rate."""
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Muon over the matrices that decay, AdamW over all others.
+
+        Raises ``ConfigError`` where parameters are divided among devices.
+        """
+        if any(map(is_shard, _trainable(model))):
+            raise ConfigError(
+                "train.optimizer: muon needs whole matrices, and sharding divides them; "
+                "take adamw, or leave sharding out"
+            )
+        decayed, constant = _by_decay(model)
+        matrices = [p for p in decayed if p.ndim == 2]
+        others = [p for p in decayed if p.ndim != 2]
+        groups = [
+            {"params": params, "weight_decay": decay, "momentum": momentum}
+            for params, decay, momentum in (
+                (matrices, self.weight_decay, self.momentum),
+                (others, self.weight_decay, None),
+                (constant, 0.0, None),
+            )
+            if params
+        ]
+        return Muon(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=_fused(model))
+
+
+class Muon(torch.optim.AdamW):
+    """The steps of `MuonConfig`: groups that have a ``momentum`` take Muon's, others AdamW's."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        torch.optim.Optimizer.__setstate__(self, state)  # AdamW's wants a step of each parameter
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Change the parameters by their gradients."""
+        groups = self.param_groups
+        self.param_groups = [group for group in groups if group["momentum"] is None]
+        super().step()
+        self.param_groups = groups
+        for group in groups:
+            if group["momentum"] is not None:
+                self._step_matrices(group)
+
+    def _step_matrices(self, group: dict[str, Any]) -> None:
+        """Those of one shape are orthogonalised together."""
+        alike: dict[torch.Size, list[Tensor]] = {}
+        for matrix in group["params"]:
+            if matrix.grad is not None:
+                alike.setdefault(matrix.shape, []).append(matrix)
+        for shape, matrices in alike.items():
+            updates = []
+            for matrix in matrices:
+                state = self.state[matrix]
+                if not state:
+                    state["momentum"] = torch.zeros_like(matrix)
+                u = state["momentum"].mul_(group["momentum"]).add_(matrix.grad)
+                updates.append(matrix.grad + group["momentum"] * u)
+            size = 0.2 * max(shape) ** 0.5
+            for matrix, update in zip(matrices, orthogonalize(torch.stack(updates)), strict=True):
+                matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                matrix.add_(update, alpha=-group["lr"] * size)
+
+
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """U Vᵀ of M = U Σ Vᵀ (…, n, m), nearly: its singular values lie between 0.7 and 1.2.
+
+    Five steps X ← aX + (bA + cA²) X with A = X Xᵀ, an iteration of Newton and Schulz whose
+    polynomial lifts small singular values fast (Jordan, 2024); in bfloat16.
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    wide = matrices if matrices.shape[-2] <= matrices.shape[-1] else matrices.mT
+    x = (wide / (wide.norm(dim=(-2, -1), keepdim=True) + 1e-7)).bfloat16()
+    for _ in range(5):
+        square = x @ x.mT
+        x = a * x + (b * square + c * square @ square) @ x
+    return (x if wide is matrices else x.mT).to(matrices.dtype)
+
+
 def decay_groups(model: nn.Module, weight_decay: float) -> list[ParameterGroup]:
     """The trainable parameters in two groups: those that decay, and those that do not.
 
     A parameter does not decay if it has fewer than two axes (biases, gains of norms), or if any
     module that holds it is an embedding or a norm: a tied output layer goes with its embedding.
     """
+    groups = zip(_by_decay(model), (weight_decay, 0.0), strict=True)
+    return [{"params": params, "weight_decay": decay} for params, decay in groups if params]
+
+
+def _by_decay(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     spared: set[nn.Parameter] = set()
     for module in model.modules():
         name = type(module).__name__.lower()
@@ -275,9 +372,7 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[ParameterGroup]:
             spared.update(module.parameters(recurse=False))
     trainable = _trainable(model)
     constant = [p for p in trainable if p.ndim < 2 or p in spared]
-    decayed = [p for p in trainable if not (p.ndim < 2 or p in spared)]
-    groups = [(decayed, weight_decay), (constant, 0.0)]
-    return [{"params": params, "weight_decay": decay} for params, decay in groups if params]
+    return [p for p in trainable if not (p.ndim < 2 or p in spared)], constant
 
 
 def _trainable(model: nn.Module) -> list[nn.Parameter]:

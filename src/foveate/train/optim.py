@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import Field
@@ -305,7 +304,7 @@ class MuonConfig(OptimizerConfig, kind="muon"):
 class Muon(torch.optim.AdamW):
     """The steps of `MuonConfig`: groups that have a ``momentum`` take Muon's, others AdamW's."""
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: ParameterGroup) -> None:
         torch.optim.Optimizer.__setstate__(self, state)  # AdamW's wants a step of each parameter
 
     @torch.no_grad()
@@ -317,26 +316,23 @@ class Muon(torch.optim.AdamW):
         self.param_groups = groups
         for group in groups:
             if group["momentum"] is not None:
-                self._step_matrices(group)
+                for matrix, update in self._updates(group["params"], group["momentum"]):
+                    matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                    matrix.add_(update, alpha=-group["lr"] * 0.2 * max(matrix.shape) ** 0.5)
 
-    def _step_matrices(self, group: dict[str, Any]) -> None:
-        """Those of one shape are orthogonalised together."""
-        alike: dict[torch.Size, list[Tensor]] = {}
-        for matrix in group["params"]:
+    def _updates(self, matrices: list[Tensor], momentum: float) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each matrix and orth(g + μu); those of one shape are computed together."""
+        alike: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
+        for matrix in matrices:
             if matrix.grad is not None:
-                alike.setdefault(matrix.shape, []).append(matrix)
-        for shape, matrices in alike.items():
-            updates = []
-            for matrix in matrices:
                 state = self.state[matrix]
                 if not state:
                     state["momentum"] = torch.zeros_like(matrix)
-                u = state["momentum"].mul_(group["momentum"]).add_(matrix.grad)
-                updates.append(matrix.grad + group["momentum"] * u)
-            size = 0.2 * max(shape) ** 0.5
-            for matrix, update in zip(matrices, orthogonalize(torch.stack(updates)), strict=True):
-                matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                matrix.add_(update, alpha=-group["lr"] * size)
+                u = state["momentum"].mul_(momentum).add_(matrix.grad)
+                alike.setdefault(matrix.shape, []).append((matrix, matrix.grad + momentum * u))
+        for each in alike.values():
+            own, means = zip(*each, strict=True)
+            yield from zip(own, orthogonalize(torch.stack(means)), strict=True)
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ docs/results/alignment.json.
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import time
 from collections.abc import Sequence
@@ -106,7 +107,13 @@ def write_text(work: Path, name: str, rows: Sequence[tuple[Pair, Links]]) -> Non
 
 
 def prepare(work: Path, name: str) -> dict[str, Any]:
-    """Train the aligner, write the training text and its links; the row of the aligner."""
+    """Train the aligner, write the training text and its links; the row of the aligner.
+
+    Where they are there, nothing is done.
+    """
+    done = work / f"{name}.json"
+    if done.exists():
+        return dict(json.loads(done.read_text("utf-8")))
     corpus, test = tatoeba(), gold_pairs()
     config = AgreementAligner.Config(aligner=HMM.Config(concentration=1e-3, cognates=0.5))
     aligner, started = config.build(), time.perf_counter()
@@ -117,7 +124,8 @@ def prepare(work: Path, name: str) -> dict[str, Any]:
         again = list(zip(test, of_test, strict=True)) * REPEATED
         rows = rows[: len(again)] + again
     write_text(work, name, rows)
-    return row(of_test, seconds=seconds)
+    done.write_text(json.dumps(row(of_test, seconds=seconds)), encoding="utf-8")
+    return prepare(work, name)
 
 
 def trained(work: Path, name: str, direction: str) -> Path:
@@ -178,8 +186,9 @@ def rows_of(work: Path, name: str) -> dict[str, Any]:
     forward, backward = both_maps(runs, [(" ".join(s), " ".join(t)) for s, t in gold_pairs()])
     there = [read_links(m) for m in forward]
     back = [{(s, t) for t, s in read_links(m)} for m in backward]
-    seconds = [round(harness.logged(run, "end")[-1]["seconds"]) for run in runs]
-    rows = {"en-fr": row(there, seconds=seconds[0]), "fr-en": row(back, seconds=seconds[1])}
+    ends = [harness.logged(run, "end")[-1] for run in runs]
+    trainings = [{"steps": end["step"], "seconds": round(end["seconds"])} for end in ends]
+    rows = {"en-fr": row(there, **trainings[0]), "fr-en": row(back, **trainings[1])}
     for method, join in METHODS.items():
         rows[method] = row([join(a, b) for a, b in zip(there, back, strict=True)])
     threshold = threshold_of(work, runs)

@@ -10,7 +10,7 @@ from their text too, as is usual for aligners, and the models go on for 200 step
 the aligner's links. Gold chooses nothing: head and rows are the guided ones, the threshold is that
 which agrees best with the aligner's links on training sentences. The runs stay in ``--work``
 (an hour of one processor core) and are not trained again where they are. Adds its rows to
-docs/results/alignment.json.
+docs/results/alignment.json; what its other rows are is under "earlier".
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from foveate.align.aer import (
     Links,
     Weights,
     judge,
+    links,
     mutual_links,
     read_gold,
     read_links,
@@ -80,7 +81,7 @@ def gold_pairs() -> list[Pair]:
     return [(e.lower().split(), f.lower().split()) for e, f in zip(*sides, strict=True)]
 
 
-def joined(pairs: Sequence[Pair], links: Sequence[Links]) -> list[tuple[Pair, Links]]:
+def joined(pairs: Sequence[Pair], links_of: Sequence[Links]) -> list[tuple[Pair, Links]]:
     """All pairs in an order drawn at random, one to four of them after each other, and links."""
     draw, order = random.Random(1), list(range(len(pairs)))
     draw.shuffle(order)
@@ -89,7 +90,7 @@ def joined(pairs: Sequence[Pair], links: Sequence[Links]) -> list[tuple[Pair, Li
         count = draw.randint(1, 4)
         source, target, moved = list[str](), list[str](), Links()
         for index in order[start : start + count]:
-            moved |= {(s + len(source), t + len(target)) for s, t in links[index]}
+            moved |= {(s + len(source), t + len(target)) for s, t in links_of[index]}
             source += pairs[index][0]
             target += pairs[index][1]
         result.append(((source, target), moved))
@@ -102,7 +103,7 @@ def write_text(work: Path, name: str, rows: Sequence[tuple[Pair, Links]]) -> Non
     text = "".join(f"{' '.join(s)}\t{' '.join(t)}\n" for (s, t), _ in rows)
     (work / f"{name}.tsv").write_text(text, encoding="utf-8")
     for direction, turn in zip(DIRECTIONS, (1, -1), strict=True):
-        lines = (write_pharaoh({link[::turn] for link in links}) for _, links in rows)  # type: ignore[misc]
+        lines = (write_pharaoh({link[::turn] for link in own}) for _, own in rows)  # type: ignore[misc]
         (work / f"{name}.{direction}.align").write_text("".join(f"{x}\n" for x in lines))
 
 
@@ -162,9 +163,9 @@ def maps_of(run: Path, pairs: Sequence[tuple[str, str]]) -> list[Weights]:
 def threshold_of(work: Path, runs: Sequence[Path]) -> float:
     """That whose links agree best with the aligner's on 400 training sentences."""
     lines = (work / "unseen.tsv").read_text("utf-8").splitlines()
-    links = (work / "unseen.en-fr.align").read_text("utf-8").splitlines()
+    link_lines = (work / "unseen.en-fr.align").read_text("utf-8").splitlines()
     chosen = range(0, len(lines), len(lines) // 400)
-    gold = [Gold(own, own) for own in (read_pharaoh(links[i]) for i in chosen)]
+    gold = [Gold(own, own) for own in (read_pharaoh(link_lines[i]) for i in chosen)]
     forward, backward = both_maps(runs, [lines[i].split("\t") for i in chosen])
 
     def error(threshold: float) -> float:
@@ -189,11 +190,12 @@ def rows_of(work: Path, name: str) -> dict[str, Any]:
     ends = [harness.logged(run, "end")[-1] for run in runs]
     trainings = [{"steps": end["step"], "seconds": round(end["seconds"])} for end in ends]
     rows = {"en-fr": row(there, **trainings[0]), "fr-en": row(back, **trainings[1])}
+    rows["en-fr without the end"] = row([links(m[:, :-1]) for m in forward])
     for method, join in METHODS.items():
         rows[method] = row([join(a, b) for a, b in zip(there, back, strict=True)])
     threshold = threshold_of(work, runs)
-    links = [mutual_links(a, b, threshold) for a, b in zip(forward, backward, strict=True)]
-    rows["both agree"] = row(links, threshold=threshold)
+    agreed = [mutual_links(a, b, threshold) for a, b in zip(forward, backward, strict=True)]
+    rows["both agree"] = row(agreed, threshold=threshold)
     return rows
 
 
@@ -201,6 +203,8 @@ def main(work: Path = Path("build/alignment")) -> None:
     work = work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     record = harness.previous("alignment")
+    about = {key: record.pop(key, None) for key in ("what", "machine", "command", "remarks")}
+    earlier = record.get("earlier", about)  # of the rows that other programs wrote
     for name in STEPS:
         rows = {f"hmm, priors, agreement, text {name}": prepare(work, name)}
         rows |= {
@@ -209,8 +213,7 @@ def main(work: Path = Path("build/alignment")) -> None:
         record["rows"] |= rows
         for label, figures in rows.items():
             print(label, figures, flush=True)
-    about = {"what": __doc__, "command": harness.command(), "machine": harness.describe()}
-    harness.write("alignment", {**record, "text seen, text unseen": about})
+    harness.write("alignment", {"what": (__doc__ or "").strip(), **record, "earlier": earlier})
 
 
 if __name__ == "__main__":

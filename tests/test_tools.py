@@ -17,6 +17,7 @@ import torch
 import claims
 import packaged_runs
 import scaling
+import speedrun
 import start
 from foveate.errors import is_for_the_user
 from foveate.run import load
@@ -240,3 +241,24 @@ def test_a_run_that_ships_answers_as_the_run_it_was_made_of(tmp_path: Path) -> N
     assert small_size < size / 5  # half the bytes of the weights, and nothing of the optimiser
     logs = [(x.path / "log.jsonl").read_text("utf-8") for x in (small, run)]
     assert "seconds" in logs[1] and "seconds" not in logs[0] and logs[0].count("\n") > 1
+
+
+# ---- Records: the test of their scores, and that the page is what the JSON gives
+
+
+def test_p_of_a_record_is_students() -> None:
+    """Student's table: t = 3.747 for ν = 4 and t = 31.82 for ν = 1 are p = 0.01."""
+    spread = [-2.0, -1.0, 0.0, 1.0, 2.0]  # s = √2.5
+    mean = 3.747 * (2.5 / 5) ** 0.5
+    assert speedrun.t_test([x + mean for x in spread]) == pytest.approx(0.01, rel=1e-3)
+    mean = 31.82 * 2**0.5 / 2**0.5
+    assert speedrun.t_test([mean - 1, mean + 1]) == pytest.approx(0.01, rel=1e-3)
+    assert speedrun.t_test([x - mean for x in spread]) > 0.99
+    assert speedrun.t_test([1.0]) == 1
+
+
+def test_the_page_of_records_is_what_the_json_gives() -> None:
+    records = speedrun.harness.previous("records")["records"]
+    assert speedrun.table(records) in speedrun.PAGE.read_text("utf-8")
+    assert records and records.keys() <= speedrun.RECORDS.keys()
+    assert all(each["reached"] for rows in records.values() for each in rows)

@@ -1,7 +1,7 @@
 """Minutes to a fixed score: the records of docs/reference/records.md.
 
-    make speedrun                                             # the standing recipes, five seeds each
-    make speedrun RUNS="--only grammar --config my.toml" # a recipe of one's own beside the standing one
+    make speedrun                                         # the standing recipes, five seeds each
+    make speedrun RUNS="--only grammar --config my.toml"  # a recipe of one's own beside it
 
 A recipe is a config with a fixed number of steps. Each seed is one training from a fresh cache, on
 a machine that does nothing else: its minutes are those of the whole command ``foveate train``, with
@@ -14,7 +14,6 @@ the standing recipe, trained in turn with it (A B A B) in the same call.
 from __future__ import annotations
 
 import json as jsonlib
-import math
 import os
 import statistics
 import subprocess
@@ -26,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
+from scipy.stats import ttest_1samp
 
 import harness
 from foveate.data import synthetic
@@ -48,9 +47,10 @@ class Record:
     least: bool = False  # the figure falls
 
     def beyond(self, scores: Sequence[float]) -> float:
-        """p of the one-sided t-test that the mean score is beyond the goal."""
-        sign = -1 if self.least else 1
-        return t_test([sign * (score - self.goal) for score in scores])
+        """p of the one-sided t-test (Student, 1908) that the mean is beyond the goal; 1 of one."""
+        side = "less" if self.least else "greater"
+        p = ttest_1samp(scores, self.goal, alternative=side).pvalue if len(scores) > 1 else 1
+        return float(p)
 
 
 RECORDS = {
@@ -61,27 +61,6 @@ RECORDS = {
     "grammar": Record("embedded en→fr grammar, test, greedy: chrF", "chrf", 95.0,
                       ("--split", "test", "--beam-size", "1")),
 }  # fmt: skip
-
-
-def t_test(differences: Sequence[float]) -> float:
-    """p = P(T > t) of Student's t with ν = n − 1 (Student, 1908), t = x̄ √n / s; 1 for one value.
-
-    With x = √ν tan θ the density is proportional to cos^(ν−1) θ, which is integrated numerically.
-    """
-    n = len(differences)
-    if n < 2:
-        return 1.0
-    deviation = statistics.stdev(differences)
-    mean = statistics.mean(differences)
-    if deviation == 0:
-        return float(mean <= 0)
-    angle = math.atan(mean * math.sqrt(n) / deviation / math.sqrt(n - 1))
-
-    def area(start: float) -> float:
-        theta = np.linspace(start, math.pi / 2, 20_001)
-        return float(np.trapezoid(np.cos(theta) ** (n - 2), theta))
-
-    return area(angle) / area(-math.pi / 2)
 
 
 def timed(config: Path, seed: int, threads: int, record: Record) -> dict[str, float]:

@@ -246,15 +246,16 @@ def test_a_run_that_ships_answers_as_the_run_it_was_made_of(tmp_path: Path) -> N
 # ---- Records: the test of their scores, and that the page is what the JSON gives
 
 
-def test_p_of_a_record_is_students() -> None:
-    """Student's table: t = 3.747 for ν = 4 and t = 31.82 for ν = 1 are p = 0.01."""
-    spread = [-2.0, -1.0, 0.0, 1.0, 2.0]  # s = √2.5
-    mean = 3.747 * (2.5 / 5) ** 0.5
-    assert speedrun.t_test([x + mean for x in spread]) == pytest.approx(0.01, rel=1e-3)
-    mean = 31.82 * 2**0.5 / 2**0.5
-    assert speedrun.t_test([mean - 1, mean + 1]) == pytest.approx(0.01, rel=1e-3)
-    assert speedrun.t_test([x - mean for x in spread]) > 0.99
-    assert speedrun.t_test([1.0]) == 1
+def test_a_goal_is_reached_where_the_mean_of_the_seeds_is_beyond_it() -> None:
+    """Student's table: t = 3.747 for ν = 4 is p = 0.01."""
+    apart = [each * 0.1 / 2.5**0.5 for each in (-2.0, -1.0, 0.0, 1.0, 2.0)]  # s = 0.1
+    mean = 3.747 * 0.1 / 5**0.5
+    for name, sign in (("multi30k", 1), ("shakespeare", -1)):
+        record = speedrun.RECORDS[name]
+        scores = [record.goal + sign * mean + each for each in apart]
+        assert record.beyond(scores) == pytest.approx(0.01, rel=1e-3)
+        assert record.beyond([record.goal - sign * each - sign for each in apart]) > 0.99
+    assert record.beyond([0.0]) == 1
 
 
 def test_the_page_of_records_is_what_the_json_gives() -> None:

@@ -143,7 +143,7 @@ def main(
         standing, *own = measured(name, config, seeds, threads)
         rows = records.setdefault(name, [])
         best = own[0] if own else standing
-        faster = not own or (best["reached"] and best["minutes"] < standing["minutes"])
+        faster = best["reached"] and (not own or best["minutes"] < standing["minutes"])
         print(f"{name}: {best['minutes']:.2f} minutes, p {best['p']:g}, "
               + ("recorded" if faster else "no record"))  # fmt: skip
         if faster:

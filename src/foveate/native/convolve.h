@@ -35,11 +35,14 @@ void convolve(const Convolution *c, void *u) {
             const int count = lanes_from(e, far);
             const Lanes bias = lanes_of(c->bias, 0, e, count);
             for (int64_t i = 0; i < window; i++) w[i] = lanes_of(c->kernel, 0, i * far + e, count);
+            ask_ahead(c->x, c->half, ((b + 1) * far + e) * c->steps, count * c->steps);
+            ask_ahead(u, c->half, ((b + 1) * far + e) * c->steps, count * c->steps);
             seen(c, b, e, count, x);
             for (int64_t t = 0; t < c->steps; t++) {
-                Lanes s = bias;
+                Lanes s = bias, open;
                 for (int64_t i = 0; i < window; i++) s += w[i] * x[t + i];
-                put_lanes(s * sigmoids(s), count, u, c->half, step_of(c, b, t) * far + e);
+                fading(s, &open);
+                put_lanes(s * open, count, u, c->half, step_of(c, b, t) * far + e);
             }
         }
     free(w);
@@ -56,6 +59,9 @@ void convolve_backward(const Convolution *c, const void *du, void *dx, float *dk
             const int count = lanes_from(e, far);
             const Lanes bias = lanes_of(c->bias, 0, e, count);
             Lanes of_bias = lanes_of(dbias, 0, e, count);
+            const void *arrays[] = {c->x, du, dx};
+            for (int i = 0; i < 3; i++)
+                ask_ahead(arrays[i], c->half, ((b + 1) * far + e) * steps, count * steps);
             for (int64_t i = 0; i < window; i++) {
                 w[i] = lanes_of(c->kernel, 0, i * far + e, count);
                 dw[i] = lanes_of(dkernel, 0, i * far + e, count);
@@ -63,9 +69,9 @@ void convolve_backward(const Convolution *c, const void *du, void *dx, float *dk
             seen(c, b, e, count, x);
             for (int64_t t = steps - 1; t >= 0; t--) {
                 const int64_t row = step_of(c, b, t), at = row * far + e;
-                Lanes s = bias, of_x = {0};
+                Lanes s = bias, of_x = {0}, open;
                 for (int64_t i = 0; i < window; i++) s += w[i] * x[t + i];
-                const Lanes open = sigmoids(s);
+                fading(s, &open);
                 ds[t] = lanes_of(du, c->half, at, count) * open * (1 + s * (1 - open));
                 of_bias += ds[t];
                 for (int64_t i = 0; i < window; i++) {

@@ -18,11 +18,14 @@ typedef struct {
     int32_t half, backwards; /* bf16; from the last step to the first */
 } Scan;
 
-/* exp(0.693… x) = 2ˣ for x ≤ 0, relative error below 2e-7. */
+typedef uint32_t Bits __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef uint16_t Halves __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
+
+/* 2ˣ for x ≤ 0, relative error below 2e-7. */
 static inline Lanes powers(Lanes x) {
 #ifdef __AVX512F__
-    const __m512 t = (__m512)x, n = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT);
-    const Lanes r = (Lanes)(t - n);
+    const __m512 n = _mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+    const Lanes r = x - (Lanes)n;
     Lanes y = 1.32647272e-3f * r + 9.67151281e-3f;
     y = y * r + 5.55073374e-2f;
     y = y * r + 2.40222421e-1f;
@@ -35,60 +38,68 @@ static inline Lanes powers(Lanes x) {
 #endif
 }
 
-/* softplus x = max(0, x) + log(1 + e), and its slope σ(x); e = exp(−|x|), log(1 + e) = 2 atanh s. */
-static inline float softplus(float x, float *slope) {
-    const float e = exponential(x < 0 ? x : -x), s = e / (2 + e), q = s * s;
-    float y = 0.0769230769f;
-    y = y * q + 0.0909090909f;
+static inline Lanes choose(Bits yes, Lanes a, Lanes b) {
+    return (Lanes)((yes & (Bits)a) | (~yes & (Bits)b));
+}
+
+/* 1 / x for x from 1 to 3. */
+static inline Lanes inverse(Lanes x) {
+#ifdef __AVX512F__ /* Newton's step after a table: a third of the time of a division */
+    const Lanes y = (Lanes)_mm512_rcp14_ps((__m512)x);
+    return y * (2 - x * y);
+#else
+    return 1 / x;
+#endif
+}
+
+/* exp(−|x|), and σ(x). */
+static inline Lanes fading(Lanes x, Lanes *sigmoid) {
+    const Lanes e = powers((Lanes)((Bits)x | 0x80000000u) * 1.44269504f), one = e - e + 1;
+    *sigmoid = choose((Bits)(x < 0), e, one) * inverse(1 + e);
+    return e;
+}
+
+/* max(0, x) + log(1 + e) with e = exp(−|x|), by log(1 + e) = 2 atanh s; and its slope σ(x). */
+static inline Lanes softplus(Lanes x, Lanes *slope) {
+    const Lanes e = fading(x, slope), s = e * inverse(2 + e), q = s * s;
+    Lanes y = 0.0769230769f * q + 0.0909090909f;
     y = y * q + 0.111111111f;
     y = y * q + 0.142857143f;
     y = y * q + 0.2f;
     y = y * q + 0.333333333f;
-    *slope = (x < 0 ? e : 1) / (1 + e);
-    return (x < 0 ? 0 : x) + 2 * (s + s * q * y);
+    return choose((Bits)(x < 0), (Lanes){0}, x) + 2 * (s + s * q * y);
 }
 
-static inline float sigmoid(float x) {
-    const float e = exponential(x < 0 ? x : -x);
-    return (x < 0 ? e : 1) / (1 + e);
-}
-
-static inline Lanes sigmoids(Lanes x) {
-    float each[LANES];
-    memcpy(each, &x, sizeof each);
-    for (int j = 0; j < LANES; j++) each[j] = sigmoid(each[j]);
-    memcpy(&x, each, sizeof each);
-    return x;
-}
-
-/* k softplus(x), and its slope. */
-static inline Lanes softpluses(Lanes x, float key, Lanes *slope) {
-    float each[LANES], slopes[LANES];
-    memcpy(each, &x, sizeof each);
-    for (int j = 0; j < LANES; j++) each[j] = softplus(each[j], slopes + j);
-    memcpy(&x, each, sizeof each);
-    memcpy(slope, slopes, sizeof each);
-    *slope *= key;
-    return x * key;
-}
-
-/* `count` neighbours of an array of floats or bf16, 0 in the other lanes; and back. */
+/* `count` neighbours of an array of floats or bf16, 0 in the other lanes; and back, to the nearest, of
+ * two the even one. */
 static inline Lanes lanes_of(const void *from, int half, int64_t at, int count) {
+    if (count == LANES && half) {
+        const Halves x = *(const Halves *)((const uint16_t *)from + at);
+        return (Lanes)(__builtin_convertvector(x, Bits) << 16);
+    }
+    if (count == LANES) return *(const Lanes *)((const float *)from + at);
     float x[LANES] = {0};
-    if (count == LANES) take(from, half, at, LANES, x);
-    else take(from, half, at, count, x);
+    take(from, half, at, count, x);
     return *(const Lanes *)x;
 }
 
 static inline void put_lanes(Lanes x, int count, void *to, int half, int64_t at) {
-    float each[LANES];
-    memcpy(each, &x, sizeof each);
-    if (count == LANES) give(each, LANES, to, half, at);
-    else give(each, count, to, half, at);
+    if (count == LANES && half) {
+        const Bits bits = (Bits)x, none = (Bits)(x != x);
+        const Bits near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        *(Halves *)((uint16_t *)to + at) = __builtin_convertvector(near | (none & 0x7fc0), Halves);
+    } else if (count == LANES) *(Lanes *)((float *)to + at) = x;
+    else give((const float *)&x, count, to, half, at);
 }
 
 static inline int lanes_from(int64_t e, int64_t channels) {
     return channels - e < LANES ? (int)(channels - e) : LANES;
+}
+
+/* Ask for what `count` channels need of the next sequence, T numbers each, of an array (B, T, E). */
+static inline void ask_ahead(const void *from, int half, int64_t at, int64_t count) {
+    const char *first = (const char *)from + at * (half ? 2 : 4);
+    for (int64_t i = 0; i < count * (half ? 2 : 4); i += 64) __builtin_prefetch(first + i, 0, 2);
 }
 
 /* Of channel e: numbers (E, N) of which each lane has a channel, (N) lanes; and back. */
@@ -115,77 +126,84 @@ static void rows_of(const Scan *s, const void *from, int64_t b, float *to) {
         take(from, s->half, place(s, b, t) * s->size, s->size, to);
 }
 
-/* Room for lanes, a log₂ e of all channels first, each N lanes. */
-static Lanes *room_for(const Scan *s, int64_t lanes) {
-    const int64_t n = s->size, spans = (s->channels + LANES - 1) / LANES;
-    Lanes *room = aligned_alloc(64, ((spans * n + lanes) * sizeof(Lanes) + 63) / 64 * 64);
+typedef struct { /* the steps of some channels of a sequence, in the order of the scan */
+    Lanes *delta, *slope, *u, *y, *gate; /* Δ, dΔ/dδ, u, C · h + D u and its gradient, (T) */
+    Lanes *states, *decays;              /* h from h_0 on (T + 1, N), exp(Δ a) (T, N) */
+    Lanes *dh, *of_into, *of_out;        /* gradients of h (N), and of B and C in each lane (T, N) */
+    float *into, *out;                   /* B and C (T, N) */
+} Steps;
+
+/* Room for a log₂ e and its gradient, (E, N), and for the steps. */
+static Lanes *room_for(const Scan *s, Steps *p) {
+    const int64_t n = s->size, steps = s->steps, all = (s->channels + LANES - 1) / LANES * n;
+    Lanes *room = aligned_alloc(64, ((2 * all + (6 * steps + 2) * n + 5 * steps) * sizeof *room + 63) / 64 * 64);
     for (int64_t e = 0; e < s->channels; e += LANES)
         turn_in(s->a + e * n, n, lanes_from(e, s->channels), 1.44269504f, room + e / LANES * n);
+    p->states = (Lanes *)memset(room + all, 0, all * sizeof *room) + all;
+    p->decays = p->states + (steps + 1) * n;
+    p->of_into = p->decays + steps * n, p->of_out = p->of_into + steps * n;
+    p->dh = p->of_out + steps * n, p->delta = p->dh + n, p->slope = p->delta + steps;
+    p->u = p->slope + steps, p->y = p->u + steps, p->gate = p->y + steps;
+    p->into = (float *)(p->gate + steps), p->out = p->into + steps * n;
     return room;
+}
+
+/* Δ, u, h and C · h + D u of some channels; all h and exp(Δ a) where the backward pass needs them. */
+static inline __attribute__((always_inline)) void scan_steps(
+    const Scan *s, const Steps *p, int64_t b, int64_t e, const Lanes *restrict a, const int keep) {
+    const int64_t n = s->size, far = s->channels;
+    const int count = lanes_from(e, far);
+    const Lanes skip = lanes_of(s->skip, 0, e, count), bias = lanes_of(s->bias, 0, e, count);
+    for (int64_t t = 0; t < s->steps; t++) {
+        const int64_t row = place(s, b, t), at = row * far + e;
+        const float key = s->keys ? s->keys[row] : 1;
+        Lanes slope;
+        p->delta[t] = key * softplus(lanes_of(s->step, s->half, at, count) + bias, &slope);
+        if (keep) p->slope[t] = key * slope;
+        p->u[t] = lanes_of(s->u, s->half, at, count);
+    }
+    if (s->start) turn_in(s->start + (b * far + e) * n, n, count, 1, p->states);
+    else memset(p->states, 0, n * sizeof(Lanes));
+    for (int64_t t = 0; t < s->steps; t++) {
+        const Lanes delta = p->delta[t], changed = delta * p->u[t];
+        const Lanes *h = p->states + (keep ? t * n : 0);
+        Lanes *restrict next = p->states + (keep ? (t + 1) * n : 0), *restrict decays = p->decays + t * n;
+        const float *restrict into = p->into + t * n, *restrict out = p->out + t * n;
+        Lanes sum = skip * p->u[t];
+        for (int64_t i = 0; i < n; i++) {
+            const Lanes decay = powers(delta * a[i]);
+            if (keep) decays[i] = decay;
+            next[i] = decay * h[i] + changed * into[i];
+            sum += next[i] * out[i];
+        }
+        p->y[t] = sum;
+    }
 }
 
 /* y, and where it is wanted the last h. */
 void scan(const Scan *s, void *y, float *last) {
-    const int64_t n = s->size, steps = s->steps, far = s->channels, rows = steps * n / LANES + 1;
-    Lanes *const all = room_for(s, n + 2 * rows), *restrict h = all + (far + LANES - 1) / LANES * n;
-    float *const into = (float *)(h + n), *const out = (float *)(h + n + rows);
+    const int64_t n = s->size, far = s->channels;
+    Steps p;
+    Lanes *const a = room_for(s, &p);
     for (int64_t b = 0; b < s->batch; b++) {
-        rows_of(s, s->into, b, into);
-        rows_of(s, s->out, b, out);
+        rows_of(s, s->into, b, p.into);
+        rows_of(s, s->out, b, p.out);
         for (int64_t e = 0; e < far; e += LANES) {
             const int count = lanes_from(e, far);
-            const Lanes *restrict a = all + e / LANES * n, skip = lanes_of(s->skip, 0, e, count);
-            const Lanes bias = lanes_of(s->bias, 0, e, count);
-            if (s->start) turn_in(s->start + (b * far + e) * n, n, count, 1, h);
-            else memset(h, 0, n * sizeof *h);
-            for (int64_t t = 0; t < steps; t++) {
+            const void *arrays[] = {s->step, s->u, s->gate, y};
+            for (int i = 0; i < 4; i++)
+                ask_ahead(arrays[i], s->half, ((b + 1) * far + e) * s->steps, count * s->steps);
+            scan_steps(s, &p, b, e, a + e / LANES * n, 0);
+            for (int64_t t = 0; t < s->steps; t++) {
                 const int64_t at = place(s, b, t) * far + e;
-                const float key = s->keys ? s->keys[place(s, b, t)] : 1;
-                const Lanes u = lanes_of(s->u, s->half, at, count);
-                const Lanes z = lanes_of(s->gate, s->half, at, count);
-                Lanes sum = skip * u, slope;
-                const Lanes delta = softpluses(lanes_of(s->step, s->half, at, count) + bias, key, &slope);
-                const Lanes changed = delta * u;
-                for (int64_t i = 0; i < n; i++) {
-                    h[i] = powers(delta * a[i]) * h[i] + changed * into[t * n + i];
-                    sum += h[i] * out[t * n + i];
-                }
-                put_lanes(sum * z * sigmoids(z), count, y, s->half, at);
+                Lanes z = lanes_of(s->gate, s->half, at, count), open;
+                fading(z, &open);
+                put_lanes(p.y[t] * z * open, count, y, s->half, at);
             }
-            if (last) turn_out(h, n, count, last + (b * far + e) * n);
+            if (last) turn_out(p.states, n, count, last + (b * far + e) * n);
         }
     }
-    free(all);
-}
-
-typedef struct { /* the steps of some channels of a sequence, and the gradients that its channels share */
-    Lanes *delta, *slope, *u, *read; /* Δ, dΔ/dδ, u and what the gate lets out, (T) */
-    Lanes *states, *decays;          /* h from h_0 on (T + 1, N), exp(Δ a) (T, N) */
-    Lanes *dh, *of_into, *of_out;    /* (N), (T, N), (T, N) */
-    float *into, *out;               /* B and C (T, N) */
-} Steps;
-
-/* All that the backward pass needs of the forward pass. */
-static void scan_again(const Scan *s, const Steps *p, int64_t b, int64_t e, const Lanes *restrict a) {
-    const int64_t n = s->size, far = s->channels;
-    const int count = lanes_from(e, far);
-    const Lanes skip = lanes_of(s->skip, 0, e, count), bias = lanes_of(s->bias, 0, e, count);
-    if (s->start) turn_in(s->start + (b * far + e) * n, n, count, 1, p->states);
-    else memset(p->states, 0, n * sizeof(Lanes));
-    for (int64_t t = 0; t < s->steps; t++) {
-        const int64_t at = place(s, b, t) * far + e;
-        const float key = s->keys ? s->keys[place(s, b, t)] : 1;
-        const Lanes u = p->u[t] = lanes_of(s->u, s->half, at, count);
-        const Lanes x = lanes_of(s->step, s->half, at, count) + bias;
-        const Lanes delta = p->delta[t] = softpluses(x, key, p->slope + t), changed = delta * u;
-        Lanes *restrict h = p->states + t * n, *restrict decays = p->decays + t * n, sum = skip * u;
-        for (int64_t i = 0; i < n; i++) {
-            decays[i] = powers(delta * a[i]);
-            h[n + i] = decays[i] * h[i] + changed * p->into[t * n + i];
-            sum += h[n + i] * p->out[t * n + i];
-        }
-        p->read[t] = sum;
-    }
+    free(a);
 }
 
 typedef struct { /* gradients of what is named alike; those of a, b and D are of all sequences */
@@ -195,7 +213,20 @@ typedef struct { /* gradients of what is named alike; those of a, b and D are of
     float *start, *a, *bias, *skip;
 } ScanGradients;
 
-/* The gradients of some channels of one sequence; those of a, b and D are added. */
+/* The gradient of C · h + D u of some channels of a sequence; that of z is given. */
+static void scan_gates(const Scan *s, const Steps *p, int64_t b, int64_t e, const ScanGradients *to) {
+    const int count = lanes_from(e, s->channels);
+    for (int64_t t = 0; t < s->steps; t++) {
+        const int64_t at = place(s, b, t) * s->channels + e;
+        const Lanes dy = lanes_of(to->y, s->half, at, count), z = lanes_of(s->gate, s->half, at, count);
+        Lanes open;
+        fading(z, &open);
+        p->gate[t] = dy * z * open;
+        put_lanes(dy * p->y[t] * open * (1 + z * (1 - open)), count, to->gate, s->half, at);
+    }
+}
+
+/* The gradients of some channels of a sequence; those of a, b and D are added. */
 static void scan_back(const Scan *s, const Steps *p, int64_t b, int64_t e, const ScanGradients *to,
                       const Lanes *restrict a, Lanes *restrict of_a) {
     const int64_t n = s->size, far = s->channels;
@@ -207,10 +238,8 @@ static void scan_back(const Scan *s, const Steps *p, int64_t b, int64_t e, const
     else memset(dh, 0, n * sizeof *dh);
     for (int64_t t = s->steps - 1; t >= 0; t--) {
         const int64_t at = place(s, b, t) * far + e;
-        const Lanes dy = lanes_of(to->y, s->half, at, count), u = p->u[t], delta = p->delta[t];
-        const Lanes z = lanes_of(s->gate, s->half, at, count), open = sigmoids(z);
-        const Lanes g = dy * z * open, changed = delta * u, *restrict h = p->states + t * n;
-        const Lanes *restrict decays = p->decays + t * n;
+        const Lanes g = p->gate[t], u = p->u[t], delta = p->delta[t], changed = delta * u;
+        const Lanes *restrict h = p->states + t * n, *restrict decays = p->decays + t * n;
         const float *restrict into = p->into + t * n, *restrict out = p->out + t * n;
         Lanes by_decay = {0}, by_input = {0};
         for (int64_t i = 0, k = t * n; i < n; i++, k++) {
@@ -225,7 +254,6 @@ static void scan_back(const Scan *s, const Steps *p, int64_t b, int64_t e, const
         const Lanes of_step = (by_decay * 0.693147181f + by_input * u) * p->slope[t];
         put_lanes(of_step, count, to->step, s->half, at);
         put_lanes(by_input * delta + g * skip, count, to->u, s->half, at);
-        put_lanes(dy * p->read[t] * open * (1 + z * (1 - open)), count, to->gate, s->half, at);
         of_skip += g * u;
         of_bias += of_step;
     }
@@ -246,27 +274,26 @@ static void give_rows(const Scan *s, const Lanes *from, int64_t b, float *sums, 
 }
 
 void scan_backward(const Scan *s, const ScanGradients *to) {
-    const int64_t n = s->size, steps = s->steps, far = s->channels, rows = steps * n / LANES + 1;
-    const int64_t each = (far + LANES - 1) / LANES * n;
-    Lanes *const all = room_for(s, each + 4 * steps + (4 * steps + 2) * n + 2 * rows);
-    Lanes *const of_a = memset(all + each, 0, each * sizeof(Lanes)), *const slope = of_a + each + steps;
-    Steps p = {.delta = of_a + each, .slope = slope, .u = slope + steps, .read = slope + 2 * steps};
-    p.states = slope + 3 * steps, p.decays = p.states + (steps + 1) * n;
-    p.dh = p.decays + steps * n, p.of_into = p.dh + n, p.of_out = p.of_into + steps * n;
-    p.into = (float *)(p.of_out + steps * n), p.out = (float *)(p.of_out + steps * n + rows);
+    const int64_t n = s->size, far = s->channels;
+    Steps p;
+    Lanes *const all = room_for(s, &p), *const of_all = all + (far + LANES - 1) / LANES * n;
     for (int64_t b = 0; b < s->batch; b++) {
         rows_of(s, s->into, b, p.into);
         rows_of(s, s->out, b, p.out);
-        memset(p.of_into, 0, 2 * steps * n * sizeof(Lanes));
+        memset(p.of_into, 0, 2 * s->steps * n * sizeof(Lanes));
         for (int64_t e = 0; e < far; e += LANES) {
             const Lanes *a = all + e / LANES * n;
-            scan_again(s, &p, b, e, a);
-            scan_back(s, &p, b, e, to, a, of_a + e / LANES * n);
+            const void *arrays[] = {s->step, s->u, s->gate, to->y, to->step, to->u, to->gate};
+            for (int i = 0; i < 7; i++)
+                ask_ahead(arrays[i], s->half, ((b + 1) * far + e) * s->steps, LANES * s->steps);
+            scan_steps(s, &p, b, e, a, 1);
+            scan_gates(s, &p, b, e, to);
+            scan_back(s, &p, b, e, to, a, of_all + e / LANES * n);
         }
         give_rows(s, p.of_into, b, p.into, to->into);
         give_rows(s, p.of_out, b, p.out, to->out);
     }
     for (int64_t e = 0; e < far; e += LANES)
-        turn_out(of_a + e / LANES * n, n, lanes_from(e, far), to->a + e * n);
+        turn_out(of_all + e / LANES * n, n, lanes_from(e, far), to->a + e * n);
     free(all);
 }

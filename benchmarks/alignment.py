@@ -15,7 +15,6 @@ docs/results/alignment.json; what its other rows are is under "earlier".
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import time
@@ -68,13 +67,6 @@ def french(text: str) -> list[str]:
     return " ".join(FULL.get(word, word) for word in words(plain)).split()
 
 
-def tatoeba() -> list[Pair]:
-    """The 165,130 pairs in the shape of the gold's."""
-    with gzip.open(harness.DATA / "tatoeba-en-fr" / "pairs.tsv.gz", "rt", encoding="utf-8") as file:
-        rows = (line.rstrip("\n").split("\t") for line in file)
-        return [(english(row[0]), french(row[1])) for row in rows]
-
-
 def gold_pairs() -> list[Pair]:
     """The 447 pairs that were annotated, words as they stand."""
     sides = [(GOLD / name).read_text("utf-8").splitlines() for name in ("en.txt", "fr.txt")]
@@ -115,7 +107,8 @@ def prepare(work: Path, name: str) -> dict[str, Any]:
     done = work / f"{name}.json"
     if done.exists():
         return dict(json.loads(done.read_text("utf-8")))
-    corpus, test = tatoeba(), gold_pairs()
+    corpus = [(english(e), french(f)) for e, f in harness.tatoeba()]  # in the shape of the gold's
+    test = gold_pairs()
     config = AgreementAligner.Config(aligner=HMM.Config(concentration=1e-3, cognates=0.5))
     aligner, started = config.build(), time.perf_counter()
     aligner.train(corpus + (test if name == "seen" else []))
@@ -125,8 +118,9 @@ def prepare(work: Path, name: str) -> dict[str, Any]:
         again = list(zip(test, of_test, strict=True)) * REPEATED
         rows = rows[: len(again)] + again
     write_text(work, name, rows)
-    done.write_text(json.dumps(row(of_test, seconds=seconds)), encoding="utf-8")
-    return prepare(work, name)
+    own = row(of_test, seconds=seconds)
+    done.write_text(json.dumps(own), encoding="utf-8")
+    return own
 
 
 def trained(work: Path, name: str, direction: str) -> Path:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,14 @@ def logged(run_folder: Path, event: str) -> list[dict[str, Any]]:
         except ValueError:
             continue
     return [record for record in records if record.get("event") == event]
+
+
+def tatoeba() -> Iterator[tuple[str, str]]:
+    """The 165,130 pairs of Tatoeba's English and French."""
+    with gzip.open(DATA / "tatoeba-en-fr" / "pairs.tsv.gz", "rt", encoding="utf-8") as file:
+        for line in file:
+            english, french, *_ = line.rstrip("\n").split("\t")
+            yield english, french
 
 
 def sha256(path: Path) -> str:

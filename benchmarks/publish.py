@@ -20,7 +20,6 @@ or ``--out``.
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 import os
 import statistics
@@ -313,9 +312,8 @@ def stepped(folder: Path, file: Path, texts: list[str], run: Run | None) -> dict
 
 def tokenized(browser: Any, folder: Path) -> dict[str, Any]:
     """Of each kind of tokenizer, how many lines have the ids and the text of Python."""
-    with gzip.open(harness.DATA / "tatoeba-en-fr" / "pairs.tsv.gz", "rt", encoding="utf-8") as file:
-        pairs = (line.rstrip("\n").split("\t")[:2] for line in file)
-        lines = list(islice(dict.fromkeys(chain.from_iterable(islice(pairs, TATOEBA))), TATOEBA))
+    sides = chain.from_iterable(islice(harness.tatoeba(), TATOEBA))
+    lines = list(islice(dict.fromkeys(sides), TATOEBA))
     engine, page = (folder / "engine.js").read_text("utf-8"), browser.new_page()
     counts: dict[str, Any] = {"lines": len(lines)}
     for kind, options in TOKENIZERS.items():

@@ -117,10 +117,10 @@ def table(records: dict[str, list[dict[str, Any]]]) -> str:
     for name, record in RECORDS.items():
         for each in reversed(records.get(name, [])):
             sign = "≤" if record.least else "≥"
-            score = f"{each['score']:g}" + ("" if each["reached"] else " (not reached)")
             lines.append(
-                f"| {record.what} | {sign} {record.goal:g} | **{each['minutes']:.2f}** | {score} "
-                f"| {each['p']:g} | {len(each['seeds'])} | {each['date']} | {each['commit']} "
+                f"| {record.what} | {sign} {record.goal:g} | **{each['minutes']:.2f}** "
+                f"| {each['score']:g} | {each['p']:g} | {len(each['seeds'])} "
+                f"| {each['date']} | {each['commit']} "
                 f"| {each['threads']} threads of {each['cpu']} |"
             )
     return "\n".join(lines)

@@ -27,7 +27,7 @@ import foveate.engine.packed
 import harness
 from foveate.cli.doctor import find_browser
 from foveate.data.tokenizer import BOS, EOS, PAD
-from foveate.export.onnx import Encoding, Stepping, _write
+from foveate.export.onnx import Encoding, Stepping, write_graph
 from foveate.run import Run, load
 
 GRAPHS = "encoder_model", "decoder_model_merged"
@@ -96,13 +96,13 @@ def write_model(run: Run, folder: Path) -> None:
     state = [torch.zeros(1, heads, 3, size) for heads, size in shapes]
     sides = [f"{n}.decoder.{kind}" for n in range(len(layers)) for kind in ("key", "value")]
     source = {0: "rows", 1: "source"}
-    _write(
+    write_graph(
         Encoder(model), (ids, torch.ones_like(ids)), onnx / "encoder_model.onnx",
         {"input_ids": source, "attention_mask": source}, {"last_hidden_state": source},
     )  # fmt: skip
     with torch.no_grad():
         values = model.encode(ids, ids > 0).values
-    _write(
+    write_graph(
         Decoder(model), (ids[:, :1], torch.ones_like(ids), values, *state),
         onnx / "decoder_model_merged.onnx",
         {"input_ids": {0: "rows"}, "encoder_attention_mask": source}

@@ -221,14 +221,14 @@ def _write_graphs(model: EncoderDecoder, place: Path) -> dict[str, object]:
     new = [f"new.{n}" for n in range(len(state))]
     source, rows = {0: "rows", 1: "source"}, {0: "rows"}
     memory = {"memory": source, "keys": source}
-    _write(
+    write_graph(
         Encoding(model), (ids, keys), place / ENCODER,
         {"ids": source, "keys": source}, {"memory": source},
     )  # fmt: skip
     read = (ids[:, 0], torch.tensor(3), values, keys, *state)
     into = {"ids": rows, "at": {}, **memory} | {n: {0: "rows", 2: "written"} for n in old}
     out = {"logits": rows} | {n: {0: "rows", 2: "grown"} for n in new}
-    _write(Stepping(model), read, place / STEP, into, out)
+    write_graph(Stepping(model), read, place / STEP, into, out)
     return {
         "encoder": {"inputs": ["ids", "keys"], "outputs": ["memory"]},
         "step": {"inputs": list(into), "outputs": list(out)},
@@ -238,7 +238,7 @@ def _write_graphs(model: EncoderDecoder, place: Path) -> dict[str, object]:
     }
 
 
-def _write(
+def write_graph(
     module: nn.Module,
     inputs: tuple[Tensor, ...],
     path: Path,

@@ -21,6 +21,12 @@ from foveate.native.kernels import (
 )
 
 
+def _kernels() -> ctypes.CDLL:
+    kernels = library()
+    assert kernels is not None
+    return kernels
+
+
 def add_bias_(y: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
     """Y + b, with ``relu`` max(0, y + b), of rows (N, O), in place."""
     if bias is None and not relu:
@@ -188,14 +194,12 @@ def attends(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 def _run(query: Tensor, key: Tensor, value: Tensor, scale: float, **more: Tensor | None) -> None:
-    kernels = library()
-    assert kernels is not None
     struct = _Attend(*query.shape[:3], key.shape[2], key.shape[3], value.shape[3], scale)
     struct.half, struct.threads = query.dtype == torch.bfloat16, torch.get_num_threads()
     for name, x in {"q": query, "k": key, "v": value, **more}.items():
         if x is not None:
             setattr(struct, name, _Heads(pointer(x), *x.stride()[:3]))
-    kernels.attend_heads(address(struct))
+    _kernels().attend_heads(address(struct))
 
 
 def _rowwise(x: Tensor) -> Tensor:
@@ -338,12 +342,6 @@ def _convolution_struct(
     x = _there(x)[span]
     pointers = map(pointer, (x, _part(keys, span), kernel, bias))
     return _Convolution(*x.shape, len(_there(kernel)), *pointers, _half(x), ctx.backwards)
-
-
-def _kernels() -> ctypes.CDLL:
-    kernels = library()
-    assert kernels is not None
-    return kernels
 
 
 def _there(x: Tensor | None) -> Tensor:

@@ -336,7 +336,7 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """U Vᵀ of M = U Σ Vᵀ (…, n, m), nearly: its singular values lie between 0.7 and 1.2.
+    """U Vᵀ of M = U Σ Vᵀ (…, n, m), nearly: singular values of about 0.7 to 1.2.
 
     Five steps X ← aX + (bA + cA²) X with A = X Xᵀ, an iteration of Newton and Schulz whose
     polynomial lifts small singular values fast (Jordan, 2024); in bfloat16.

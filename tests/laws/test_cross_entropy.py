@@ -1,6 +1,9 @@
-"""Laws of the fused cross-entropy: value and gradients are PyTorch's, whatever the chunks."""
+"""Laws of the fused losses: value and gradients are PyTorch's, whatever the chunks."""
 
 from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -8,10 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from foveate.errors import UserError
+from foveate.native.kernels import without_kernels
 from foveate.nn import loss
-from foveate.nn.loss import linear_cross_entropy
+from foveate.nn.loss import linear_cross_entropy, linear_divergence
 from foveate.tasks.base import Loss
-from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy, RDrop
 from laws.conftest import MODELS, build, ids, real
 from tolerances import MODEL, close
 
@@ -140,3 +145,86 @@ def test_four_small_batches_equal_one_large(name: str) -> None:
     parts, sum_of_counts = gradient([slice(i, i + 8) for i in range(0, 32, 8)])
     assert count == sum_of_counts == int(expected.sum())
     close(parts, whole, terms=MODEL)
+
+
+# ---- divergence of two passes
+
+
+def divergence(first: Tensor, second: Tensor) -> Tensor:
+    """Σ KL(p‖q) + KL(q‖p), from whole logits."""
+    log_p, log_q = first.log_softmax(dim=1), second.log_softmax(dim=1)
+    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("chunk", [1, 2 * V + 3, 10**6])
+def test_divergence_equals_that_of_whole_logits(native: bool, chunk: int, monkeypatch) -> None:
+    monkeypatch.setattr(loss, "CHUNK", chunk)
+    monkeypatch.setattr(loss, "EVEN", 1)
+    hidden, weight, _ = inputs()
+    other = torch.randn(N, D, requires_grad=True)
+    with nullcontext() if native else without_kernels():
+        ours = linear_divergence(hidden, other, weight)
+    theirs = divergence(hidden @ weight.T, other @ weight.T)
+    close(ours, theirs)
+    parameters = (hidden, other, weight)
+    gradients = (torch.autograd.grad(3 * total, parameters) for total in (ours, theirs))
+    for gradient, expected in zip(*gradients, strict=True):
+        close(gradient, expected, terms=MODEL)
+
+
+def test_divergence_in_half_precision_is_near() -> None:
+    hidden, weight, _ = inputs()
+    other = torch.randn(N, D, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        total = linear_divergence(hidden, other, weight)
+    exact = linear_divergence(hidden, other, weight)
+    torch.testing.assert_close(total, exact, rtol=0.02, atol=0.1)
+    parameters = (hidden, other, weight)
+    pairs = zip(
+        torch.autograd.grad(total, parameters), torch.autograd.grad(exact, parameters), strict=True
+    )
+    for gradient, expected in pairs:
+        assert float((gradient - expected).norm() / expected.norm()) < 0.03
+
+
+def test_r_drop_is_cross_entropy_and_the_divergence_of_two_passes() -> None:
+    hidden, weight, target = inputs()
+    other, bias = torch.randn(N, D), torch.randn(V)
+    passes = iter((hidden, other))
+
+    class Passes:
+        def loss(self, model: object, batch: object, objective: RDrop) -> Loss:
+            return objective(next(passes), weight, target, bias)
+
+    ours = RDrop.Config(weight=3.0).build().loss(Passes(), torch.nn.Identity(), None)
+    logits = [h @ weight.T + bias for h in (hidden, other)]
+    entropies = [F.cross_entropy(z, target, reduction="sum", label_smoothing=0.1) for z in logits]
+    close(ours.total, sum(entropies) / 2 + 3.0 / 4 * divergence(*logits))
+    close(ours.logged["divergence"], divergence(*logits) / 2)
+    assert ours.count == N
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_r_drop_without_dropout_is_cross_entropy(name: str) -> None:
+    model = build(MODELS[name]).eval()
+    source, target, keys = ids(2, 5), ids(2, 3), real(5, 3)
+
+    class Forced:
+        def loss(self, model: Any, batch: object, objective: CrossEntropy) -> Loss:
+            hidden = model.decode(target, model.encode(source, keys)).flatten(0, 1)
+            return objective(hidden, model.output.weight, target.flatten(), model.output.bias)
+
+    plain = CrossEntropy.Config().build().loss(Forced(), model, None)
+    twice = RDrop.Config().build().loss(Forced(), model, None)
+    close(twice.total, plain.total)
+    assert float(twice.logged["divergence"]) < 1e-6
+
+
+def test_r_drop_refuses_a_model_with_other_scores() -> None:
+    class Copies:
+        def loss(self, model: object, batch: object, objective: RDrop) -> Loss:
+            return Loss(torch.zeros(()), 1)
+
+    with pytest.raises(UserError, match="take cross_entropy"):
+        RDrop.Config().build().loss(Copies(), torch.nn.Identity(), None)

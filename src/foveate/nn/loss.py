@@ -1,6 +1,7 @@
-"""Output projection and smoothed cross-entropy in one, by chunks of logits.
+"""Output projection and a loss in one, by chunks of logits: cross-entropy, divergence of two.
 
     L = Σ_n −Σ_v y_nv log softmax(W h_n)_v,   y = (1 − α) one-hot + α/V
+    D = Σ_n KL(p_n‖q_n) + KL(q_n‖p_n),        p_n = softmax(W h_n), q_n = softmax(W g_n)
 
 The forward also computes the gradients, chunk by chunk, so that the logits (N, V) of a batch never
 exist at once.
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.native.kernels import AutogradContext, cross_entropy_
+from foveate.native.kernels import AutogradContext, cross_entropy_, divergence_
 from foveate.nn.linear import to_autocast_dtype
 
 CHUNK = 4_194_304  # logits at a time: 16 MB of floats, which stay in the cache
@@ -56,6 +57,32 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None
 
 
+class _LinearDivergence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: AutogradContext, both: Tensor, weight: Tensor) -> Tensor:
+        """The sum over N of the divergence of the first (N, D) of ``both`` and the second."""
+        rows = _rows(both.shape[1], len(weight))
+        grad_both = torch.empty_like(both)
+        grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
+        weight = weight.to(both.dtype)
+        total = torch.zeros((), dtype=torch.float64, device=both.device)
+        for start in range(0, both.shape[1], rows):
+            part = slice(start, start + rows)
+            logits = [h[part] @ weight.T for h in both]
+            total += divergence_(*logits).sum(dtype=torch.float64)
+            for h, z, grad in zip(both, logits, grad_both, strict=True):
+                torch.mm(z, weight, out=grad[part])
+                grad_weight += z.T @ h[part]
+        ctx.save_for_backward(grad_both, grad_weight)
+        return total.float()
+
+    @staticmethod
+    def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        grad_both, grad_weight = ctx.saved_tensors
+        scale = grads[0]
+        return grad_both * scale.to(grad_both.dtype), grad_weight * scale
+
+
 def _rows(count: int, vocabulary: int) -> int:
     """The rows of a chunk: the same for all chunks, with little padding in the last."""
     chunks = -(-count * vocabulary // CHUNK) or 1
@@ -79,3 +106,12 @@ def linear_cross_entropy(
     hidden = to_autocast_dtype(hidden)
     with torch.autocast(hidden.device.type, enabled=False):
         return _LinearCrossEntropy.apply(hidden, weight, target, smoothing)  # type: ignore[no-untyped-call]
+
+
+def linear_divergence(
+    hidden: Float[Tensor, "N D"], other: Float[Tensor, "N D"], weight: Float[Tensor, "V D"]
+) -> Float[Tensor, ""]:
+    """KL(p‖q) + KL(q‖p) of p = softmax(W h) and q = softmax(W g), summed over the N targets."""
+    both = to_autocast_dtype(torch.stack((hidden, other)))
+    with torch.autocast(both.device.type, enabled=False):
+        return _LinearDivergence.apply(both, weight)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Training objectives: cross-entropy with teacher forcing, REINFORCE, attention regularisers."""
+"""Training objectives: cross-entropy with teacher forcing, R-Drop, REINFORCE, regularisers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.pointer import PointerGenerator
 from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.context import State
-from foveate.nn.loss import linear_cross_entropy
+from foveate.nn.loss import linear_cross_entropy, linear_divergence
 from foveate.nn.scores import HardChoice
 from foveate.tasks.base import DecoderBatch, Loss
 
@@ -298,6 +298,11 @@ class Objective(Configurable):
         """What a model reads at this step in place of ``gold`` (B, T, …)."""
         return self.teacher_forcing.read(own, gold, self.step)
 
+    def loss(self, task: Any, model: nn.Module, batch: Any) -> Loss:
+        """The loss of a batch of training."""
+        loss: Loss = task.loss(model, batch, self)
+        return loss
+
 
 class CrossEntropy(Objective):
     """NLL = −Σ_t log p(y_t | y_<t), with the labels y_ls = (1 − α) y_hot + α/V (Szegedy, 2016)."""
@@ -318,11 +323,67 @@ class CrossEntropy(Objective):
         bias: Float[Tensor, "V"] | None = None,
     ) -> Loss:
         """The loss of N targets, the logits being W h + b."""
-        if bias is not None:  # W h + b = [W b] [h; 1]
-            hidden = torch.cat((hidden, hidden.new_ones(len(hidden), 1)), dim=1)
-            weight = torch.cat((weight, bias[:, None]), dim=1)
+        hidden, weight = with_bias(hidden, weight, bias)
         total, nll = linear_cross_entropy(hidden, weight, target, self.config.label_smoothing)
         return Loss(total, len(target), {"nll": nll})
+
+
+class RDrop(CrossEntropy):
+    """The mean of two passes with dropout, drawn together: L = ½ (L₁ + L₂) + β/2 · D,
+    D = ½ Σ_t KL(p₁‖p₂) + KL(p₂‖p₁), of the same batch (Liang et al., 2021).
+
+    A step is two passes, so it takes twice the time. The paper's loss is twice this one. Raises
+    `UserError` for a model whose probabilities are not those of its output layer.
+    """
+
+    class Config(CrossEntropy.Config, kind="r_drop"):
+        """``weight`` is β."""
+
+        weight: float = Field(5.0, ge=0)  # of the divergence: 5 for translation, 1 for labels
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._passes: list[tuple[Tensor, Tensor]] | None = None  # hidden, weight; while training
+
+    def __call__(
+        self,
+        hidden: Float[Tensor, "N D"],
+        weight: Float[Tensor, "V D"],
+        target: Int[Tensor, "N"],
+        bias: Float[Tensor, "V"] | None = None,
+    ) -> Loss:
+        if self._passes is not None:
+            self._passes.append(with_bias(hidden, weight, bias))
+        return super().__call__(hidden, weight, target, bias)
+
+    def loss(self, task: Any, model: nn.Module, batch: Any) -> Loss:
+        self._passes = []
+        try:
+            first, second = (task.loss(model, batch, self) for _ in range(2))
+            if len(self._passes) != 2:
+                raise UserError(
+                    f"r_drop compares the scores of one output layer, and {type(model).__name__} "
+                    "gives others: take cross_entropy"
+                )
+            (hidden, weight), (other, _) = self._passes
+        finally:
+            self._passes = None
+        divergence = linear_divergence(hidden, other, weight) / 2
+        total = (first.total + second.total + self.config.weight * divergence) / 2
+        logged = {name: (first.logged[name] + second.logged[name]) / 2 for name in first.logged}
+        return Loss(total, first.count, logged | {"divergence": divergence.detach()})
+
+
+def with_bias(
+    hidden: Float[Tensor, "N D"], weight: Float[Tensor, "V D"], bias: Float[Tensor, "V"] | None
+) -> tuple[Tensor, Tensor]:
+    """W and h with one more column, so that W h + b = [W b] [h; 1]; as they are without b."""
+    if bias is None:
+        return hidden, weight
+    ones = hidden.new_ones(len(hidden), 1)
+    return torch.cat((hidden, ones), dim=1), torch.cat((weight, bias[:, None]), dim=1)
 
 
 def token_loss(

@@ -260,6 +260,10 @@ class TrainObjective(Protocol):
         """Set the step that comes next."""
         ...
 
+    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
+        """The loss of a batch of training."""
+        ...
+
 
 @dataclass(frozen=True)
 class Job:
@@ -284,7 +288,9 @@ class Job:
 
     def loss(self, model: nn.Module, batch: object) -> Loss:
         """The loss of a batch, with its graph."""
-        return self.task.loss(model, batch, self.objective)
+        if self.objective is None:
+            return self.task.loss(model, batch, None)
+        return self.objective.loss(self.task, model, batch)
 
 
 @dataclass

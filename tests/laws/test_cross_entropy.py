@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 import torch
@@ -191,13 +190,8 @@ def test_divergence_in_half_precision_is_near() -> None:
 def test_r_drop_is_cross_entropy_and_the_divergence_of_two_passes() -> None:
     hidden, weight, target = inputs()
     other, bias = torch.randn(N, D), torch.randn(V)
-    passes = iter((hidden, other))
-
-    class Passes:
-        def loss(self, model: object, batch: object, objective: RDrop) -> Loss:
-            return objective(next(passes), weight, target, bias)
-
-    ours = RDrop.Config(weight=3.0).build().loss(Passes(), torch.nn.Identity(), None)
+    objective, passes = RDrop.Config(weight=3.0).build(), iter((hidden, other))
+    ours = objective.loss(lambda: objective(next(passes), weight, target, bias))
     logits = [h @ weight.T + bias for h in (hidden, other)]
     entropies = [F.cross_entropy(z, target, reduction="sum", label_smoothing=0.1) for z in logits]
     close(ours.total, sum(entropies) / 2 + 3.0 / 4 * divergence(*logits))
@@ -210,21 +204,18 @@ def test_r_drop_without_dropout_is_cross_entropy(name: str) -> None:
     model = build(MODELS[name]).eval()
     source, target, keys = ids(2, 5), ids(2, 3), real(5, 3)
 
-    class Forced:
-        def loss(self, model: Any, batch: object, objective: CrossEntropy) -> Loss:
+    def loss(objective: CrossEntropy) -> Loss:
+        def forward() -> Loss:
             hidden = model.decode(target, model.encode(source, keys)).flatten(0, 1)
             return objective(hidden, model.output.weight, target.flatten(), model.output.bias)
 
-    plain = CrossEntropy.Config().build().loss(Forced(), model, None)
-    twice = RDrop.Config().build().loss(Forced(), model, None)
+        return objective.loss(forward)
+
+    plain, twice = loss(CrossEntropy.Config().build()), loss(RDrop.Config().build())
     close(twice.total, plain.total)
     assert float(twice.logged["divergence"]) < 1e-6
 
 
 def test_r_drop_refuses_a_model_with_other_scores() -> None:
-    class Copies:
-        def loss(self, model: object, batch: object, objective: RDrop) -> Loss:
-            return Loss(torch.zeros(()), 1)
-
     with pytest.raises(UserError, match="take cross_entropy"):
-        RDrop.Config().build().loss(Copies(), torch.nn.Identity(), None)
+        RDrop.Config().build().loss(lambda: Loss(torch.zeros(()), 1))

@@ -298,10 +298,9 @@ class Objective(Configurable):
         """What a model reads at this step in place of ``gold`` (B, T, …)."""
         return self.teacher_forcing.read(own, gold, self.step)
 
-    def loss(self, task: Any, model: nn.Module, batch: Any) -> Loss:
-        """The loss of a batch of training."""
-        loss: Loss = task.loss(model, batch, self)
-        return loss
+    def loss(self, forward: Callable[[], Loss]) -> Loss:
+        """The loss of a batch of training, of which ``forward`` computes that of one pass."""
+        return forward()
 
 
 class CrossEntropy(Objective):
@@ -358,14 +357,14 @@ class RDrop(CrossEntropy):
             self._passes.append(with_bias(hidden, weight, bias))
         return super().__call__(hidden, weight, target, bias)
 
-    def loss(self, task: Any, model: nn.Module, batch: Any) -> Loss:
+    def loss(self, forward: Callable[[], Loss]) -> Loss:
         self._passes = []
         try:
-            first, second = (task.loss(model, batch, self) for _ in range(2))
+            first, second = forward(), forward()
             if len(self._passes) != 2:
                 raise UserError(
-                    f"r_drop compares the scores of one output layer, and {type(model).__name__} "
-                    "gives others: take cross_entropy"
+                    "r_drop compares the scores of one output layer, and this model's "
+                    "probabilities are made of others: take cross_entropy"
                 )
             (hidden, weight), (other, _) = self._passes
         finally:

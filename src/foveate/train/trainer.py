@@ -260,8 +260,8 @@ class TrainObjective(Protocol):
         """Set the step that comes next."""
         ...
 
-    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
-        """The loss of a batch of training."""
+    def loss(self, forward: Callable[[], Loss]) -> Loss:
+        """The loss of a batch of training, of which ``forward`` computes that of one pass."""
         ...
 
 
@@ -288,9 +288,11 @@ class Job:
 
     def loss(self, model: nn.Module, batch: object) -> Loss:
         """The loss of a batch, with its graph."""
-        if self.objective is None:
-            return self.task.loss(model, batch, None)
-        return self.objective.loss(self.task, model, batch)
+
+        def forward() -> Loss:
+            return self.task.loss(model, batch, self.objective)
+
+        return forward() if self.objective is None else self.objective.loss(forward)
 
 
 @dataclass

@@ -486,3 +486,28 @@ def test_a_run_that_says_so_draws_its_answers() -> None:
     assert isinstance(other.search(3, None), Beam)
     cold = other.generate(["the"], max_length=30, seed=1)[0]
     assert cold == run.generate(["the"], max_length=30, seed=1, temperature=0.5)[0]
+
+
+# ------------------------------------------------------------------------------ cache
+def test_evaluation_with_a_cache() -> None:
+    """A model that knows nothing gains by what it read; without a cache nothing changes."""
+    request = SearchRequest(Greedy.Config().build())
+    made, with_cache = task(), task(cache=50)
+    model = model_of(made, "lstm")
+    with torch.no_grad():
+        model.output.weight.zero_()
+    plain, cached = (
+        one.evaluate(one.engine(model), one.examples("test"), request) for one in (made, with_cache)
+    )
+    assert cached.figures["perplexity_without_cache"] == plain.figures["perplexity"]
+    assert cached.figures["perplexity"] < plain.figures["perplexity"]
+    assert cached.figures["bits_per_character"] < plain.figures["bits_per_character"]
+    assert "a cache of the last 50 tokens, θ " in cached.signatures["loss"]
+    assert len(cached.outputs) == len(plain.outputs)
+
+
+def test_a_run_is_evaluated_with_a_cache() -> None:
+    run = trained("lstm")
+    plain, cached = run.evaluate(split="test"), run.evaluate(split="test", cache=50)
+    assert cached.figures["perplexity_without_cache"] == plain.figures["perplexity"]
+    assert run.task.config.cache is None

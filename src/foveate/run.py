@@ -275,6 +275,7 @@ class Run:
         batch_tokens: int | None = None,
         bleu_tokenizer: BleuTokenizer | None = None,
         signature: BleuSignature | None = None,
+        cache: int | None = None,
         against: Run | None = None,
         baseline: bool = False,
     ) -> Evaluation:
@@ -283,8 +284,9 @@ class Run:
         A translation takes ``evaluate(sources, references)``. ``files`` are of inputs and of
         references, or one of both. ``bleu_tokenizer`` is another than that of the task's config
         (`foveate.tasks.metrics.bleu`), ``signature`` says which BLEU: sacreBLEU's cased one, that
-        of lower-cased tokens which papers report, or both. ``against`` is another run that answers
-        the same lines, with p of the difference; ``baseline`` asks for the figures of one beside.
+        of lower-cased tokens which papers report, or both. A language model looks the last
+        ``cache`` tokens up (`foveate.tasks.cache`). ``against`` is another run that answers the
+        same lines, with p of the difference; ``baseline`` asks for the figures of one beside.
         """
         task, search = copy.copy(self.task), self.search(beam_size, length_penalty)
         for run in (self, against) if against is not None else ():
@@ -298,6 +300,9 @@ class Run:
             changes["bleu_tokenizer"] = bleu_tokenizer
         if signature is not None:
             changes["metrics"] = signed_metrics(getattr(task.config, "metrics", ()), signature)
+        if cache is not None:
+            self.need(Continues, "look the last tokens up in a cache")
+            changes["cache"] = cache
         if changes:
             task.config = type(task.config).parse(task.config.tree() | changes, ("task",))
         request = SearchRequest(search, batch_tokens=batch_tokens or BATCH_TOKENS)

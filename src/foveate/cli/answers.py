@@ -392,6 +392,9 @@ def evaluate(
         str | None,
         typer.Option(metavar="papers|sacrebleu|both", help="which BLEU"),
     ] = None,
+    cache: Annotated[
+        int | None, typer.Option(min=1, help="last tokens that a language model looks up")
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="RUN", help="another run on the same lines, with p")
     ] = None,
@@ -415,6 +418,7 @@ def evaluate(
         batch_tokens=batch_tokens,
         bleu_tokenizer=cast("BleuTokenizer | None", bleu_tokenizer),
         signature=cast("BleuSignature | None", signature),
+        cache=cache,
         against=None if against is None else RunSpec(str(against), precision=precision).load(),
         baseline=baseline,
     )

@@ -60,6 +60,7 @@ from foveate.tasks.base import (
     ValidationSample,
     of_nll,
 )
+from foveate.tasks.cache import Predicted, fit
 from foveate.tasks.objectives import CrossEntropy, token_loss
 from foveate.tasks.text import OneTokenizer, namer, vocabulary_line
 
@@ -114,6 +115,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         ``shares`` of its characters in this order. In training the text is a ring, cut anew at
         each epoch into blocks of ``block_length`` tokens; ``context`` more before each block are
         read and not predicted, so that a recurrent network starts a block with a state.
+        With ``cache`` evaluation looks so many of the last tokens up (`foveate.tasks.cache`).
         """
 
         text: str  # file of plain text, with {split}, or one file that is cut by shares
@@ -121,6 +123,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         tokenizer: Tokenizer.Config = BPE.Config()  # how text becomes tokens
         block_length: int = Field(128, gt=0)  # tokens of a training example
         context: int = Field(0, ge=0)  # tokens before a block that are read but not predicted
+        cache: int | None = Field(None, gt=0)  # last tokens that evaluation looks up, if any
 
     start, end = EOS, NEVER
     figures = ("loss", "perplexity", "bits_per_character")
@@ -259,6 +262,14 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
     def evaluate(self, engine: Engine, examples: Stream, request: SearchRequest) -> Evaluation:
         """The figures of a text; the outputs are log-probabilities of its lines."""
         log_p = self.log_probabilities(engine.model, examples.ids, request.batch_tokens)
+        figures = figures_of(examples, log_p) | {"tokens": float(len(examples))}
+        cached = ""
+        if self.config.cache is not None:
+            pieces = partial(self.predicted, engine.model, batch_tokens=request.batch_tokens)
+            cache = fit(pieces(self.examples("valid").ids), self.config.cache)
+            log_p = cache.log_p(pieces(examples.ids)).cpu().numpy()
+            alone = {"perplexity_without_cache": figures["perplexity"]}
+            figures, cached = figures | figures_of(examples, log_p) | alone, f"; {cache}"
         lines = np.add.reduceat(log_p, examples.starts[examples.starts < len(log_p)])
         reach = self.reach(engine.model)
         how = (
@@ -266,8 +277,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
             if reach is None
             else f"windows of {reach} tokens, each predicted after at least {reach // 2}"
         )
-        figures = figures_of(examples, log_p) | {"tokens": float(len(examples))}
-        return Evaluation(figures, {"loss": how}, [f"{value:.4f}" for value in lines])
+        return Evaluation(figures, {"loss": how + cached}, [f"{value:.4f}" for value in lines])
 
     @torch.inference_mode()
     def log_probabilities(
@@ -278,18 +288,21 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         A model that remembers in constant memory reads the text once from its beginning to its
         end. Another reads windows of a block's length, of which it predicts the second half.
         """
+        pieces = self.predicted(model, ids, batch_tokens)
+        return torch.cat([piece.log_p for piece in pieces]).double().cpu().numpy()
+
+    def predicted(
+        self, model: LanguageModel, ids: Ids, batch_tokens: int = 8192
+    ) -> Iterator[Predicted]:
+        """The places of a text as `log_probabilities` reads it, piece by piece."""
         device, reach = model.output.weight.device, self.reach(model)
         text = torch.from_numpy(np.concatenate(([EOS], ids)).astype(np.int64)).to(device)
-        if reach is None:
-            state = State()
-            parts = ((p[:-1], p[1:]) for p in _overlapping(text, CHUNK))
-            log_p = [
-                _log_p(model, model.decode(read[None], state)[0], target) for read, target in parts
-            ]
-        else:
-            rows = max(1, batch_tokens // reach)
-            log_p = list(_windowed(model, text, reach, rows))
-        return torch.cat(log_p).double().cpu().numpy()
+        rows, done = max(1, batch_tokens // (reach or 1)), 1
+        hidden = _whole(model, text) if reach is None else _windowed(model, text, reach, rows)
+        for vectors in hidden:
+            token = text[done : done + len(vectors)]
+            yield Predicted(vectors, token, _log_p(model, vectors, token))
+            done += len(vectors)
 
     # ---- writing
 
@@ -439,14 +452,15 @@ def figures_of(stream: Stream, log_p: NDArray[np.float64]) -> dict[str, float]:
     return of_nll(nll / len(log_p)) | {"bits_per_character": bits}
 
 
-def _overlapping(text: Tensor, size: int) -> Iterator[Tensor]:
-    """Pieces of a row that share a token with the next: ``size`` to be read, as many targets."""
-    for start in range(0, len(text) - 1, size):
-        yield text[start : start + size + 1]
+def _whole(model: LanguageModel, text: Tensor) -> Iterator[Tensor]:
+    """The vectors that predict the tokens after the first, the state carried from the beginning."""
+    state = State()
+    for piece in text[:-1].split(CHUNK):
+        yield model.decode(piece[None], state)[0]
 
 
 def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iterator[Tensor]:
-    """Log p of the tokens after the first: all of the first window, the new ones of each later."""
+    """The vectors that predict the tokens after the first: of each window, those of new tokens."""
     last = len(text) - 1
     reach, stride = min(reach, last), max(1, reach - reach // 2)
     ends = torch.tensor([*range(reach, last, stride), last])
@@ -455,10 +469,7 @@ def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iter
     for some, counts in zip(places.split(rows), new.split(rows), strict=True):
         ids = text[some]
         new_places = torch.arange(reach)[None] >= reach - counts[:, None]
-        hidden = model.decode(ids[:, :-1])
-        yield _log_p(
-            model, hidden[new_places.to(text.device)], ids[:, 1:][new_places.to(text.device)]
-        )
+        yield model.decode(ids[:, :-1])[new_places.to(text.device)]
 
 
 def _log_p(model: LanguageModel, hidden: Tensor, target: Tensor) -> Tensor:

@@ -52,13 +52,13 @@ class Cache:
 
     def log_p(self, text: Iterable[Predicted]) -> Float[Tensor, "T"]:
         """Log p of each token of a text, which comes piece by piece, by model and cache."""
-        log_p, (cached,) = looked_up(text, self.size, [self.flatness])
+        log_p, (cached,) = probabilities(text, self.size, [self.flatness])
         return mixed(log_p, cached, self.share)
 
 
 def fit(text: Iterable[Predicted], size: int) -> Cache:
     """The θ and λ with which a held-out text is likeliest; λ is 0 where none helps."""
-    log_p, each = looked_up(text, size, FLATNESS)
+    log_p, each = probabilities(text, size, FLATNESS)
     tried = [
         (float(mixed(log_p, cached, share).sum()), Cache(size, flatness, share))
         for flatness, cached in zip(FLATNESS, each, strict=True)
@@ -75,7 +75,7 @@ def mixed(
     return torch.cat((log_p[:1], both[1:]))
 
 
-def looked_up(
+def probabilities(
     text: Iterable[Predicted], size: int, flatness: Sequence[float]
 ) -> tuple[Float[Tensor, "T"], Float[Tensor, "N T"]]:
     """Log p of each token by the model, and its probability by the cache for each of N θ."""

@@ -88,8 +88,8 @@ def probabilities(
         token = piece.token if token is None else torch.cat((token, piece.token))
         i = torch.arange(len(token), device=token.device)
         t = i[-len(unit) :, None]
-        unseen = (i >= t) | (i < t - size)
-        cosine = (unit @ hidden.T).masked_fill(unseen, -math.inf)
+        masked = (i >= t) | (i < t - size)
+        cosine = (unit @ hidden.T).masked_fill(masked, -math.inf)
         same = piece.token[:, None] == token
         weights = ((theta * cosine).softmax(dim=1).nan_to_num() for theta in flatness)
         cached.append(torch.stack([(w * same).sum(dim=1) for w in weights]))

@@ -78,9 +78,7 @@ class _LinearDivergence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        grad_both, grad_weight = ctx.saved_tensors
-        scale = grads[0]
-        return grad_both * scale.to(grad_both.dtype), grad_weight * scale
+        return _LinearCrossEntropy.backward(ctx, *grads)[:2]
 
 
 def _rows(count: int, vocabulary: int) -> int:

@@ -50,10 +50,10 @@ class Cache:
         chosen = f"θ {self.flatness:g} and λ {self.share:g}, chosen on the validation data"
         return f"a cache of the last {self.size} tokens, {chosen}" if self.share else "no cache"
 
-    def log_p(self, text: Iterable[Predicted]) -> Float[Tensor, "T"]:
-        """Log p of each token of a text, which comes piece by piece, by model and cache."""
+    def log_p(self, text: Iterable[Predicted]) -> tuple[Float[Tensor, "T"], Float[Tensor, "T"]]:
+        """Log p of each token of a text, which comes piece by piece: by the model, and by both."""
         log_p, (cached,) = probabilities(text, self.size, [self.flatness])
-        return mixed(log_p, cached, self.share)
+        return log_p, mixed(log_p, cached, self.share)
 
 
 def fit(text: Iterable[Predicted], size: int) -> Cache:

@@ -261,15 +261,17 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
     @torch.inference_mode()
     def evaluate(self, engine: Engine, examples: Stream, request: SearchRequest) -> Evaluation:
         """The figures of a text; the outputs are log-probabilities of its lines."""
-        log_p = self.log_probabilities(engine.model, examples.ids, request.batch_tokens)
-        figures = figures_of(examples, log_p) | {"tokens": float(len(examples))}
-        cached = ""
-        if self.config.cache is not None:
-            pieces = partial(self.predicted, engine.model, batch_tokens=request.batch_tokens)
-            cache = fit(pieces(self.examples("valid").ids), self.config.cache)
-            log_p = cache.log_p(pieces(examples.ids)).cpu().numpy()
-            alone = {"perplexity_without_cache": figures["perplexity"]}
-            figures, cached = figures | figures_of(examples, log_p) | alone, f"; {cache}"
+        model, size = engine.model, self.config.cache
+        more, cached = {"tokens": float(len(examples))}, ""
+        if size is None:
+            log_p = self.log_probabilities(model, examples.ids, request.batch_tokens)
+        else:
+            pieces = partial(self.predicted, model, batch_tokens=request.batch_tokens)
+            cache = fit(pieces(self.examples("valid").ids), size)
+            alone, log_p = (each.cpu().numpy() for each in cache.log_p(pieces(examples.ids)))
+            more["perplexity_without_cache"] = figures_of(examples, alone)["perplexity"]
+            cached = f"; {cache}"
+        figures = figures_of(examples, log_p) | more
         lines = np.add.reduceat(log_p, examples.starts[examples.starts < len(log_p)])
         reach = self.reach(engine.model)
         how = (

@@ -322,7 +322,12 @@ class CrossEntropy(Objective):
         bias: Float[Tensor, "V"] | None = None,
     ) -> Loss:
         """The loss of N targets, the logits being W h + b."""
-        hidden, weight = with_bias(hidden, weight, bias)
+        if bias is not None:  # W h + b = [W b] [h; 1]
+            hidden = torch.cat((hidden, hidden.new_ones(len(hidden), 1)), dim=1)
+            weight = torch.cat((weight, bias[:, None]), dim=1)
+        return self._of_product(hidden, weight, target)
+
+    def _of_product(self, hidden: Tensor, weight: Tensor, target: Tensor) -> Loss:
         total, nll = linear_cross_entropy(hidden, weight, target, self.config.label_smoothing)
         return Loss(total, len(target), {"nll": nll})
 
@@ -346,16 +351,10 @@ class RDrop(CrossEntropy):
         super().__init__(config)
         self._passes: list[tuple[Tensor, Tensor]] | None = None  # hidden, weight; while training
 
-    def __call__(
-        self,
-        hidden: Float[Tensor, "N D"],
-        weight: Float[Tensor, "V D"],
-        target: Int[Tensor, "N"],
-        bias: Float[Tensor, "V"] | None = None,
-    ) -> Loss:
+    def _of_product(self, hidden: Tensor, weight: Tensor, target: Tensor) -> Loss:
         if self._passes is not None:
-            self._passes.append(with_bias(hidden, weight, bias))
-        return super().__call__(hidden, weight, target, bias)
+            self._passes.append((hidden, weight))
+        return super()._of_product(hidden, weight, target)
 
     def loss(self, forward: Callable[[], Loss]) -> Loss:
         self._passes = []
@@ -373,16 +372,6 @@ class RDrop(CrossEntropy):
         total = (first.total + second.total + self.config.weight * divergence) / 2
         logged = {name: (first.logged[name] + second.logged[name]) / 2 for name in first.logged}
         return Loss(total, first.count, logged | {"divergence": divergence.detach()})
-
-
-def with_bias(
-    hidden: Float[Tensor, "N D"], weight: Float[Tensor, "V D"], bias: Float[Tensor, "V"] | None
-) -> tuple[Tensor, Tensor]:
-    """W and h with one more column, so that W h + b = [W b] [h; 1]; as they are without b."""
-    if bias is None:
-        return hidden, weight
-    ones = hidden.new_ones(len(hidden), 1)
-    return torch.cat((hidden, ones), dim=1), torch.cat((weight, bias[:, None]), dim=1)
 
 
 def token_loss(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Literal, NamedTuple, Protocol, Self
@@ -288,10 +289,7 @@ class Job:
 
     def loss(self, model: nn.Module, batch: object) -> Loss:
         """The loss of a batch, with its graph."""
-
-        def forward() -> Loss:
-            return self.task.loss(model, batch, self.objective)
-
+        forward = partial(self.task.loss, model, batch, self.objective)
         return forward() if self.objective is None else self.objective.loss(forward)
 
 

@@ -13,11 +13,11 @@ JOBS   ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-# Choices of `make speedrun`: RUNS="--only grammar --config my.toml".
+# Choices of `make speedrun` and `make scores`: RUNS="--only grammar --config my.toml".
 RUNS   ?=
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test proofs lint format web web-alone setup page site wheel wheels wheel-browser bench bench-peers bench-quality claims speedrun configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences models lectures packaged gallery lock clean
+.PHONY: help quickstart test proofs lint format web web-alone setup page site wheel wheels wheel-browser bench bench-peers bench-quality claims speedrun scores configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences models lectures packaged gallery lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -115,6 +115,9 @@ claims: $(STAMPS)/foveate  ## measure what the lectures claim: docs/reference/cl
 
 speedrun: $(STAMPS)/foveate  ## minutes to a fixed score: the records (half an hour, an idle machine)
 	$(BIN)/python benchmarks/speedrun.py $(RUNS)
+
+scores: $(STAMPS)/foveate  ## what shipped configs reach, and in how many minutes (RUNS="--only sst2-lstm")
+	$(BIN)/python benchmarks/scores.py $(RUNS)
 
 configs: $(STAMPS)/foveate  ## two steps of every shipped config on the real data (half an hour)
 	$(BIN)/python benchmarks/configs.py

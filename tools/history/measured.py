@@ -148,7 +148,31 @@ def scaling_curve(folder: Path) -> PanelGrid:
     return PanelGrid(panels=panels, title="Language models of five sizes on tiny-shakespeare")
 
 
+def scores_by_minute(folder: Path) -> PanelGrid:
+    """Validation figures of shipped configs by the minute of training, a line for each seed."""
+    panels = []
+    for name, seeds in result("scores")["rows"].items():
+        curves = [seed["validation"] for seed in seeds if len(seed["validation"]) > 1]
+        if not curves:
+            continue
+        figures = ("bleu", "exact_match", "accuracy", "wer", "mse", "perplexity", "loss")
+        figure = next(key for key in figures if key in curves[0][0])
+        points = {
+            f"seed {seed['seed']}": np.array(
+                [(line["seconds"] / 60, line[figure]) for line in seed["validation"]]
+            ).T
+            for seed in seeds
+            if seed["validation"] in curves
+        }
+        x = np.unique(np.concatenate([minutes for minutes, _ in points.values()]))
+        lines = {seed: at(x, minutes, values) for seed, (minutes, values) in points.items()}
+        up = f"{figure.replace('_', ' ')}, validation"
+        panels.append(line_chart(x, lines, "minutes", up, name))
+    return PanelGrid(panels=panels)
+
+
 DRAWN: dict[str, Draw] = {
+    "scores-by-minute": scores_by_minute,
     "scaling-curve": scaling_curve,
     "learnt-attention": learnt_attention,
     "horizon": horizon,

@@ -1,0 +1,179 @@
+"""What each task reaches in how many minutes: the table of docs/reference/scores.md.
+
+    make scores RUNS="--only sst2-lstm --seeds 3"          # three trainings, evaluated
+    make scores RUNS="--only sst2-lstm --trained runs/a"   # a training that is there
+    make scores                                            # the page alone, of what was measured
+
+A row is a shipped config and the splits on which its run is evaluated. Every seed has a line in
+docs/results/scores.json with the minutes of its log, its machine, and its validation figures by the
+minute. The figures published for a task stand beside it, with what they are figures of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import BadParameter, Option
+
+import harness
+
+PAGE = harness.ROOT / "docs" / "reference" / "scores.md"
+BEGIN, END = "<!-- scores: begin -->", "<!-- scores: end -->"
+MULTI30K = ("test", "test_2017_flickr", "test_2017_mscoco")
+KEPT = ("step", "seconds", "bleu", "exact_match", "accuracy", "perplexity", "wer", "mse", "loss")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A config, the figure that counts, the splits it is measured on, and its reference."""
+
+    what: str
+    config: str
+    figure: str
+    wanted: str
+    published: str
+    splits: tuple[str, ...] = ("test",)
+    evaluate: tuple[str, ...] = ()
+
+
+TASKS = {
+    "multi30k-en-fr-small": Task(
+        "Multi30k en→fr: BLEU of 2016, 2017, COCO", "translation/multi30k-en-fr-small", "bleu",
+        "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
+    ),
+    "multi30k-en-fr": Task(
+        "Multi30k en→fr, the smaller model", "translation/multi30k-en-fr", "bleu",
+        "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
+    ),
+    "multi30k-en-de": Task(
+        "Multi30k en→de: BLEU of 2016, 2017, COCO", "translation/multi30k-en-de", "bleu",
+        "≥ 40", "41.0 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
+    ),
+    "tiny-shakespeare": Task(
+        "tiny-shakespeare, last tenth: nats a character", "language/tiny-shakespeare", "loss",
+        "≤ 1.47", "1.47 on a GPU, 1.88 in 3 minutes (nanoGPT)", ("valid",),
+    ),
+    "ptb-mamba-long": Task(
+        "Penn Treebank, with a cache of 500 words: perplexity", "language/ptb-mamba-long",
+        "perplexity", "≤ 80", "52.8 of 24 M weights (Merity et al., 2018)",
+        evaluate=("--cache", "500"),
+    ),
+    "etth1-linear": Task(
+        "ETTh1, 336 → 96 hours: squared error", "forecasting/etth1-linear", "mse",
+        "≤ 0.375", "0.375 (Nie et al., 2023)",
+    ),
+    "sst2-lstm": Task(
+        "SST-2, whole sentences: accuracy", "classification/sst2-lstm", "accuracy",
+        "≥ 83", "82.7 (Kim, 2014)",
+    ),
+    "cmudict": Task(
+        "CMUdict without stress: word error rate", "transduction/cmudict", "wer",
+        "≤ 26", "30.2 (a Transformer)",
+    ),
+    "german-inflection": Task(
+        "German inflection: exact match", "transduction/german-inflection", "exact_match",
+        "≥ 92", "93–95 (Wu et al., 2021)",
+    ),
+    "headlines-pointer": Task(
+        "headlines: ROUGE-L", "summarisation/headlines-pointer", "rougeL",
+        "≥ 35.5", "35.5 by the first sentence",
+    ),
+}  # fmt: skip
+
+
+def measured(task: Task, run: Path) -> dict[str, Any]:
+    """A training and its figures: of each split as ``evaluate`` gives them, of validations by the
+    minute."""
+    (start, *_), (*_, end) = harness.logged(run, "start"), harness.logged(run, "end")
+    figures = {}
+    for split in task.splits:
+        command = harness.foveate("evaluate", run, "--split", split, "--no-baseline", "--json",
+                                  *task.evaluate)  # fmt: skip
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+        figures[split] = {k: round(v, 4) for k, v in json.loads(said)["figures"].items()}
+    here = harness.describe()
+    config = tomllib.loads((run / "config.toml").read_text("utf-8"))
+    return {
+        "seed": config.get("seed", 0), "minutes": round(end["seconds"] / 60, 1),
+        "steps": end["step"], "threads": start["threads"], "precision": start["precision"],
+        "parameters": start["parameters"], "figures": figures,
+        "validation": [
+            {key: round(line[key], 4) for key in KEPT if key in line}
+            for line in harness.logged(run, "valid")
+        ],
+        **{key: here[key] for key in ("date", "commit", "cpu")},
+    }  # fmt: skip
+
+
+def trained(name: str, seed: int, folder: Path) -> Path:
+    """The run of a config with a seed, trained where it is not there."""
+    run = folder / f"{name}-{seed}"
+    if not harness.logged(run, "end"):
+        config = harness.ROOT / "configs" / f"{TASKS[name].config}.toml"
+        subprocess.run(harness.foveate("train", config, "--run", run, f"seed={seed}"), check=True)
+    return run
+
+
+def line(name: str, seeds: Sequence[dict[str, Any]]) -> str:
+    """The row of a task: means over its seeds, and the range of the first split where several."""
+    task = TASKS[name]
+    values = [
+        [seed["figures"][split][task.figure] for seed in seeds]
+        for split in task.splits
+        if all(split in seed["figures"] for seed in seeds)
+    ]
+    digits = 3 if max(values[0]) < 10 else 1
+    score = " · ".join(f"{statistics.mean(each):.{digits}f}" for each in values)
+    if len(seeds) > 1:
+        score += f" ({min(values[0]):.{digits}f} to {max(values[0]):.{digits}f})"
+    minutes = statistics.mean(seed["minutes"] for seed in seeds)
+    last = seeds[-1]
+    machine = f"{last['cpu']}, threads: {last['threads']}, {last['date']}"
+    config = f"[{name}](../../configs/{task.config}.toml)"
+    return (f"| {config} | {task.what} | **{score}** | {task.wanted} | {task.published} "
+            f"| {len(seeds)} | {minutes:.0f} | {machine} |")  # fmt: skip
+
+
+def table(rows: dict[str, list[dict[str, Any]]]) -> str:
+    """The rows of the page."""
+    head = ["config", "task", "score", "wanted", "published", "seeds", "minutes", "machine"]
+    lines = [f"| {' | '.join(head)} |", "|---|---|---|---|---|---:|---:|---|"]
+    return "\n".join([*lines, *(line(name, rows[name]) for name in TASKS if rows.get(name))])
+
+
+def main(
+    only: Annotated[list[str] | None, harness.among(TASKS, "train these; repeat")] = None,
+    seeds: int = 1,
+    trained_run: Annotated[Path | None, Option("--trained", help="a run that is there")] = None,
+    folder: Annotated[Path, Option(help="of the runs")] = Path("runs/scores"),
+) -> None:
+    """Train and evaluate what is named; write the page."""
+    if trained_run and len(only or []) != 1:
+        raise BadParameter("--trained is a run of one task: name it with --only")
+    rows = harness.previous("scores").get("rows", {})
+    for name in only or []:
+        numbers = range(1, seeds + 1)
+        runs = [trained_run] if trained_run else [trained(name, n, folder) for n in numbers]
+        for run in runs:
+            new = measured(TASKS[name], run)
+            others = [seed for seed in rows.get(name, []) if seed["seed"] != new["seed"]]
+            rows[name] = sorted([*others, new], key=lambda seed: seed["seed"])
+            print(name, new["seed"], new["minutes"], "minutes", new["figures"], file=sys.stderr)
+            harness.write("scores", {"rows": rows})
+    page = PAGE.read_text("utf-8")
+    before, after = page.split(BEGIN)[0], page.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n\n{END}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("FOVEATE_DATA", str(harness.DATA))
+    harness.run(main)

@@ -1,12 +1,12 @@
 """What each task reaches in how many minutes: the table of docs/reference/scores.md.
 
     make scores RUNS="--only sst2-lstm --seeds 3"          # three trainings, evaluated
-    make scores RUNS="--only sst2-lstm --trained runs/a"   # a training that is there
+    make scores RUNS="--only sst2-lstm --trained runs/a"   # a training that is there; repeat
     make scores                                            # the page alone, of what was measured
 
-A row is a shipped config and the splits on which its run is evaluated. Every seed has a line in
-docs/results/scores.json with the minutes of its log, its machine, and its validation figures by the
-minute. The figures published for a task stand beside it, with what they are figures of.
+A row is a shipped config and the splits on which its run is evaluated, or an ensemble of several of
+its seeds, one for each core of the machine. Every training has an entry in docs/results/scores.json
+with the minutes of its log, its machine, and its validation figures by the minute. The figures published for a task stand beside it, with what they are figures of.
 """
 
 from __future__ import annotations
@@ -43,12 +43,17 @@ class Task:
     published: str
     splits: tuple[str, ...] = ("test",)
     evaluate: tuple[str, ...] = ()
+    members: int = 1  # seeds that decode together
 
 
 TASKS = {
     "multi30k-en-fr-small": Task(
         "Multi30k en→fr: BLEU of 2016, 2017, COCO", "translation/multi30k-en-fr-small", "bleu",
         "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
+    ),
+    "multi30k-en-fr-small, two seeds": Task(
+        "Multi30k en→fr, two of these together", "translation/multi30k-en-fr-small", "bleu",
+        "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K, members=2,
     ),
     "multi30k-en-fr": Task(
         "Multi30k en→fr, the smaller model", "translation/multi30k-en-fr", "bleu",
@@ -90,20 +95,22 @@ TASKS = {
 }  # fmt: skip
 
 
-def measured(task: Task, run: Path) -> dict[str, Any]:
+def measured(task: Task, run: Path, *others: Path) -> dict[str, Any]:
     """A training and its figures: of each split as ``evaluate`` gives them, of validations by the
-    minute."""
+    minute. With ``others`` it decodes as an ensemble, trained at the same time."""
     (start, *_), (*_, end) = harness.logged(run, "start"), harness.logged(run, "end")
+    members = [word for other in others for word in ("--ensemble", other)]
+    seconds = max(harness.logged(each, "end")[-1]["seconds"] for each in (run, *others))
     figures = {}
     for split in task.splits:
         command = harness.foveate("evaluate", run, "--split", split, "--no-baseline", "--json",
-                                  *task.evaluate)  # fmt: skip
+                                  *task.evaluate, *members)  # fmt: skip
         said = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
         figures[split] = {k: round(v, 4) for k, v in json.loads(said)["figures"].items()}
     here = harness.describe()
     config = tomllib.loads((run / "config.toml").read_text("utf-8"))
     return {
-        "seed": config.get("seed", 0), "minutes": round(end["seconds"] / 60, 1),
+        "seed": config.get("seed", 0), "minutes": round(seconds / 60, 1),
         "steps": end["step"], "threads": start["threads"], "precision": start["precision"],
         "parameters": start["parameters"], "figures": figures,
         "validation": [
@@ -114,12 +121,12 @@ def measured(task: Task, run: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def trained(name: str, seed: int, folder: Path) -> Path:
+def trained(config: str, seed: int, folder: Path) -> Path:
     """The run of a config with a seed, trained where it is not there."""
-    run = folder / f"{name}-{seed}"
+    path = harness.ROOT / "configs" / f"{config}.toml"
+    run = folder / f"{path.stem}-{seed}"
     if not harness.logged(run, "end"):
-        config = harness.ROOT / "configs" / f"{TASKS[name].config}.toml"
-        subprocess.run(harness.foveate("train", config, "--run", run, f"seed={seed}"), check=True)
+        subprocess.run(harness.foveate("train", path, "--run", run, f"seed={seed}"), check=True)
     return run
 
 
@@ -153,18 +160,19 @@ def table(rows: dict[str, list[dict[str, Any]]]) -> str:
 def main(
     only: Annotated[list[str] | None, harness.among(TASKS, "train these; repeat")] = None,
     seeds: int = 1,
-    trained_run: Annotated[Path | None, Option("--trained", help="a run that is there")] = None,
+    there: Annotated[list[Path] | None, Option("--trained", help="a run that is there")] = None,
     folder: Annotated[Path, Option(help="of the runs")] = Path("runs/scores"),
 ) -> None:
     """Train and evaluate what is named; write the page."""
-    if trained_run and len(only or []) != 1:
+    if there and len(only or []) != 1:
         raise BadParameter("--trained is a run of one task: name it with --only")
     rows = harness.previous("scores").get("rows", {})
     for name in only or []:
-        numbers = range(1, seeds + 1)
-        runs = [trained_run] if trained_run else [trained(name, n, folder) for n in numbers]
-        for run in runs:
-            new = measured(TASKS[name], run)
+        task = TASKS[name]
+        numbers = range(1, seeds * task.members + 1)
+        runs = there or [trained(task.config, n, folder) for n in numbers]
+        for first in range(0, len(runs), task.members):
+            new = measured(task, *runs[first : first + task.members])
             others = [seed for seed in rows.get(name, []) if seed["seed"] != new["seed"]]
             rows[name] = sorted([*others, new], key=lambda seed: seed["seed"])
             print(name, new["seed"], new["minutes"], "minutes", new["figures"], file=sys.stderr)

@@ -24,6 +24,7 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, WordTokenizer
 from foveate.decode.beam import Greedy
 from foveate.engine.base import SearchRequest
+from foveate.engine.pytorch import together
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, Max
 from foveate.models.language_model import MaskedLanguageModel
@@ -234,6 +235,17 @@ def test_eight_texts_are_learnt_by_heart(task, config) -> None:
 
 
 # ------------------------------------------------------------------------------ answers
+
+
+def test_an_ensemble_has_the_mean_of_p(task: TextClassification) -> None:
+    models = [model_of(task, config) for config in list(MODELS.values())[:2]]
+    pieces = task.pieces()
+    assert sorted(pieces["output"]) == ["bad", "good"]
+    both = together([pieces, pieces], models, ["a", "b"])
+    alone, other, joint = (answers(task, model, GOOD) for model in (*models, both))
+    for one, two, mean in zip(alone, other, joint, strict=True):
+        for label, p in mean.probabilities.items():
+            assert p == near((one.probabilities[label] + two.probabilities[label]) / 2)
 
 
 def answers(task: TextClassification, model: Any, lines: list[str], batch_tokens: int = 8192):

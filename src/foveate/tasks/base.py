@@ -246,7 +246,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     def pieces(self) -> dict[str, list[str]]:
         """The tokens of each part of the model that has a table of them, by their ids."""
         kind = self.config.kind
-        raise UserError(f"the task {kind} cannot start with another vocabulary; take the same")
+        raise UserError(f"runs of the task {kind} cannot take another vocabulary, or work together")
 
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         """The tokenizers of "source" and "target", or of "text"; the first is of what is read."""

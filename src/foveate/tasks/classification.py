@@ -247,6 +247,9 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(Tokens(self.tokenizer.vocab_size), Labels(self.label_names))
 
+    def pieces(self) -> dict[str, list[str]]:
+        return {"encoder": self.tokenizer.pieces, "output": self.label_names}
+
     def loss(self, model: Classifier, batch: LabelledBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         features = model.features(batch.source, batch.keys)

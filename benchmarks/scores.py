@@ -6,7 +6,8 @@
 
 A row is a shipped config and the splits on which its run is evaluated, or an ensemble of several of
 its seeds, one for each core of the machine. Every training has an entry in docs/results/scores.json
-with the minutes of its log, its machine, and its validation figures by the minute. The figures published for a task stand beside it, with what they are figures of.
+with the minutes of its log, its machine, and its validation figures by the minute. The figures
+published for a task stand beside it, with what they are figures of.
 """
 
 from __future__ import annotations

@@ -245,8 +245,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
 
     def pieces(self) -> dict[str, list[str]]:
         """The tokens of each part of the model that has a table of them, by their ids."""
-        kind = self.config.kind
-        raise UserError(f"runs of the task {kind} cannot take another vocabulary, or work together")
+        raise UserError(f"runs of the task {self.config.kind} share or exchange no vocabulary")
 
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         """The tokenizers of "source" and "target", or of "text"; the first is of what is read."""

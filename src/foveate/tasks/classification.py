@@ -257,8 +257,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
 
     def measure(self, model: Classifier, split: str, search: Search, samples: int = 3) -> Measures:
         corpus, ids = self.tokens(split)
-        limit = self.data.max_length
-        log_p = self.predict(model, [text[:limit] for text in ids])
+        log_p = self.predict(model, [text[: self.data.max_length] for text in ids])
         target = self._numbers(corpus, self._file(split))
         return measures_of_labels(log_p, target, self.label_names, corpus.sources, samples)
 
@@ -312,8 +311,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         limit, encoded = self.data.max_length, self.tokenizer.encode_ids(inputs)
         rows = [i for i, line in enumerate(inputs) if line.strip()]
         answers = [LabelAnswer(line, "", {}, explains=engine) for line in inputs]
-        texts = [encoded[i][:limit] for i in rows]
-        log_p = self.predict(engine.model, texts, request.batch_tokens)
+        log_p = self.predict(engine.model, [encoded[i][:limit] for i in rows], request.batch_tokens)
         for i, row in zip(rows, log_p, strict=True):
             p, cut = probabilities_of(row, self.label_names), max(0, len(encoded[i]) - limit)
             answers[i] = LabelAnswer(inputs[i], next(iter(p)), p, cut, engine)

@@ -3,8 +3,7 @@
     make speedrun                                         # the standing recipes, five seeds each
     make speedrun RUNS="--only grammar --config my.toml"  # a recipe of one's own beside it
 
-A recipe is a config with a fixed number of steps, trained by one process, or by ``--ranks``
-processes of ``torchrun`` that share the threads. Each seed is one training from a fresh cache, on
+A recipe is a config with a fixed number of steps. Each seed is one training from a fresh cache, on
 a machine that does nothing else: its minutes are those of the whole command ``foveate train``, with
 reading, tokenizer and checkpoints. Afterwards the run is evaluated on examples that it has not
 trained on. A recipe reaches the goal when its mean score over the seeds is beyond the goal with
@@ -27,7 +26,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from scipy.stats import ttest_1samp
-from typer import Option
 
 import harness
 from foveate.data import synthetic
@@ -65,17 +63,7 @@ RECORDS = {
 }  # fmt: skip
 
 
-def command(config: Path, run: Path, seed: int, threads: int, ranks: int) -> list[str]:
-    """The training of a recipe, by one process or by ``ranks`` that share the threads."""
-    train = harness.foveate("train", config, "--run", run, f"seed={seed}")
-    if ranks == 1:
-        return train
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone",
-                "--nproc-per-node", str(ranks), "-m", "foveate", "--"]  # fmt: skip
-    return [*launcher, *train[3:], f"train.threads={max(1, threads // ranks)}"]
-
-
-def timed(config: Path, seed: int, threads: int, ranks: int, record: Record) -> dict[str, float]:
+def timed(config: Path, seed: int, threads: int, record: Record) -> dict[str, float]:
     """One training from nothing: minutes of the whole command, and the score afterwards.
 
     ``{folder}`` in a recipe is a folder with the texts of the embedded grammar, written before.
@@ -90,7 +78,7 @@ def timed(config: Path, seed: int, threads: int, ranks: int, record: Record) -> 
             "XDG_CACHE_HOME": f"{folder}/cache", "OMP_NUM_THREADS": str(threads),
             "FOVEATE_DATA": str(harness.DATA),
         }  # fmt: skip
-        train = command(recipe, run, seed, threads, ranks)
+        train = harness.foveate("train", recipe, "--run", run, f"seed={seed}")
         started = time.perf_counter()
         subprocess.run(train, check=True, env=environment, stdout=sys.stderr)
         minutes = (time.perf_counter() - started) / 60
@@ -110,25 +98,16 @@ def row(record: Record, config: Path, runs: Sequence[dict[str, float]]) -> dict[
     }  # fmt: skip
 
 
-def measured(
-    name: str, recipes: Sequence[tuple[Path, int]], seeds: int, threads: int
-) -> list[dict[str, Any]]:
-    """The rows of recipes, each with its number of ranks; their seeds in turn."""
+def measured(name: str, own: Path | None, seeds: int, threads: int) -> list[dict[str, Any]]:
+    """The rows of the standing recipe and of one's own, their seeds in turn."""
+    recipes = [RECIPES / f"{name}.toml", *([own] if own else [])]
     runs: list[list[dict[str, float]]] = [[] for _ in recipes]
     for seed in range(1, seeds + 1):
-        for (config, ranks), done in zip(recipes, runs, strict=True):
-            done.append(timed(config, seed, threads, ranks, RECORDS[name]))
+        for config, done in zip(recipes, runs, strict=True):
+            done.append(timed(config, seed, threads, RECORDS[name]))
             print(f"{name} · {config.stem} · seed {seed}: {done[-1]['minutes']:.2f} minutes, "
                   f"{RECORDS[name].figure} {done[-1]['score']:.3f}", flush=True)  # fmt: skip
-    return [
-        row(RECORDS[name], config, done) | {"ranks": ranks}
-        for (config, ranks), done in zip(recipes, runs, strict=True)
-    ]
-
-
-def by(ranks: int) -> str:
-    """How many processes share the threads, where it is more than one."""
-    return f" in {ranks} processes" if ranks > 1 else ""
+    return [row(RECORDS[name], *each) for each in zip(recipes, runs, strict=True)]
 
 
 def table(records: dict[str, list[dict[str, Any]]]) -> str:
@@ -142,7 +121,7 @@ def table(records: dict[str, list[dict[str, Any]]]) -> str:
                 f"| {record.what} | {sign} {record.goal:g} | **{each['minutes']:.2f}** "
                 f"| {each['score']:g} | {each['p']:g} | {len(each['seeds'])} "
                 f"| {each['date']} | {each['commit']} "
-                f"| {each['threads']} threads{by(each['ranks'])} of {each['cpu']} |"
+                f"| {each['threads']} threads of {each['cpu']} |"
             )
     return "\n".join(lines)
 
@@ -150,7 +129,6 @@ def table(records: dict[str, list[dict[str, Any]]]) -> str:
 def main(
     only: Annotated[list[str] | None, harness.among(RECORDS, "which records; repeat")] = None,
     config: Path | None = None,
-    ranks: Annotated[int, Option(help="processes that train --config, by torchrun")] = 1,
     seeds: int = 5,
     threads: int = os.cpu_count() or 1,
     json: Path | None = None,
@@ -162,11 +140,8 @@ def main(
     records = harness.previous("records", json).get("records", {})
     here = harness.describe()
     for name in names:
+        standing, *own = measured(name, config, seeds, threads)
         rows = records.setdefault(name, [])
-        recipes = [(RECIPES / f"{name}.toml", rows[-1]["ranks"] if rows else 1)]
-        if config:
-            recipes.append((config, ranks))
-        standing, *own = measured(name, recipes, seeds, threads)
         best = own[0] if own else standing
         faster = best["reached"] and (not own or best["minutes"] < standing["minutes"])
         print(f"{name}: {best['minutes']:.2f} minutes, p {best['p']:g}, "

@@ -9,7 +9,6 @@ from the training data or is a file of its own, never the test data.
 
 from __future__ import annotations
 
-import json as jsonlib
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,7 @@ def measured(name: str, data: Path | str, work: Path) -> dict[str, Any]:
         new = harness.foveate("new", "auto", data, "--out", config, "--minutes", MINUTES)
         subprocess.run(new, check=True)
     harness.trained(run, config)
-    evaluate = harness.foveate("evaluate", run, "--json", "--threads", 1)
-    tree = jsonlib.loads(subprocess.run(evaluate, check=True, stdout=subprocess.PIPE).stdout)
+    tree = harness.evaluated(run, "--threads", 1)
     [ended] = harness.logged(run, "end")
     result = {part: tree[part] for part in ("examples", "figures", "baseline")}
     print(name, result, flush=True)

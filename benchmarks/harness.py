@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,23 @@ def trained(run: Path, config: Path, overrides: Sequence[str] = ()) -> Path:
         subprocess.run(command, check=True, env=single_thread, stdout=sys.stderr)
         (run / "done").touch()
     return run
+
+
+def evaluated(
+    run: Path, *options: object, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What ``foveate evaluate --json`` says of a run."""
+    command = foveate("evaluate", run, "--json", *options)
+    done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE)
+    return dict(json.loads(done.stdout))
+
+
+def fill(page: Path, name: str, text: str) -> None:
+    """Put a text between the marks ``name: begin`` and ``name: end`` of a page."""
+    begin, end = (f"<!-- {name}: {mark} -->" for mark in ("begin", "end"))
+    old = page.read_text("utf-8")
+    before, after = old.split(begin)[0], old.split(end)[1]
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", "utf-8")
 
 
 def write(name: str, result: dict[str, Any], out: Path | None = None) -> Path:

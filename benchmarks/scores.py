@@ -1,6 +1,6 @@
 """What each task reaches in how many minutes: the table of docs/reference/scores.md.
 
-    make scores RUNS="--only sst2-lstm --seeds 3"          # three trainings, evaluated
+    make scores RUNS="--only sst2-lstm --seeds 3"          # three trainings of one thread
     make scores RUNS="--only sst2-lstm --trained runs/a"   # a training that is there; repeat
     make scores                                            # the page alone, of what was measured
 
@@ -12,10 +12,8 @@ published for a task stand beside it, with what they are figures of.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -28,7 +26,6 @@ from typer import BadParameter, Option
 import harness
 
 PAGE = harness.ROOT / "docs" / "reference" / "scores.md"
-BEGIN, END = "<!-- scores: begin -->", "<!-- scores: end -->"
 MULTI30K = ("test", "test_2017_flickr", "test_2017_mscoco")
 KEPT = ("step", "seconds", "bleu", "exact_match", "accuracy", "perplexity", "wer", "mse", "loss")
 
@@ -87,7 +84,7 @@ TASKS = {
     ),
     "german-inflection": Task(
         "German inflection: exact match", "transduction/german-inflection", "exact_match",
-        "≥ 92", "93–95 (Wu et al., 2021)",
+        "≥ 92", "about 93–95",
     ),
     "headlines-pointer": Task(
         "headlines: ROUGE-L", "summarisation/headlines-pointer", "rougeL",
@@ -99,20 +96,19 @@ TASKS = {
 def measured(task: Task, run: Path, *others: Path) -> dict[str, Any]:
     """A training and its figures: of each split as ``evaluate`` gives them, of validations by the
     minute. With ``others`` it decodes as an ensemble, trained at the same time."""
-    (start, *_), (*_, end) = harness.logged(run, "start"), harness.logged(run, "end")
-    members = [word for other in others for word in ("--ensemble", other)]
-    seconds = max(harness.logged(each, "end")[-1]["seconds"] for each in (run, *others))
+    start = harness.logged(run, "start")[0]
+    ends = [harness.logged(each, "end")[-1] for each in (run, *others)]
+    minutes = max(end["seconds"] for end in ends) / 60
+    options = [*task.evaluate, *(word for other in others for word in ("--ensemble", other))]
     figures = {}
     for split in task.splits:
-        command = harness.foveate("evaluate", run, "--split", split, "--no-baseline", "--json",
-                                  *task.evaluate, *members)  # fmt: skip
-        said = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-        figures[split] = {k: round(v, 4) for k, v in json.loads(said)["figures"].items()}
+        said = harness.evaluated(run, "--split", split, "--no-baseline", *options)
+        figures[split] = {k: round(v, 4) for k, v in said["figures"].items()}
     here = harness.describe()
     config = tomllib.loads((run / "config.toml").read_text("utf-8"))
     return {
-        "seed": config.get("seed", 0), "minutes": round(seconds / 60, 1),
-        "steps": end["step"], "threads": start["threads"], "precision": start["precision"],
+        "seed": config.get("seed", 0), "minutes": round(minutes, 1),
+        "steps": ends[0]["step"], "threads": start["threads"], "precision": start["precision"],
         "parameters": start["parameters"], "figures": figures,
         "validation": [
             {key: round(line[key], 4) for key in KEPT if key in line}
@@ -125,10 +121,7 @@ def measured(task: Task, run: Path, *others: Path) -> dict[str, Any]:
 def trained(config: str, seed: int, folder: Path) -> Path:
     """The run of a config with a seed, trained where it is not there."""
     path = harness.ROOT / "configs" / f"{config}.toml"
-    run = folder / f"{path.stem}-{seed}"
-    if not harness.logged(run, "end"):
-        subprocess.run(harness.foveate("train", path, "--run", run, f"seed={seed}"), check=True)
-    return run
+    return harness.trained(folder / f"{path.stem}-{seed}", path, [f"seed={seed}"])
 
 
 def line(name: str, seeds: Sequence[dict[str, Any]]) -> str:
@@ -172,15 +165,15 @@ def main(
         task = TASKS[name]
         numbers = range(1, seeds * task.members + 1)
         runs = there or [trained(task.config, n, folder) for n in numbers]
+        if len(runs) % task.members:
+            raise BadParameter(f"{name} takes runs by {task.members}: --trained A --trained B")
         for first in range(0, len(runs), task.members):
             new = measured(task, *runs[first : first + task.members])
-            others = [seed for seed in rows.get(name, []) if seed["seed"] != new["seed"]]
-            rows[name] = sorted([*others, new], key=lambda seed: seed["seed"])
+            others = [each for each in rows.get(name, []) if each["seed"] != new["seed"]]
+            rows[name] = sorted([*others, new], key=lambda each: int(each["seed"]))
             print(name, new["seed"], new["minutes"], "minutes", new["figures"], file=sys.stderr)
             harness.write("scores", {"rows": rows})
-    page = PAGE.read_text("utf-8")
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n\n{END}{after}", "utf-8")
+    harness.fill(PAGE, "scores", table(rows))
 
 
 if __name__ == "__main__":

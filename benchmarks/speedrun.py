@@ -13,7 +13,6 @@ the standing recipe, trained in turn with it (A B A B) in the same call.
 
 from __future__ import annotations
 
-import json as jsonlib
 import os
 import statistics
 import subprocess
@@ -32,7 +31,6 @@ from foveate.data import synthetic
 
 RECIPES = harness.ROOT / "configs" / "speedrun"
 PAGE = harness.ROOT / "docs" / "reference" / "records.md"
-BEGIN, END = "<!-- records: begin -->", "<!-- records: end -->"
 P = 0.01  # of a mean score that is not beyond the goal
 
 
@@ -82,9 +80,8 @@ def timed(config: Path, seed: int, threads: int, record: Record) -> dict[str, fl
         started = time.perf_counter()
         subprocess.run(train, check=True, env=environment, stdout=sys.stderr)
         minutes = (time.perf_counter() - started) / 60
-        evaluate = harness.foveate("evaluate", run, "--json", *record.evaluate)
-        done = subprocess.run(evaluate, check=True, env=environment, stdout=subprocess.PIPE)
-        return {"minutes": minutes, "score": jsonlib.loads(done.stdout)["figures"][record.figure]}
+        result = harness.evaluated(run, *record.evaluate, environment=environment)
+        return {"minutes": minutes, "score": result["figures"][record.figure]}
 
 
 def row(record: Record, config: Path, runs: Sequence[dict[str, float]]) -> dict[str, Any]:
@@ -151,9 +148,7 @@ def main(
             rows.append(best | places | {"threads": threads})
     harness.write("records", {"records": records}, json)
     if json is None:
-        page = PAGE.read_text("utf-8")
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        PAGE.write_text(f"{before}{BEGIN}\n\n{table(records)}\n\n{END}{after}", "utf-8")
+        harness.fill(PAGE, "records", table(records))
 
 
 if __name__ == "__main__":

@@ -152,17 +152,14 @@ def scores_by_minute(folder: Path) -> PanelGrid:
     """Validation figures of shipped configs by the minute of training, a line for each seed."""
     panels = []
     for name, seeds in result("scores")["rows"].items():
-        curves = [seed["validation"] for seed in seeds if len(seed["validation"]) > 1]
-        if not curves:
+        shown = {f"seed {seed['seed']}": seed["validation"] for seed in seeds if seed["validation"]}
+        if not shown:
             continue
         figures = ("bleu", "exact_match", "accuracy", "wer", "mse", "perplexity", "loss")
-        figure = next(key for key in figures if key in curves[0][0])
+        figure = next(key for key in figures if key in next(iter(shown.values()))[0])
         points = {
-            f"seed {seed['seed']}": np.array(
-                [(line["seconds"] / 60, line[figure]) for line in seed["validation"]]
-            ).T
-            for seed in seeds
-            if seed["validation"] in curves
+            seed: np.array([(line["seconds"] / 60, line[figure]) for line in lines]).T
+            for seed, lines in shown.items()
         }
         x = np.unique(np.concatenate([minutes for minutes, _ in points.values()]))
         lines = {seed: at(x, minutes, values) for seed, (minutes, values) in points.items()}

@@ -245,7 +245,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
 
     def pieces(self) -> dict[str, list[str]]:
         """The tokens of each part of the model that has a table of them, by their ids."""
-        raise UserError(f"runs of the task {self.config.kind} share or exchange no vocabulary")
+        raise UserError(f"the task {self.config.kind} keeps its vocabulary and has no ensembles")
 
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         """The tokenizers of "source" and "target", or of "text"; the first is of what is read."""

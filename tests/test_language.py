@@ -344,6 +344,26 @@ def test_every_search_goes_on_whatever_stands_beside(name: str, kind: str) -> No
 
 
 @each_decoder
+def test_an_ensemble_has_the_mean_of_p(name: str, tmp_path: Path) -> None:
+    """Over a text, with a cache and as it goes on; a run with itself is the run."""
+    run = trained(name)
+    other = train(config(name, max_steps=10), folder=tmp_path / "early")
+    both, twice = (load(run.path, ensemble=[each]) for each in (other.path, run.path))
+    ids = run.task.examples("test").ids
+    each = [one.task.log_probabilities(one.model, ids) for one in (run, other, both, twice)]
+    close(np.exp(each[2]), (np.exp(each[0]) + np.exp(each[1])) / 2)
+    close(each[3], each[0])
+    plain, mean = (one.evaluate(split="test", cache=20).figures for one in (run, twice))
+    assert mean == near(plain)
+    first, second = (one.generate(["the"], max_length=8, beam_size=1)[0] for one in (run, twice))
+    assert first.text == second.text
+    assert first.log_probability == near(second.log_probability, terms=MODEL)
+    others = config(name, max_steps=1).model_copy(update={"task": task(Character.Config()).config})
+    with pytest.raises(UserError, match=r"they have .* tokens in the decoder"):
+        load(run.path, ensemble=[train(others, folder=tmp_path / "other").path])
+
+
+@each_decoder
 def test_a_trained_model_writes_what_it_read(name: str) -> None:
     result = trained(name).generate(["the cat sat on"], max_length=4, beam_size=1)[0]
     assert str(result) == "the cat sat on the mat .\n" or str(result).startswith(

@@ -193,6 +193,7 @@ def generate(
     beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, a text a line")] = False,
+    ensemble: options.Ensemble = None,
     checkpoint: options.Checkpoint = "best",
     engine: engines.EngineName = "auto",
     threads: options.Threads = None,
@@ -209,7 +210,7 @@ def generate(
     tally = Tally()
     texts = prompts(prompt, stdin, tally)
     single = len(texts) == 1 and num == 1 and beam_size is None
-    spec = RunSpec(str(run), checkpoint, engine=engine)
+    spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
     model = spec.packed({}, threads, verbose)
     continue_text = partial(
         spec.load().generate if model is None else model.generate,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
@@ -48,6 +48,7 @@ from foveate.models.language_model import LanguageModel
 from foveate.native.kernels import WeightCache, library
 from foveate.nn.attention import BaseAttention
 
+M = TypeVar("M", bound=nn.Module)
 Vocabularies = Mapping[str, Sequence[str]]  # the tokens of each part of a model by their ids
 
 
@@ -67,7 +68,7 @@ class Ensemble(nn.Module):
     @property
     def output(self) -> nn.Linear:
         """The output projection of the first member; it says where all compute."""
-        return cast(EncoderDecoder, self.members[0]).output
+        return members_of(self)[0].output
 
     def forward(self, *inputs: Tensor | None) -> Tensor:
         """Log of the mean p of every next token (B, T, V)."""
@@ -82,11 +83,15 @@ class Ensemble(nn.Module):
     encode = decode
 
 
-def steps_of(model: nn.Module, begin: Callable[[nn.Module], Steps]) -> Steps:
+def members_of(model: M) -> list[M]:
+    """The members of an ensemble, or the one model."""
+    return cast("list[M]", list(model.members)) if isinstance(model, Ensemble) else [model]
+
+
+def steps_of(model: M, begin: Callable[[M], Steps]) -> Steps:
     """The steps that ``begin`` makes of a model, or of all members of an ensemble together."""
-    if not isinstance(model, Ensemble):
-        return begin(model)
-    return EnsembleSteps([begin(member) for member in model.members])
+    steps = [begin(member) for member in members_of(model)]
+    return EnsembleSteps(steps) if isinstance(model, Ensemble) else steps[0]
 
 
 def together(

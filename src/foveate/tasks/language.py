@@ -42,7 +42,7 @@ from foveate.decode.search import (
     token_log_probabilities,
 )
 from foveate.engine.base import Engine, SearchRequest
-from foveate.engine.pytorch import DecodingBatch
+from foveate.engine.pytorch import DecodingBatch, members_of, steps_of
 from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import END_OF_LINE, lines_axis, lines_of, lines_record
 from foveate.models.encoder_decoder import Model
@@ -147,6 +147,9 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
 
     def restore(self, folder: Path) -> None:
         self.tokenizer = Tokenizer.load(folder / "text.tokenizer.json")
+
+    def pieces(self) -> dict[str, list[str]]:
+        return {"decoder": self.tokenizer.pieces, "output": self.tokenizer.pieces}
 
     def _text(self, split: str) -> Text:
         if split not in self._texts:
@@ -296,15 +299,23 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
     def predicted(
         self, model: LanguageModel, ids: Ids, batch_tokens: int = 8192
     ) -> Iterator[Predicted]:
-        """The places of a text as `log_probabilities` reads it, piece by piece."""
+        """The places of a text as `log_probabilities` reads it, piece by piece.
+
+        Those of an ensemble have the vectors of all members, joined, and their mean p.
+        """
         device, reach = model.output.weight.device, self.reach(model)
         text = torch.from_numpy(np.concatenate(([EOS], ids)).astype(np.int64)).to(device)
-        rows, done = max(1, batch_tokens // (reach or 1)), 1
-        hidden = _whole(model, text) if reach is None else _windowed(model, text, reach, rows)
-        for vectors in hidden:
-            token = text[done : done + len(vectors)]
-            yield Predicted(vectors, token, _log_p(model, vectors, token))
-            done += len(vectors)
+        rows, done, members = max(1, batch_tokens // (reach or 1)), 1, members_of(model)
+        read = (
+            _whole(each, text) if reach is None else _windowed(each, text, reach, rows)
+            for each in members
+        )
+        for vectors in zip(*read, strict=True):
+            token = text[done : done + len(vectors[0])]
+            log_p = [_log_p(each, h, token) for each, h in zip(members, vectors, strict=True)]
+            mean = torch.stack(log_p).logsumexp(dim=0) - math.log(len(members))
+            yield Predicted(torch.cat(vectors, dim=1), token, mean)
+            done += len(token)
 
     # ---- writing
 
@@ -333,7 +344,8 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
 
     def reach(self, model: LanguageModel) -> int | None:
         """How many tokens the model may read at once; None where its state does not grow."""
-        return None if model.decoder.constant_memory else self.config.block_length
+        constant = all(each.decoder.constant_memory for each in members_of(model))
+        return None if constant else self.config.block_length
 
     def ids_of(self, text: str) -> list[int]:
         """The ids of a text of any number of lines, an end of line between each two."""
@@ -355,8 +367,10 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         for rows in _alike(sources):
             prompt = torch.tensor([sources[r] for r in rows], dtype=torch.long)
             prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
-            steps = LanguageSteps(model, prompt, self.reach(model), (PAD, BOS))
-            yield DecodingBatch(rows, steps, [0] * len(rows))
+            begin = partial(
+                LanguageSteps, prompts=prompt, reach=self.reach(model), never=(PAD, BOS)
+            )
+            yield DecodingBatch(rows, steps_of(model, begin), [0] * len(rows))
 
     def generate(
         self,

@@ -346,7 +346,8 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     x = (wide / (wide.norm(dim=(-2, -1), keepdim=True) + 1e-7)).bfloat16()
     for _ in range(5):
         square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
+        polynomial = torch.baddbmm(square, square, square, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)
     return (x if wide is matrices else x.mT).to(matrices.dtype)
 
 

@@ -41,6 +41,7 @@ SMALL = [
     "model.decoder.num_layers=2", "model.decoder.num_heads=4", "model.decoder.dropout=0.0",
     "train.schedule.kind=constant", "train.schedule.warmup_steps=50", "train.precision=fp32",
     "train.save.every=none", "train.validation.samples=0",
+    'train.optimizer={kind="adamw", lr=2e-3, betas=[0.9, 0.99], weight_decay=0.1}',
 ]  # fmt: skip
 STEPS = 400  # of the models with and without a mask
 SIZES = (16, 32, 64, 128, 256)

@@ -65,6 +65,10 @@ TASKS = {
         "tiny-shakespeare, last tenth: nats a character", "language/tiny-shakespeare", "loss",
         "≤ 1.47", "1.47 on a GPU, 1.88 in 3 minutes (nanoGPT)", ("valid",),
     ),
+    "tiny-shakespeare, two seeds": Task(
+        "tiny-shakespeare, two of these together", "language/tiny-shakespeare", "loss",
+        "≤ 1.47", "1.47 on a GPU, 1.88 in 3 minutes (nanoGPT)", ("valid",), members=2,
+    ),
     "ptb-mamba-long": Task(
         "Penn Treebank, with a cache of 500 words: perplexity", "language/ptb-mamba-long",
         "perplexity", "≤ 80", "52.8 of 24 M weights (Merity et al., 2018)",

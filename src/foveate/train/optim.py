@@ -346,8 +346,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     x = (wide / (wide.norm(dim=(-2, -1), keepdim=True) + 1e-7)).bfloat16()
     for _ in range(5):
         square = x @ x.mT
-        polynomial = torch.baddbmm(square, square, square, beta=b, alpha=c)
-        x = torch.baddbmm(x, polynomial, x, beta=a)
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     return (x if wide is matrices else x.mT).to(matrices.dtype)
 
 

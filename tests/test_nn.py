@@ -17,6 +17,7 @@ from foveate.models.mamba import MambaDecoder
 from foveate.native.kernels import library, without_kernels
 from foveate.nn.attention import SHORT, Attention
 from foveate.nn.context import Mask, State
+from foveate.nn.linear import RMSNorm
 from foveate.nn.scores import Entmax15, Hardmax, Normalizer, Softmax, Sparsemax
 from foveate.nn.ssm import (
     SelectiveStateSpace,
@@ -400,6 +401,22 @@ def roads_agree(run: Callable[[torch.dtype], list[Tensor]], dtype: torch.dtype) 
         plain = run(torch.float32)  # of the same inputs: results alone are rounded
     for item, other in zip(native, plain, strict=True):
         close(item, other, terms=1 if item.dtype == torch.bfloat16 else MODEL)
+
+
+@NATIVE
+@pytest.mark.parametrize("shape", [(3, 7, 13), (1, 1), (600, 64), (0, 16)], ids=str)
+def test_the_native_rms_norm_equals_the_plain_one(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(1)
+    norm = RMSNorm(RMSNorm.Config(eps=0.1), shape[-1])
+    nn.init.normal_(norm.norm.weight)
+    x, dy = torch.randn(shape), torch.randn(shape).mT.contiguous().mT
+
+    def run(dtype: torch.dtype) -> list[Tensor]:
+        inputs = [x.clone().requires_grad_(), norm.norm.weight]
+        y = norm(inputs[0])
+        return [y, *torch.autograd.grad(y, inputs, dy)]
+
+    roads_agree(run, torch.float32)
 
 
 @NATIVE

@@ -1,6 +1,6 @@
 /* What a processor trains quicker without a tensor library in between: the selective scan and causal
- * convolution, of which several threads may each do some rows; attention of short sequences, dropout, bias, cross-entropy,
- * gradients of weights, which OpenMP's threads share.
+ * convolution and RMSNorm, of which several threads may each do some rows; attention of short sequences, dropout,
+ * bias, cross-entropy, gradients of weights, which OpenMP's threads share.
  *
  * Every function has a twin in PyTorch that gives the same numbers up to the order of sums. Arrays
  * are row-major. */
@@ -46,3 +46,4 @@ int64_t checksum(int64_t count, const uint32_t *const *arrays, const int64_t *wo
 #include "dropout.h"
 #include "bias.h"
 #include "outer.h"
+#include "norm.h"

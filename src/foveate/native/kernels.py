@@ -63,6 +63,8 @@ SIGNATURES = {  # result and arguments
     "scan_backward": (None, _at, _at),
     "convolve": (None, _at, _at),
     "convolve_backward": (None, *[_at] * 5),
+    "rms_norm": (None, _long, _long, _at, _at, _float, _at, _at),
+    "rms_norm_backward": (None, _long, _long, *[_at] * 6),
 }
 
 

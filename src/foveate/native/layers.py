@@ -344,6 +344,39 @@ def _convolution_struct(
     return _Convolution(*x.shape, len(_there(kernel)), *pointers, _half(x), ctx.backwards)
 
 
+class RMSNormed(torch.autograd.Function):
+    """γ x / √(mean x² + ε) of contiguous x (…, D) in fp32, with gain γ (D); see ``norm.h``."""
+
+    @staticmethod
+    def forward(ctx: AutogradContext, x: Tensor, gain: Tensor, eps: float) -> Tensor:
+        rows = x.view(-1, x.shape[-1])
+        y, r = torch.empty_like(x), x.new_empty(len(rows))
+
+        def compute(first: int, count: int) -> None:
+            at = [pointer(each[first:]) for each in (rows, y.view_as(rows), r)]
+            size = rows.shape[1]
+            _kernels().rms_norm(count, size, at[0], pointer(gain), eps, *at[1:])
+
+        run_rows(compute, len(rows))
+        ctx.save_for_backward(x, gain, r)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, gain, r = ctx.saved_tensors
+        rows, dy = x.view(-1, x.shape[-1]), grads[0].contiguous()
+        dx, sums = torch.empty_like(x), _of_groups(gain, len(r), EVEN)
+
+        def compute(group: int, span: slice) -> None:
+            x, of_y, of_x = (each.view_as(rows)[span] for each in (rows, dy, dx))
+            parts = x, gain, r[span], of_y, of_x, sums[group]
+            _kernels().rms_norm_backward(*x.shape, *map(pointer, parts))
+
+        _run_groups(compute, len(rows), EVEN)
+        return dx, sums.sum(dim=0), None
+
+
 def _there(x: Tensor | None) -> Tensor:
     assert x is not None
     return x
@@ -353,16 +386,16 @@ def _part(x: Tensor | None, span: slice) -> Tensor | None:
     return None if x is None else x[span]
 
 
-def _of_groups(weight: Tensor | None, sequences: int) -> Tensor:
-    """Zeros for the gradients of a weight, those of each group of sequences for themselves."""
-    return _there(weight).new_zeros(-(-sequences // LEAST), *_there(weight).shape)
+def _of_groups(weight: Tensor | None, rows: int, size: int = LEAST) -> Tensor:
+    """Zeros for the gradients of a weight, those of each group of ``size`` rows for themselves."""
+    return _there(weight).new_zeros(-(-rows // size), *_there(weight).shape)
 
 
-def _run_groups(work: Callable[[int, slice], None], sequences: int) -> None:
+def _run_groups(work: Callable[[int, slice], None], rows: int, size: int = LEAST) -> None:
     """Call ``work`` for groups that are the same however many threads there are."""
 
     def compute(first: int, count: int) -> None:
         for group in range(first, first + count):
-            work(group, slice(group * LEAST, (group + 1) * LEAST))
+            work(group, slice(group * size, (group + 1) * size))
 
-    run_rows(compute, -(-sequences // LEAST), LEAST)
+    run_rows(compute, -(-rows // size), size)

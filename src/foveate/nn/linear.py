@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from foveate.config import BaseConfig, Configurable
-from foveate.native.kernels import AutogradContext
-from foveate.native.layers import EVEN, add_bias_, apply, dropped, outer
+from foveate.native.kernels import AutogradContext, fits, library
+from foveate.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
 
 
 def to_autocast_dtype(x: Tensor) -> Tensor:
@@ -178,6 +178,8 @@ class RMSNorm(Norm):
         self.norm = nn.RMSNorm(hidden_size, eps=config.eps)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        if torch.is_grad_enabled() and library() is not None and fits(x):
+            return apply(RMSNormed, x, self.norm.weight, self.config.eps)
         return self.norm(x)
 
 

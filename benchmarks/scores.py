@@ -4,10 +4,10 @@
     make scores RUNS="--only sst2-lstm --trained runs/a"   # a training that is there; repeat
     make scores                                            # the page alone, of what was measured
 
-A row is a shipped config and the splits on which its run is evaluated, or an ensemble of several of
-its seeds, one for each core of the machine. Every training has an entry in docs/results/scores.json
-with the minutes of its log, its machine, and its validation figures by the minute. The figures
-published for a task stand beside it, with what they are figures of.
+A row is a shipped config and the splits on which its run is evaluated, or several, or several seeds
+of one, whose runs decode together: one for each core of the machine. Every training has an entry in
+docs/results/scores.json with the minutes of its log, its machine, and its validation figures by the
+minute. The figures published for a task stand beside it, with what they are figures of.
 """
 
 from __future__ import annotations
@@ -32,66 +32,86 @@ KEPT = ("step", "seconds", "bleu", "exact_match", "accuracy", "perplexity", "wer
 
 @dataclass(frozen=True)
 class Task:
-    """A config, the figure that counts, the splits it is measured on, and its reference."""
+    """A config, the figure that counts, the splits it is measured on, and its reference.
+
+    Runs of several configs decode together; one that is named twice has two seeds.
+    """
 
     what: str
-    config: str
+    configs: tuple[str, ...]
     figure: str
     wanted: str
     published: str
     splits: tuple[str, ...] = ("test",)
     evaluate: tuple[str, ...] = ()
-    members: int = 1  # seeds that decode together
+
+    def members(self, number: int) -> list[tuple[str, int]]:
+        """The config and the seed of each run of the row's n-th training, from 0 on."""
+        return [
+            (name, number * self.configs.count(name) + self.configs[:place].count(name) + 1)
+            for place, name in enumerate(self.configs)
+        ]
 
 
 TASKS = {
     "multi30k-en-fr-small": Task(
-        "Multi30k en→fr: BLEU of 2016, 2017, COCO", "translation/multi30k-en-fr-small", "bleu",
+        "Multi30k en→fr: BLEU of 2016, 2017, COCO", ("translation/multi30k-en-fr-small",), "bleu",
         "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
     ),
     "multi30k-en-fr-small, two seeds": Task(
-        "Multi30k en→fr, two of these together", "translation/multi30k-en-fr-small", "bleu",
-        "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K, members=2,
+        "Multi30k en→fr, two of these together",
+        ("translation/multi30k-en-fr-small",) * 2, "bleu",
+        "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
     ),
     "multi30k-en-fr": Task(
-        "Multi30k en→fr, the smaller model", "translation/multi30k-en-fr", "bleu",
+        "Multi30k en→fr, the smaller model", ("translation/multi30k-en-fr",), "bleu",
         "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
     ),
     "multi30k-en-de": Task(
-        "Multi30k en→de: BLEU of 2016, 2017, COCO", "translation/multi30k-en-de", "bleu",
+        "Multi30k en→de: BLEU of 2016, 2017, COCO", ("translation/multi30k-en-de",), "bleu",
+        "≥ 40", "41.0 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
+    ),
+    "multi30k-en-de-mamba": Task(
+        "Multi30k en→de by Mamba", ("translation/multi30k-en-de-mamba",), "bleu",
+        "≥ 40", "41.0 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
+    ),
+    "multi30k-en-de-mamba, with -small": Task(
+        "Multi30k en→de, both together",
+        ("translation/multi30k-en-de-mamba", "translation/multi30k-en-de-small"), "bleu",
         "≥ 40", "41.0 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
     ),
     "tiny-shakespeare": Task(
-        "tiny-shakespeare, last tenth: nats a character", "language/tiny-shakespeare", "loss",
+        "tiny-shakespeare, last tenth: nats a character", ("language/tiny-shakespeare",), "loss",
         "≤ 1.47", "1.47 on a GPU, 1.88 in 3 minutes (nanoGPT)", ("valid",),
     ),
     "tiny-shakespeare, two seeds": Task(
-        "tiny-shakespeare, two of these together", "language/tiny-shakespeare", "loss",
-        "≤ 1.47", "1.47 on a GPU, 1.88 in 3 minutes (nanoGPT)", ("valid",), members=2,
+        "tiny-shakespeare, two of these together",
+        ("language/tiny-shakespeare",) * 2, "loss",
+        "≤ 1.47", "1.47 on a GPU, 1.88 in 3 minutes (nanoGPT)", ("valid",),
     ),
     "ptb-mamba-long": Task(
-        "Penn Treebank, with a cache of 500 words: perplexity", "language/ptb-mamba-long",
+        "Penn Treebank, with a cache of 500 words: perplexity", ("language/ptb-mamba-long",),
         "perplexity", "≤ 80", "52.8 of 24 M weights (Merity et al., 2018)",
         evaluate=("--cache", "500"),
     ),
     "etth1-linear": Task(
-        "ETTh1, 336 → 96 hours: squared error", "forecasting/etth1-linear", "mse",
+        "ETTh1, 336 → 96 hours: squared error", ("forecasting/etth1-linear",), "mse",
         "≤ 0.375", "0.375 (Nie et al., 2023)",
     ),
     "sst2-lstm": Task(
-        "SST-2, whole sentences: accuracy", "classification/sst2-lstm", "accuracy",
+        "SST-2, whole sentences: accuracy", ("classification/sst2-lstm",), "accuracy",
         "≥ 83", "82.7, trained on labelled phrases too (Kim, 2014)",
     ),
     "cmudict": Task(
-        "CMUdict without stress: word error rate", "transduction/cmudict", "wer",
+        "CMUdict without stress: word error rate", ("transduction/cmudict",), "wer",
         "≤ 26", "30.2 (a Transformer)",
     ),
     "german-inflection": Task(
-        "German inflection: exact match", "transduction/german-inflection", "exact_match",
+        "German inflection: exact match", ("transduction/german-inflection",), "exact_match",
         "≥ 92", "about 93–95",
     ),
     "headlines-pointer": Task(
-        "headlines: ROUGE-L", "summarisation/headlines-pointer", "rougeL",
+        "headlines: ROUGE-L", ("summarisation/headlines-pointer",), "rougeL",
         "≥ 35.5", "35.5 by the first sentence",
     ),
 }  # fmt: skip
@@ -143,9 +163,10 @@ def line(name: str, seeds: Sequence[dict[str, Any]]) -> str:
     minutes = statistics.mean(seed["minutes"] for seed in seeds)
     last = seeds[-1]
     machine = f"{last['cpu']}, threads: {last['threads']}, {last['date']}"
-    config = f"[{name}](../../configs/{task.config}.toml)"
+    config = f"[{name}](../../configs/{task.configs[0]}.toml)"
+    count = len(seeds) * max(map(task.configs.count, task.configs))
     return (f"| {config} | {task.what} | **{score}** | {task.wanted} | {task.published} "
-            f"| {len(seeds) * task.members} | {minutes:.0f} | {machine} |")  # fmt: skip
+            f"| {count} | {minutes:.0f} | {machine} |")  # fmt: skip
 
 
 def table(rows: dict[str, list[dict[str, Any]]]) -> str:
@@ -167,12 +188,12 @@ def main(
     rows = harness.previous("scores").get("rows", {})
     for name in only or []:
         task = TASKS[name]
-        numbers = range(1, seeds * task.members + 1)
-        runs = there or [trained(task.config, n, folder) for n in numbers]
-        if len(runs) % task.members:
-            raise BadParameter(f"{name} takes runs by {task.members}: --trained A --trained B")
-        for first in range(0, len(runs), task.members):
-            new = measured(task, *runs[first : first + task.members])
+        wanted = (each for number in range(seeds) for each in task.members(number))
+        runs, size = there or [trained(*each, folder) for each in wanted], len(task.configs)
+        if len(runs) % size:
+            raise BadParameter(f"{name} takes runs by {size}: --trained A --trained B")
+        for first in range(0, len(runs), size):
+            new = measured(task, *runs[first : first + size])
             others = [each for each in rows.get(name, []) if each["seed"] != new["seed"]]
             rows[name] = sorted([*others, new], key=lambda each: int(each["seed"]))
             print(name, new["seed"], new["minutes"], "minutes", new["figures"], file=sys.stderr)

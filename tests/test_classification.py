@@ -436,6 +436,9 @@ def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
     assert label == "good"
     assert 0.5 < float(p) <= 1
     assert written[""][1] == ""
+    words = ["classify", str(run.path), "--ensemble", str(run.path)]
+    label, mean = CliRunner().invoke(app, words, input=text).stdout.splitlines()[0].split("\t")
+    assert label == "good" and float(mean) == near(float(p), terms=MODEL)
     assert written["--scores"][0].split("\t")[::2] == ["good", "bad"]
     tree = json.loads(written["--json"][0])
     assert (tree["text"], tree["label"], set(tree["probabilities"])) == (

@@ -113,6 +113,7 @@ def classify(
     batch_tokens: Annotated[
         int | None, typer.Option(min=1, help="tokens, or pictures, of a batch")
     ] = None,
+    ensemble: options.Ensemble = None,
     checkpoint: options.Checkpoint = "best",
     engine: engines.EngineName = "auto",
     threads: options.Threads = None,
@@ -122,7 +123,7 @@ def classify(
     if scores and as_json:
         raise ConfigError("--scores and --json are two forms of the output: choose one")
     tally, names = Tally(), cast("Iterable[str | None]", images or repeat(None))
-    spec = RunSpec(str(run), checkpoint, engine=engine)
+    spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
     model = spec.packed({"pictures": images}, threads, verbose)
     if model is None:
         each = answered(*_labeller(spec, images or []), images or [], batch_tokens, tally)

@@ -130,7 +130,7 @@ TASKS = {
 
 def measured(task: Task, run: Path, *others: Path) -> dict[str, Any]:
     """A training and its figures: of each split as ``evaluate`` gives them, of validations by the
-    minute. With ``others`` it decodes as an ensemble, trained at the same time."""
+    minute. With ``others`` it decodes as an ensemble, which has no validations of its own."""
     start = harness.logged(run, "start")[0]
     ends = [harness.logged(each, "end")[-1] for each in (run, *others)]
     minutes = max(end["seconds"] for end in ends) / 60
@@ -145,7 +145,7 @@ def measured(task: Task, run: Path, *others: Path) -> dict[str, Any]:
         "seed": config.get("seed", 0), "minutes": round(minutes, 1),
         "steps": ends[0]["step"], "threads": start["threads"], "precision": start["precision"],
         "parameters": start["parameters"], "figures": figures,
-        "validation": [
+        "validation": [] if others else [
             {key: round(line[key], 4) for key in KEPT if key in line}
             for line in harness.logged(run, "valid")
         ],

@@ -419,12 +419,13 @@ def _checked(outputs: Outputs, steps: Constrained) -> Outputs:
 
 
 def log_mean_p(logits: Sequence[Float[Tensor, "*B V"]]) -> Float[Tensor, "*B V"]:
-    """Log 1/M Σ_m p_m(v), p_m the softmax of the logits of member m (Sutskever et al., 2014).
+    """Log 1/M Σ_m p_m(v), p_m the softmax of the logits of member m (Sutskever et al., 2014)."""
+    return log_mean([each.float().log_softmax(dim=-1) for each in logits])
 
-    It is computed as log Σ_m exp(log p_m) − log M, so that nothing underflows.
-    """
-    log_p = torch.stack([each.float().log_softmax(dim=-1) for each in logits])
-    return log_p.logsumexp(dim=0) - math.log(len(logits))
+
+def log_mean(log_p: Sequence[Float[Tensor, "*B"]]) -> Float[Tensor, "*B"]:
+    """Log 1/M Σ_m p_m, as log Σ_m exp(log p_m) − log M, so that nothing underflows."""
+    return torch.stack(list(log_p)).logsumexp(dim=0) - math.log(len(log_p))
 
 
 class EnsembleSteps:

@@ -349,13 +349,12 @@ class RMSNormed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: AutogradContext, x: Tensor, gain: Tensor, eps: float) -> Tensor:
-        rows = x.view(-1, x.shape[-1])
-        y, r = torch.empty_like(x), x.new_empty(len(rows))
+        rows, y = x.view(-1, x.shape[-1]), torch.empty_like(x)
+        into, r = y.view_as(rows), x.new_empty(len(rows))
 
         def compute(first: int, count: int) -> None:
-            at = [pointer(each[first:]) for each in (rows, y.view_as(rows), r)]
-            size = rows.shape[1]
-            _kernels().rms_norm(count, size, at[0], pointer(gain), eps, *at[1:])
+            at, *out = (pointer(each[first:]) for each in (rows, into, r))
+            _kernels().rms_norm(count, rows.shape[1], at, pointer(gain), eps, *out)
 
         run_rows(compute, len(rows))
         ctx.save_for_backward(x, gain, r)
@@ -365,15 +364,14 @@ class RMSNormed(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, gain, r = ctx.saved_tensors
-        rows, dy = x.view(-1, x.shape[-1]), grads[0].contiguous()
         dx, sums = torch.empty_like(x), _of_groups(gain, len(r), EVEN)
+        rows, dy, into = (each.view(-1, len(gain)) for each in (x, grads[0].contiguous(), dx))
 
         def compute(group: int, span: slice) -> None:
-            x, of_y, of_x = (each.view_as(rows)[span] for each in (rows, dy, dx))
-            parts = x, gain, r[span], of_y, of_x, sums[group]
-            _kernels().rms_norm_backward(*x.shape, *map(pointer, parts))
+            parts = rows[span], gain, r[span], dy[span], into[span], sums[group]
+            _kernels().rms_norm_backward(*parts[0].shape, *map(pointer, parts))
 
-        _run_groups(compute, len(rows), EVEN)
+        _run_groups(compute, len(r), EVEN)
         return dx, sums.sum(dim=0), None
 
 

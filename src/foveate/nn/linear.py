@@ -178,7 +178,7 @@ class RMSNorm(Norm):
         self.norm = nn.RMSNorm(hidden_size, eps=config.eps)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        if torch.is_grad_enabled() and library() is not None and fits(x):
+        if torch.is_grad_enabled() and library() and fits(x) and fits(self.norm.weight):
             return apply(RMSNormed, x, self.norm.weight, self.config.eps)
         return self.norm(x)
 

@@ -37,6 +37,7 @@ from foveate.decode.sample import Sample as Sampling
 from foveate.decode.search import (
     Search,
     SearchPosition,
+    log_mean,
     map_yields,
     result_of,
     token_log_probabilities,
@@ -313,8 +314,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         for vectors in zip(*read, strict=True):
             token = text[done : done + len(vectors[0])]
             log_p = [_log_p(each, h, token) for each, h in zip(members, vectors, strict=True)]
-            mean = torch.stack(log_p).logsumexp(dim=0) - math.log(len(members))
-            yield Predicted(torch.cat(vectors, dim=1), token, mean)
+            yield Predicted(torch.cat(vectors, dim=1), token, log_mean(log_p))
             done += len(token)
 
     # ---- writing

@@ -64,6 +64,15 @@ TASKS = {
         ("translation/multi30k-en-fr-small",) * 2, "bleu",
         "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
     ),
+    "multi30k-en-fr-mamba": Task(
+        "Multi30k en→fr by Mamba", ("translation/multi30k-en-fr-mamba",), "bleu",
+        "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
+    ),
+    "multi30k-en-fr-mamba, with -small": Task(
+        "Multi30k en→fr, both together",
+        ("translation/multi30k-en-fr-mamba", "translation/multi30k-en-fr-small"), "bleu",
+        "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
+    ),
     "multi30k-en-fr": Task(
         "Multi30k en→fr, the smaller model", ("translation/multi30k-en-fr",), "bleu",
         "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K,
@@ -98,6 +107,15 @@ TASKS = {
     "tiny-shakespeare, two seeds": Task(
         "tiny-shakespeare, two of these together",
         ("language/tiny-shakespeare",) * 2, "loss",
+        "≤ 1.47", "1.47 on a GPU, 1.88 in 3 minutes (nanoGPT)", ("valid",),
+    ),
+    "tiny-shakespeare-mamba": Task(
+        "tiny-shakespeare by Mamba", ("language/tiny-shakespeare-mamba",), "loss",
+        "≤ 1.47", "1.47 on a GPU, 1.88 in 3 minutes (nanoGPT)", ("valid",),
+    ),
+    "tiny-shakespeare-mamba, with a Transformer": Task(
+        "tiny-shakespeare, both together",
+        ("language/tiny-shakespeare-mamba", "language/tiny-shakespeare"), "loss",
         "≤ 1.47", "1.47 on a GPU, 1.88 in 3 minutes (nanoGPT)", ("valid",),
     ),
     "ptb-mamba-long": Task(

@@ -66,7 +66,8 @@ RECORDS = {
 def timed(config: Path, seed: int, threads: int, record: Record) -> dict[str, float]:
     """One training from nothing: minutes of the whole command, and the score afterwards.
 
-    ``{folder}`` in a recipe is a folder with the texts of the embedded grammar, written before.
+    OpenMP's settings in the shell do not count. ``{folder}`` in a recipe is a folder with the texts
+    of the embedded grammar, written before.
     """
     with tempfile.TemporaryDirectory() as folder:
         text = config.read_text("utf-8")
@@ -74,7 +75,8 @@ def timed(config: Path, seed: int, threads: int, record: Record) -> dict[str, fl
             synthetic.write(Path(folder) / "data", {"train": 60_000, "valid": 500, "test": 1000})
         recipe, run = Path(folder) / config.name, Path(folder) / "run"
         recipe.write_text(text.replace("{folder}", folder), "utf-8")
-        environment = os.environ | {
+        shell = {name: value for name, value in os.environ.items() if name[:4] != "OMP_"}
+        environment = shell | {
             "XDG_CACHE_HOME": f"{folder}/cache", "OMP_NUM_THREADS": str(threads),
             "FOVEATE_DATA": str(harness.DATA),
         }  # fmt: skip

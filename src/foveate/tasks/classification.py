@@ -248,7 +248,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         return model.build(Tokens(self.tokenizer.vocab_size), Labels(self.label_names))
 
     def pieces(self) -> dict[str, list[str]]:
-        return {"encoder": self.tokenizer.pieces, "output": self.label_names}
+        return {"encoder": self.tokenizer.pieces, "output": list(self.label_names)}
 
     def loss(self, model: Classifier, batch: LabelledBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)

@@ -58,6 +58,7 @@ class Task:
 FRENCH = "bleu", "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K
 GERMAN = "bleu", "≥ 40", "41.0 of lower-cased tokens (Wu et al., 2021)", MULTI30K
 SHAKESPEARE = "loss", "≤ 1.47", "1.47 on a GPU, 1.88 in 3 minutes (nanoGPT)", ("valid",)
+PHONES = "wer", "≤ 26", "30.2 (a Transformer)"
 INFLECTION = "exact_match", "≥ 92", "about 93–95"
 
 TASKS = {
@@ -127,8 +128,10 @@ TASKS = {
         "≥ 83", "82.7, trained on labelled phrases too (Kim, 2014)",
     ),
     "cmudict": Task(
-        "CMUdict without stress: word error rate", ("transduction/cmudict",), "wer",
-        "≤ 26", "30.2 (a Transformer)",
+        "CMUdict without stress: word error rate", ("transduction/cmudict",), *PHONES,
+    ),
+    "cmudict, two seeds": Task(
+        "CMUdict, two of these together", ("transduction/cmudict",) * 2, *PHONES,
     ),
     "german-inflection": Task(
         "German inflection: exact match", ("transduction/german-inflection",), *INFLECTION,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -97,6 +98,18 @@ def test_fused_equals_explicit(attention: Attention, mask: Callable[[], Mask], f
             result.append((output, gradient))
         for explicit, other in zip(*result, strict=True):
             close(other, explicit)
+
+
+def test_fused_attention_never_asks_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed, kernel = [], F.scaled_dot_product_attention
+
+    def asked(*inputs: Tensor, **options: object) -> Tensor:
+        allowed.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return kernel(*inputs, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", asked)
+    Attention.Config(num_heads=2).build(SIZE)(torch.randn(1, 200, SIZE))
+    assert allowed == [False]
 
 
 def test_a_tap_chooses_the_explicit_road(attention: Attention, fused: Road) -> None:

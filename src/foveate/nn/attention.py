@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
@@ -33,6 +34,9 @@ from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 Tap = Callable[[Tensor], "Tensor | None"]  # weights (B, H, T, S) to others in their place, or None
 Projection = Literal["query", "key", "value", "output"]
 SHORT = 128 * 128  # query × key positions; above it PyTorch's fused attention is faster on CPUs
+KERNELS = [  # not cuDNN's, which is planned anew for each length
+    *(SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
+]
 
 
 @dataclass(frozen=True)
@@ -371,7 +375,7 @@ class Attention(BaseAttention):
         if hidden is None:
             return self.normalizer(scores)
         weights = self.normalizer(scores + repeat(self._stage("mask", hidden), steps, rows))
-        blind = context.mask.blind(query_at, key_at)
+        blind = context.mask.blind(query_at, key_at, scores.device)
         return weights if blind is None else weights.masked_fill(repeat(blind, steps, rows), 0)
 
 
@@ -400,7 +404,7 @@ def fused_attention(
     if not long and not trains:
         return None
     bias = context.bias(key_at, device)
-    if (bias is not None and not long) or mask.blind(query_at, key_at) is not None:
+    if (bias is not None and not long) or mask.blind(query_at, key_at, device) is not None:
         return None
     if not long:
         hidden = mask.additive(query_at, key_at, torch.float32, device)
@@ -411,15 +415,16 @@ def fused_attention(
         hidden = mask.additive(query_at, key_at, queries.dtype, device)
         bias = bias.to(queries.dtype)
         added = bias[None] if hidden is None else bias + hidden
-    return F.scaled_dot_product_attention(
-        queries,
-        keys,
-        values,
-        attn_mask=None if added is None else repeat(added, steps, rows),
-        dropout_p=dropout or 0.0,
-        is_causal=causal,
-        scale=scale,
-    )
+    with sdpa_kernel(KERNELS):
+        return F.scaled_dot_product_attention(
+            queries,
+            keys,
+            values,
+            attn_mask=None if added is None else repeat(added, steps, rows),
+            dropout_p=dropout or 0.0,
+            is_causal=causal,
+            scale=scale,
+        )
 
 
 BaseAttention.Config.kind = Attention.Config.kind  # a table without a kind is full attention

@@ -149,22 +149,28 @@ def scaling_curve(folder: Path) -> PanelGrid:
 
 
 def scores_by_minute(folder: Path) -> PanelGrid:
-    """Validation figures of shipped configs by the minute of training, a line for each seed."""
-    panels = []
+    """Validation figures of shipped configs by the minute of training, a line for each seed; the
+    recipes of one task are in one panel."""
+    recipes: dict[str, dict[str, list[dict[str, float]]]] = {}
     for name, seeds in result("scores")["rows"].items():
-        shown = {f"seed {seed['seed']}": seed["validation"] for seed in seeds if seed["validation"]}
-        if not shown:
-            continue
+        task = name.removesuffix("-small").removesuffix("-mamba")
+        for seed in seeds:
+            if seed["validation"]:
+                kind = name.removeprefix(task).removeprefix("-")
+                line = f"{kind}, seed {seed['seed']}".removeprefix(", ")
+                recipes.setdefault(task, {})[line] = seed["validation"]
+    panels = []
+    for task, shown in recipes.items():
         figures = ("bleu", "exact_match", "accuracy", "wer", "mse", "perplexity", "loss")
         figure = next(key for key in figures if key in next(iter(shown.values()))[0])
         points = {
-            seed: np.array([(line["seconds"] / 60, line[figure]) for line in lines]).T
-            for seed, lines in shown.items()
+            line: np.array([(each["seconds"] / 60, each[figure]) for each in lines]).T
+            for line, lines in shown.items()
         }
         x = np.unique(np.concatenate([minutes for minutes, _ in points.values()]))
-        lines = {seed: at(x, minutes, values) for seed, (minutes, values) in points.items()}
+        lines = {line: at(x, minutes, values) for line, (minutes, values) in points.items()}
         up = f"{figure.replace('_', ' ')}, validation"
-        panels.append(line_chart(x, lines, "minutes", up, name))
+        panels.append(line_chart(x, lines, "minutes", up, task))
     return PanelGrid(panels=panels)
 
 

@@ -150,7 +150,8 @@ def scaling_curve(folder: Path) -> PanelGrid:
 
 def scores_by_minute(folder: Path) -> PanelGrid:
     """Validation figures of shipped configs by the minute of training, a line for each seed; the
-    recipes of one task are in one panel."""
+    recipes of one task are in one panel.
+    """
     recipes: dict[str, dict[str, list[dict[str, float]]]] = {}
     for name, seeds in result("scores")["rows"].items():
         task = name.removesuffix("-small").removesuffix("-mamba")

@@ -42,7 +42,8 @@ def torchrun(
 
 
 def started(program: list[str], ranks: int, restarts: int) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])
+    own = filter(None, [os.environ.get("PYTHONPATH")])
+    path = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS), *own])
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     command += [str(ranks), "--max-restarts", str(restarts), *program]
     env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

@@ -34,9 +34,8 @@ from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 Tap = Callable[[Tensor], "Tensor | None"]  # weights (B, H, T, S) to others in their place, or None
 Projection = Literal["query", "key", "value", "output"]
 SHORT = 128 * 128  # query × key positions; above it PyTorch's fused attention is faster on CPUs
-KERNELS = [  # not cuDNN's, which is planned anew for each length
-    *(SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
-]
+# PyTorch's fused kernels but cuDNN's, which is planned anew for each length: some 100 ms.
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(frozen=True)

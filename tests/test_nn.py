@@ -104,6 +104,15 @@ def test_each_form_is_built_once_for_all_layers() -> None:
     assert half.dtype == torch.bfloat16
 
 
+def test_a_form_is_kept_for_the_device_that_it_is_on() -> None:
+    mask, at, elsewhere = Mask(causal=True, window=2), range(3), torch.device("meta")
+    for device in (torch.device("cpu"), elsewhere):
+        dense, additive = mask.dense(at, at, device), mask.additive(at, at, torch.float32, device)
+        assert dense is not None
+        assert additive is not None
+        assert dense.device == additive.device == device
+
+
 def test_one_mask_serves_queries_at_other_places() -> None:
     mask, keys = Mask(causal=True, window=2), range(6)
     for start in range(3):

@@ -45,8 +45,8 @@ class Mask:
         the key is real (``keys``),  k ≤ q (``causal``)  and  |q − k| < ``window``.
 
     ``keys`` is (B, S), true at real keys, None where all are real. One mask serves all layers of a
-    forward pass and builds each dense form once. Positions are ranges of plain integers, so that
-    nothing is read back from a device.
+    forward pass and builds each dense form once a device. Positions are ranges of plain integers,
+    so that nothing is read back from a device.
     """
 
     keys: Tensor | None = None
@@ -67,7 +67,7 @@ class Mask:
         self, query_at: range, key_at: Positions, device: torch.device | None = None
     ) -> Tensor | None:
         """True where a query attends, (B or 1, 1, T, S); None where all attend to all keys."""
-        name = self._name("dense", query_at, key_at)
+        name = self._name("dense", query_at, key_at, device)
         if name in self._forms:
             return self._forms[name]
         visible = None if self.keys is None else take(self.keys, key_at, 1)[:, None, None, :]
@@ -85,9 +85,11 @@ class Mask:
         self._forms[name] = visible
         return visible
 
-    def _name(self, form: object, query_at: range, key_at: Positions) -> tuple[object, ...]:
+    def _name(
+        self, form: object, query_at: range, key_at: Positions, device: torch.device | None
+    ) -> tuple[object, ...]:
         """The key of a dense form; without a causal mask or window it holds for all queries."""
-        return form, query_at if self.causal or self.window is not None else None, key_at
+        return form, query_at if self.causal or self.window is not None else None, key_at, device
 
     def is_causal_only(self, query_at: range, key_at: Positions) -> bool:
         """Whether the mask is the causal one of a whole sequence and nothing else."""
@@ -104,7 +106,7 @@ class Mask:
 
         Rows of queries that may attend to no key are zeros (`blind`).
         """
-        name = self._name(dtype, query_at, key_at)
+        name = self._name(dtype, query_at, key_at, device)
         if name not in self._forms:
             visible = self.dense(query_at, key_at, device)
             if visible is not None:
@@ -120,7 +122,7 @@ class Mask:
         """True for queries that may attend to no key, (B or 1, 1, T, 1); None without any."""
         if self.is_causal_only(query_at, key_at):  # each query attends to itself
             return None
-        name = self._name("blind", query_at, key_at)
+        name = self._name("blind", query_at, key_at, device)
         if name not in self._forms:
             visible = self.dense(query_at, key_at, device)
             rows = None if visible is None else ~visible.any(dim=-1, keepdim=True)

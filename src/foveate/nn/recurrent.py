@@ -216,8 +216,10 @@ class LSTMCell(Cell):
         if self.probe is not None:
             return super().run(x, hidden)
         kind = self.weight_hh.dtype
-        warns = warnings.catch_warnings(action="ignore") if x.is_cuda else nullcontext()
-        with torch.autocast(x.device.type, enabled=False), warns:
+        caught = warnings.catch_warnings() if x.is_cuda else nullcontext()
+        with torch.autocast(x.device.type, enabled=False), caught:
+            if x.is_cuda:
+                warnings.filterwarnings("ignore", "RNN module weights")
             outputs, last, cell = torch.lstm(
                 x.to(kind),
                 [part.to(kind)[None].contiguous() for part in hidden],

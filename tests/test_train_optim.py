@@ -107,6 +107,12 @@ def test_orthogonal_matrices_have_singular_values_near_one(shape: tuple[int, int
     singular = torch.linalg.svdvals(turned)
     assert singular.min() > 0.6 and singular.max() < 1.3
     assert ((turned - u @ v).norm() / (u @ v).norm()) < 0.3
+    exact = orthogonalize(matrices.double()).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = orthogonalize(matrices)
+    assert rounded.dtype == torch.float32 and not torch.allclose(rounded, exact, atol=1e-3)
+    assert torch.allclose(turned, exact, atol=1e-3)
+    assert torch.allclose(rounded, exact, atol=0.1)
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon")
@@ -124,7 +130,9 @@ def test_muon_steps_matrices_as_pytorch_does_and_spares_what_adamw_spares() -> N
     for _ in range(3):
         for own, right in zip(model.parameters(), other.parameters(), strict=True):
             own.grad = right.grad = torch.randn_like(own)
-        for each in (optimizer, *both):
+        with torch.autocast("cpu", torch.bfloat16):  # PyTorch's Muon always computes in bfloat16
+            optimizer.step()
+        for each in both:
             each.step()
         optimizer.load_state_dict(optimizer.state_dict())  # as a run goes on
     for own, right in zip(model.parameters(), other.parameters(), strict=True):

@@ -506,7 +506,8 @@ class Trainer:
         torch._foreach_mul_(grads, scale / count)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        with self.tools.health.watching(number) if self.tools.health else nullcontext():
+        watching = self.tools.health.watching(number) if self.tools.health else nullcontext()
+        with watching, self.tools.precision.context():
             optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if self.tools.mean is not None:

@@ -339,8 +339,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     """U Vᵀ of M = U Σ Vᵀ (…, n, m), nearly: singular values of about 0.7 to 1.2.
 
     Five steps X ← aX + (bA + cA²) X with A = X Xᵀ, an iteration of Newton and Schulz whose
-    polynomial lifts small singular values fast (Jordan, 2024). Within ``torch.autocast`` the
-    products are of its numbers; bfloat16 is enough, and slow on a processor that has none.
+    polynomial lifts small singular values fast (Jordan, 2024); bfloat16 by autocast is enough.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     wide = matrices if matrices.shape[-2] <= matrices.shape[-1] else matrices.mT

@@ -17,11 +17,13 @@ from foveate.data.catalogue import DataError
 from foveate.decode.beam import Greedy
 from foveate.draw.maps import shorten
 from foveate.engine.packed import packed_file
+from foveate.engine.pytorch import check_pieces
 from foveate.files import replace_file
 from foveate.pack import keep
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
 from foveate.tasks.base import AnyTask
+from foveate.tasks.objectives import Distillation, Objective
 from foveate.train import checkpoint
 from foveate.train.checkpoint import run_lock
 from foveate.train.config import ConfigChange, changes
@@ -102,7 +104,7 @@ def job_of(
     return Job(
         task=task,
         model=model,
-        objective=config.objective.build(),
+        objective=_objective(config, task),
         search=Greedy.Config().build(),
         seed=config.seed,
         toml=config.toml(),
@@ -113,9 +115,28 @@ def job_of(
     )
 
 
+def _objective(config: RunConfig, task: AnyTask) -> Objective:
+    """The objective, with its teachers. Raises ``ConfigError`` where they have other tokens."""
+    objective = config.objective.build()
+    if isinstance(objective, Distillation):
+        runs = [load(path) for path in objective.config.teachers]
+        for run in runs:
+            check_pieces(task.pieces(), run.task.pieces(), ("this run", str(run.path)))
+        objective.teachers = [run.model for run in runs]
+    return objective
+
+
 def _check_objective(config: RunConfig) -> None:
     """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
     config.task.check_objective(config.objective)
+    if isinstance(config.objective, Distillation.Config):
+        for path in config.objective.teachers:
+            if (task := read_run(Path(path)).task.kind) != config.task.kind:
+                raise ConfigError(
+                    f"{path} is a run of the task {task}, and this is {config.task.kind}; take "
+                    "teachers of the same task",
+                    ("objective", "teachers"),
+                )
     forcing = config.objective.teacher_forcing.kind
     if forcing == "always":
         return

@@ -1,13 +1,16 @@
-"""Output projection and a loss in one, by chunks of logits: cross-entropy, divergence of two.
+"""Output projection and a loss in one, by chunks of logits: cross-entropy, divergences.
 
     L = Σ_n −Σ_v y_nv log softmax(W h_n)_v,   y = (1 − α) one-hot + α/V
     D = Σ_n KL(p_n‖q_n) + KL(q_n‖p_n),        p_n = softmax(W h_n), q_n = softmax(W g_n)
+    K = Σ_n KL(p̄_n‖p_n),                      p̄_n = 1/M Σ_m softmax(W_m g_mn)
 
 The forward also computes the gradients, chunk by chunk, so that the logits (N, V) of a batch never
 exist at once.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +20,7 @@ from torch import Tensor
 from foveate.native.kernels import AutogradContext, cross_entropy_, divergence_
 from foveate.nn.linear import to_autocast_dtype
 
+Product = tuple[Float[Tensor, "N D"], Float[Tensor, "V D"]]  # vectors and the weight of the logits
 CHUNK = 4_194_304  # logits at a time: 16 MB of floats, which stay in the cache
 EVEN = 64  # rows of a chunk are a multiple: oneDNN compiles a kernel for each new shape
 
@@ -81,6 +85,34 @@ class _LinearDivergence(torch.autograd.Function):
         return _LinearCrossEntropy.backward(ctx, *grads)[:2]
 
 
+class _LinearTaught(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: AutogradContext, hidden: Tensor, weight: Tensor, teachers: Sequence[Product]
+    ) -> Tensor:
+        """The sum over N of KL(p̄‖p)."""
+        rows = _rows(len(hidden), len(weight))
+        grad_hidden = torch.empty_like(hidden)
+        grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
+        weight = weight.to(hidden.dtype)
+        total = torch.zeros((), dtype=torch.float64, device=hidden.device)
+        for start in range(0, len(hidden), rows):
+            part = slice(start, start + rows)
+            p = [(g[part] @ w.T).softmax(dim=-1, dtype=torch.float32) for g, w in teachers]
+            mean = torch.stack(p).mean(dim=0)
+            log_p = (hidden[part] @ weight.T).log_softmax(dim=-1, dtype=torch.float32)
+            total += F.kl_div(log_p, mean, reduction="sum").double()
+            grad = log_p.exp_().sub_(mean).to(hidden.dtype)
+            torch.mm(grad, weight, out=grad_hidden[part])
+            grad_weight += grad.T @ hidden[part]
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        return total.float()
+
+    @staticmethod
+    def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        return *_LinearCrossEntropy.backward(ctx, *grads)[:2], None
+
+
 def _rows(count: int, vocabulary: int) -> int:
     """The rows of a chunk: the same for all chunks, with little padding in the last."""
     chunks = -(-count * vocabulary // CHUNK) or 1
@@ -113,3 +145,16 @@ def linear_divergence(
     both = to_autocast_dtype(torch.stack((hidden, other)))
     with torch.autocast(both.device.type, enabled=False):
         return _LinearDivergence.apply(both, weight)  # type: ignore[no-untyped-call]
+
+
+def linear_taught(
+    hidden: Float[Tensor, "N D"], weight: Float[Tensor, "V D"], teachers: Sequence[Product]
+) -> Float[Tensor, ""]:
+    """KL(p̄‖p) of p = softmax(W h), summed over the N targets.
+
+    p̄ is the mean p of ``teachers``, each its vectors and its weight; these have no gradient.
+    """
+    hidden = to_autocast_dtype(hidden)
+    taught = [[each.detach().to(hidden.dtype) for each in teacher] for teacher in teachers]
+    with torch.autocast(hidden.device.type, enabled=False):
+        return _LinearTaught.apply(hidden, weight, taught)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Training objectives: cross-entropy with teacher forcing, R-Drop, REINFORCE, regularisers."""
+"""Training objectives: cross-entropy with teacher forcing, R-Drop, distillation, REINFORCE, …"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.pointer import PointerGenerator
 from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.context import State
-from foveate.nn.loss import linear_cross_entropy, linear_divergence
+from foveate.nn.loss import Product, linear_cross_entropy, linear_divergence, linear_taught
 from foveate.nn.scores import HardChoice
 from foveate.tasks.base import DecoderBatch, Loss
 
@@ -298,9 +298,9 @@ class Objective(Configurable):
         """What a model reads at this step in place of ``gold`` (B, T, …)."""
         return self.teacher_forcing.read(own, gold, self.step)
 
-    def loss(self, forward: Callable[[], Loss]) -> Loss:
+    def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
         """The loss of a batch of training, of which ``forward`` computes that of one pass."""
-        return forward()
+        return forward(model)
 
 
 class CrossEntropy(Objective):
@@ -332,7 +332,40 @@ class CrossEntropy(Objective):
         return Loss(total, len(target), {"nll": nll})
 
 
-class RDrop(CrossEntropy):
+class Compared(CrossEntropy):
+    """Cross-entropy, and what several passes over the same batch say, compared."""
+
+    def __init__(self, config: CrossEntropy.Config) -> None:
+        super().__init__(config)
+        self._products: list[Product] | None = None  # of the passes so far
+
+    def _of_product(self, hidden: Tensor, weight: Tensor, target: Tensor) -> Loss:
+        if self._products is not None:
+            self._products.append((hidden, weight))
+        return super()._of_product(hidden, weight, target)
+
+    def passes(
+        self, forward: Callable[[nn.Module], Loss], models: Sequence[nn.Module]
+    ) -> tuple[list[Loss], list[Product]]:
+        """The loss of each model, and the vectors and the weight of which its logits are made.
+
+        Raises `UserError` for a model whose probabilities are not those of its output layer.
+        """
+        products: list[Product] = []
+        self._products = products
+        try:
+            losses = [forward(model) for model in models]
+        finally:
+            self._products = None
+        if len(products) != len(models):
+            raise UserError(
+                f"{self.config.kind} compares the scores of one output layer, and this model's "
+                "probabilities are made of others: take cross_entropy"
+            )
+        return losses, products
+
+
+class RDrop(Compared):
     """The mean of two passes with dropout, drawn together: L = ½ (L₁ + L₂) + β/2 · D,
     D = ½ Σ_t KL(p₁‖p₂) + KL(p₂‖p₁), of the same batch (Liang et al., 2021).
 
@@ -347,31 +380,42 @@ class RDrop(CrossEntropy):
 
     config: Config
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self._passes: list[tuple[Tensor, Tensor]] | None = None  # hidden, weight; while training
-
-    def _of_product(self, hidden: Tensor, weight: Tensor, target: Tensor) -> Loss:
-        if self._passes is not None:
-            self._passes.append((hidden, weight))
-        return super()._of_product(hidden, weight, target)
-
-    def loss(self, forward: Callable[[], Loss]) -> Loss:
-        self._passes = []
-        try:
-            first, second = forward(), forward()
-            if len(self._passes) != 2:
-                raise UserError(
-                    "r_drop compares the scores of one output layer, and this model's "
-                    "probabilities are made of others: take cross_entropy"
-                )
-            (hidden, weight), (other, _) = self._passes
-        finally:
-            self._passes = None
+    def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
+        (first, second), products = self.passes(forward, (model, model))
+        (hidden, weight), (other, _) = products
         divergence = linear_divergence(hidden, other, weight) / 2
         total = (first.total + second.total + self.config.weight * divergence) / 2
         logged = {name: (first.logged[name] + second.logged[name]) / 2 for name in first.logged}
         return Loss(total, first.count, logged | {"divergence": divergence.detach()})
+
+
+class Distillation(Compared):
+    """The truth, and what trained models say of the same places: L = (1 − λ) L_CE + λ K,
+    K = Σ_t KL(p̄_t‖p_t), p̄ the mean p of the teachers (Hinton et al., 2015).
+
+    Teachers are runs of the same task, of any model, with the same tokens; a step takes a pass of
+    each besides. Raises `UserError` for models whose probabilities are not of an output layer.
+    """
+
+    class Config(CrossEntropy.Config, kind="distillation"):
+        """``weight`` is λ."""
+
+        teachers: tuple[str, ...] = Field(min_length=1)  # folders of runs
+        weight: float = Field(0.5, ge=0, le=1)  # of what the teachers say
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.teachers: Sequence[nn.Module] = ()  # `foveate.training` reads the runs
+
+    def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
+        with torch.no_grad():
+            _, taught = self.passes(forward, self.teachers)
+        (own,), (product,) = self.passes(forward, (model,))
+        divergence = linear_taught(*product, taught)
+        total = (1 - self.config.weight) * own.total + self.config.weight * divergence
+        return Loss(total, own.count, own.logged | {"divergence": divergence.detach()})
 
 
 def token_loss(

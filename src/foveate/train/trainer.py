@@ -261,7 +261,7 @@ class TrainObjective(Protocol):
         """Set the step that comes next."""
         ...
 
-    def loss(self, forward: Callable[[], Loss]) -> Loss:
+    def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
         """The loss of a batch of training, of which ``forward`` computes that of one pass."""
         ...
 
@@ -289,8 +289,8 @@ class Job:
 
     def loss(self, model: nn.Module, batch: object) -> Loss:
         """The loss of a batch, with its graph."""
-        forward = partial(self.task.loss, model, batch, self.objective)
-        return forward() if self.objective is None else self.objective.loss(forward)
+        forward = partial(self.task.loss, batch=batch, objective=self.objective)
+        return forward(model) if self.objective is None else self.objective.loss(forward, model)
 
 
 @dataclass

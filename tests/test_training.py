@@ -178,7 +178,7 @@ def test_a_student_of_two_teachers(tmp_path: Path, small: Tree) -> None:
     load(run.path)  # without its teachers, which it no longer needs
 
     tokens = small["task"] | {"tokenizer": "character"}
-    with pytest.raises(UserError, match=r"this run and .*teacher-1 cannot be used together"):
+    with pytest.raises(UserError, match=r"this run and .*teacher-1 cannot go together"):
         train(parse_tree(RunConfig, tree | {"task": tokens}), folder=tmp_path / "other")
     for missing in ("none", str(tmp_path)):
         other = tree | {"objective": taught | {"teachers": [missing]}}

@@ -120,7 +120,7 @@ def check_pieces(own: Vocabularies, other: Vocabularies, names: tuple[str, str])
             )
             differs += f", and token {row} is {pieces[row]!r} and {others[row]!r}"
         raise UserError(
-            f"{names[0]} and {names[1]} cannot be used together: they have {differs}; give them one "
+            f"{names[0]} and {names[1]} cannot go together: they have {differs}; give them one "
             "vocabulary: the same task, data and seed, or the tokens of the first run by [start]"
         )
 

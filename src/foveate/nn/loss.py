@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.native.kernels import AutogradContext, cross_entropy_, divergence_
+from foveate.native.layers import apply
 from foveate.nn.linear import to_autocast_dtype
 
 Product = tuple[Float[Tensor, "N D"], Float[Tensor, "V D"]]  # vectors and the weight of the logits
@@ -144,7 +145,7 @@ def linear_divergence(
     """KL(p‖q) + KL(q‖p) of p = softmax(W h) and q = softmax(W g), summed over the N targets."""
     both = to_autocast_dtype(torch.stack((hidden, other)))
     with torch.autocast(both.device.type, enabled=False):
-        return _LinearDivergence.apply(both, weight)  # type: ignore[no-untyped-call]
+        return apply(_LinearDivergence, both, weight)
 
 
 def linear_taught(
@@ -157,4 +158,4 @@ def linear_taught(
     hidden = to_autocast_dtype(hidden)
     taught = [[each.detach().to(hidden.dtype) for each in teacher] for teacher in teachers]
     with torch.autocast(hidden.device.type, enabled=False):
-        return _LinearTaught.apply(hidden, weight, taught)  # type: ignore[no-untyped-call]
+        return apply(_LinearTaught, hidden, weight, taught)

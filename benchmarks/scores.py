@@ -206,7 +206,7 @@ def line(name: str, seeds: Sequence[dict[str, Any]]) -> str:
     config = f"[{name}](../../configs/{task.configs[0]}.toml)"
     count = len(seeds) * max(map(task.configs.count, task.configs))
     return (f"| {config} | {task.what} | **{score}** | {task.wanted} | {task.published} "
-            f"| {count} | {minutes:.0f} | {machine} |")  # fmt: skip
+            f"| {count} | {minutes:.{int(minutes < 10)}f} | {machine} |")  # fmt: skip
 
 
 def table(rows: dict[str, list[dict[str, Any]]]) -> str:

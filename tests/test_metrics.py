@@ -152,6 +152,13 @@ def test_bleu_of_papers_cuts_the_words_of_the_published_text() -> None:
     assert sum(words) == 13_988  # the length of the reference that is published
 
 
+def test_tokens_are_compared_without_a_warning_that_they_are_tokens(caplog) -> None:
+    texts = {"own": ["a dog runs ."] * 100, "other": ["a dog sleeps ."] * 100}
+    figures = metrics.paired_figures(texts, ["a dog runs."] * 100, ["bleu_papers"])
+    assert figures["bleu_papers"]["own"].value > figures["bleu_papers"]["other"].value
+    assert not caplog.records
+
+
 def test_bleu_of_papers_by_hand() -> None:
     value, _ = metrics.bleu_papers(["L'homme dort ."], ["l'homme dort."])
     assert value == pytest.approx(100)  # case and blanks before marks are no difference

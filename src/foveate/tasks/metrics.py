@@ -62,7 +62,7 @@ def _bleu(references: References, tokenizer: BleuTokenizer | None, lowercase: bo
             "word; set task.bleu_tokenizer or --bleu-tokenizer to char",
             stacklevel=3,
         )
-    return BLEU(lowercase=lowercase, tokenize=chosen)
+    return BLEU(lowercase=lowercase, tokenize=chosen, force=chosen == "none")  # tokens already
 
 
 def check_tokenizer(name: BleuTokenizer | None) -> BleuTokenizer | None:

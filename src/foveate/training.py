@@ -17,7 +17,7 @@ from foveate.data.catalogue import DataError
 from foveate.decode.beam import Greedy
 from foveate.draw.maps import shorten
 from foveate.engine.packed import packed_file
-from foveate.engine.pytorch import check_pieces
+from foveate.engine.pytorch import check_pieces, members_of
 from foveate.files import replace_file
 from foveate.pack import keep
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
@@ -119,10 +119,10 @@ def _objective(config: RunConfig, task: AnyTask) -> Objective:
     """The objective, with its teachers. Raises ``ConfigError`` where they have other tokens."""
     objective = config.objective.build()
     if isinstance(objective, Distillation):
-        runs = [load(path) for path in objective.config.teachers]
-        for run in runs:
-            check_pieces(task.pieces(), run.task.pieces(), ("this run", str(run.path)))
-        objective.teachers = [run.model for run in runs]
+        first, *others = objective.config.teachers
+        run = load(first, ensemble=others)
+        check_pieces(task.pieces(), run.task.pieces(), ("this run", first))
+        objective.teachers = members_of(run.model)
     return objective
 
 

@@ -1,4 +1,4 @@
-"""Training objectives: cross-entropy with teacher forcing, R-Drop, distillation, REINFORCE, …"""
+"""Training objectives: cross-entropy, R-Drop, distillation, REINFORCE, regularisers."""
 
 from __future__ import annotations
 

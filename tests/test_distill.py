@@ -81,3 +81,17 @@ def test_the_command(teacher: Run, tmp_path: Path, monkeypatch, capsys) -> None:
     assert left.value.code in (0, None)
     assert "12 lines" in capsys.readouterr().out
     assert foveate.load(teacher.path).pairs("valid")[0] == SOURCES[:2]
+
+
+def test_several_teachers_search_together(teacher: Run, tmp_path: Path, monkeypatch) -> None:
+    other = train(teacher.config.model_copy(update={"seed": 7}), folder=tmp_path / "other")
+    words = ["distill", teacher.path, "--ensemble", other.path, "--out", tmp_path / "out"]
+    monkeypatch.setattr("sys.argv", ["foveate", *map(str, words), "--beam-size", "1"])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code in (0, None)
+    written = read_split(tmp_path / "out" / "{split}.jsonl", None, "train", TextData())
+    both = foveate.load(teacher.path, ensemble=[other.path])
+    answers = [str(answer) for answer in both.translate(SOURCES, beam_size=1)]
+    alone = [str(answer) for answer in teacher.translate(SOURCES, beam_size=1)]
+    assert written.targets == answers != alone

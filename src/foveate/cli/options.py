@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -144,11 +144,11 @@ class DefaultGroup(VerbGroup):
 # ------------------------------------------------------------------------------ runs
 
 
-def load(run: Path, checkpoint: str = "best") -> Run:
-    """The run of a folder."""
+def load(run: Path, checkpoint: str = "best", ensemble: Sequence[Path] = ()) -> Run:
+    """The run of a folder, or several as one ensemble."""
     from foveate.run import load
 
-    return load(run, checkpoint)
+    return load(run, checkpoint, ensemble)
 
 
 def check_inputs(run: Run, text: object = None, image: object = None) -> None:

@@ -108,12 +108,13 @@ def distill(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the teacher")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="train, valid and test .jsonl go there")],
     beam_size: options.BeamSize = None,
+    ensemble: options.Ensemble = None,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="of a batch")] = None,
     checkpoint: options.Checkpoint = "best",
     threads: options.Threads = None,
 ) -> None:
-    """Write a teacher's outputs as data for a student."""
-    teacher = load(run, checkpoint)
+    """Write a teacher's outputs, or those of several together, as data for a student."""
+    teacher = load(run, checkpoint, ensemble or ())
     search: TranslateOptions = {"beam_size": beam_size, "batch_tokens": batch_tokens}
     for line in write_distilled(
         teacher, out, search, lambda done, of: say([f"{done:,} of {of:,} lines"])

@@ -276,7 +276,7 @@ def export(
     if isinstance(run.model, Ensemble):
         raise ExchangeError(
             f"{run.checkpoint} are several models; export each alone, or distill them into one: "
-            "foveate distill"
+            "foveate distill RUN --ensemble RUN2 --out DIR"
         )
     if isinstance(run.model, PointerGenerator):
         raise ExchangeError(

@@ -25,6 +25,7 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Symbol, Tokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
+from foveate.decode.search import EnsembleSteps
 from foveate.draw.maps import attention, block_in
 from foveate.engine.base import SearchRequest
 from foveate.errors import UserError
@@ -34,7 +35,7 @@ from foveate.models.recurrent import RecurrentDecoder
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.recurrent import LSTMCell
 from foveate.run import Run, RunConfig, load
-from foveate.tasks.language import Language
+from foveate.tasks.language import LOGIT_ROWS, Language
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train.config import TrainConfig
 from foveate.training import train
@@ -361,6 +362,22 @@ def test_an_ensemble_has_the_mean_of_p(name: str, tmp_path: Path) -> None:
     others = config(name, max_steps=1).model_copy(update={"task": task(Character.Config()).config})
     with pytest.raises(UserError, match=r"they have .* tokens in the decoder"):
         load(run.path, ensemble=[train(others, folder=tmp_path / "other").path])
+
+
+def test_each_member_of_an_ensemble_reads_as_it_does_alone() -> None:
+    """An LSTM from the beginning of the text, a Transformer in windows; of more than one piece."""
+    lstm, transformer = trained("lstm"), trained("transformer")
+    both = load(lstm.path, ensemble=[transformer.path])
+    ids = np.tile(lstm.task.examples("test").ids, 40)
+    each = [one.task.log_probabilities(one.model, ids) for one in (lstm, transformer, both)]
+    assert len(ids) > LOGIT_ROWS
+    close(np.exp(each[2]), (np.exp(each[0]) + np.exp(each[1])) / 2)
+    how = both.evaluate(split="test").signatures["loss"]
+    assert how.startswith("one pass") and "; windows of 16 tokens" in how
+    request = SearchRequest(Greedy.Config().build())
+    (batch,) = both.task.decoding_batches(both.model, [ids[:4].tolist()], request)
+    assert isinstance(batch.steps, EnsembleSteps)
+    assert [member.reach for member in batch.steps.members] == [None, 16]
 
 
 @each_decoder

@@ -277,11 +277,12 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
             cached = f"; {cache}"
         figures = figures_of(examples, log_p) | more
         lines = np.add.reduceat(log_p, examples.starts[examples.starts < len(log_p)])
-        reach = self.reach(engine.model)
-        how = (
+        reaches = dict.fromkeys(self.reach(each) for each in members_of(engine.model))
+        how = "; ".join(
             "one pass over the text, the state carried from its beginning"
             if reach is None
             else f"windows of {reach} tokens, each predicted after at least {reach // 2}"
+            for reach in reaches
         )
         return Evaluation(figures, {"loss": how + cached}, [f"{value:.4f}" for value in lines])
 
@@ -302,20 +303,27 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
     ) -> Iterator[Predicted]:
         """The places of a text as `log_probabilities` reads it, piece by piece.
 
-        Those of an ensemble have the vectors of all members, joined, and their mean p.
+        Those of an ensemble have the vectors of all members, joined, and their mean p; each member
+        reads as it does alone.
         """
-        device, reach = model.output.weight.device, self.reach(model)
-        text = torch.from_numpy(np.concatenate(([EOS], ids)).astype(np.int64)).to(device)
-        rows, done, members = max(1, batch_tokens // (reach or 1)), 1, members_of(model)
-        read = (
-            _whole(each, text) if reach is None else _windowed(each, text, reach, rows)
-            for each in members
-        )
+        text = torch.from_numpy(np.concatenate(([EOS], ids)).astype(np.int64))
+        text, done, members = text.to(model.output.weight.device), 1, members_of(model)
+        read = (_even(self._read(each, text, batch_tokens)) for each in members)
         for vectors in zip(*read, strict=True):
             token = text[done : done + len(vectors[0])]
-            log_p = [_log_p(each, h, token) for each, h in zip(members, vectors, strict=True)]
+            log_p = [
+                token_log_probabilities(each.logits(h)[None], token[None])[0]
+                for each, h in zip(members, vectors, strict=True)
+            ]
             yield Predicted(torch.cat(vectors, dim=1), token, log_mean(log_p))
             done += len(token)
+
+    def _read(self, model: LanguageModel, text: Tensor, batch_tokens: int) -> Iterator[Tensor]:
+        """The vectors that predict the tokens after the first."""
+        reach = self.reach(model)
+        if reach is None:
+            return _whole(model, text)
+        return _windowed(model, text, reach, max(1, batch_tokens // reach))
 
     # ---- writing
 
@@ -367,10 +375,11 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         for rows in _alike(sources):
             prompt = torch.tensor([sources[r] for r in rows], dtype=torch.long)
             prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
-            begin = partial(
-                LanguageSteps, prompts=prompt, reach=self.reach(model), never=(PAD, BOS)
-            )
-            yield DecodingBatch(rows, steps_of(model, begin), [0] * len(rows))
+            steps = steps_of(model, partial(self._steps, prompt))
+            yield DecodingBatch(rows, steps, [0] * len(rows))
+
+    def _steps(self, prompts: Tensor, model: LanguageModel) -> LanguageSteps:
+        return LanguageSteps(model, prompts, self.reach(model), never=(PAD, BOS))
 
     def generate(
         self,
@@ -469,14 +478,14 @@ def figures_of(stream: Stream, log_p: NDArray[np.float64]) -> dict[str, float]:
 
 
 def _whole(model: LanguageModel, text: Tensor) -> Iterator[Tensor]:
-    """The vectors that predict the tokens after the first, the state carried from the beginning."""
+    """The state is carried from the beginning of the text to its end."""
     state = State()
     for piece in text[:-1].split(CHUNK):
         yield model.decode(piece[None], state)[0]
 
 
 def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iterator[Tensor]:
-    """The vectors that predict the tokens after the first: of each window, those of new tokens."""
+    """Of each window, the vectors of new tokens."""
     last = len(text) - 1
     reach, stride = min(reach, last), max(1, reach - reach // 2)
     ends = torch.tensor([*range(reach, last, stride), last])
@@ -488,7 +497,11 @@ def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iter
         yield model.decode(ids[:, :-1])[new_places.to(text.device)]
 
 
-def _log_p(model: LanguageModel, hidden: Tensor, target: Tensor) -> Tensor:
-    """Log p of N target tokens, the logits of a few at a time."""
-    parts = zip(hidden.split(LOGIT_ROWS), target.split(LOGIT_ROWS), strict=True)
-    return torch.cat([token_log_probabilities(model.logits(h)[None], y[None])[0] for h, y in parts])
+def _even(pieces: Iterator[Tensor]) -> Iterator[Tensor]:
+    """The same vectors, `LOGIT_ROWS` at a time."""
+    rest: list[Tensor] = []
+    for piece in pieces:
+        *whole, last = torch.cat((*rest, piece)).split(LOGIT_ROWS)
+        yield from whole
+        rest = [last]
+    yield from rest

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from foveate.native.kernels import _loaded, library
+from foveate.native.kernels import X86, _loaded, flushing_denormals, library, run_rows
 
 
 @pytest.fixture
@@ -39,6 +41,32 @@ def test_a_compiler_that_fails_is_told_of_once(monkeypatch, capsys, tmp_path: Pa
     assert library() is None and library() is None
     output = capsys.readouterr().err
     assert output.count("native kernels were not built") == 1 and "no such thing" in output
+
+
+@pytest.mark.skipif(not X86, reason="others are as fast with such numbers")
+def test_denormal_numbers_are_zero_in_all_threads_for_a_while() -> None:
+    """In PyTorch's threads and in those of our kernels, and as before in what comes later."""
+    small = torch.full((1 << 18,), 1e-39)
+
+    def zeros() -> int:
+        seen: list[int] = []
+        run_rows(lambda first, count: seen.append(int(np.sum(np.full(9, 1e-309) * 1.0 == 0))), 64)
+        assert len(set(seen)) == 1
+        whole = int(((small * 1.0) == 0).sum())
+        return whole * min(seen)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert zeros() == 0
+        with flushing_denormals():
+            assert zeros() == len(small) * 9
+            with flushing_denormals():
+                pass
+            assert zeros() == len(small) * 9
+        assert zeros() == 0
+    finally:
+        torch.set_num_threads(threads)
 
 
 BUSY = """

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from foveate.native.kernels import X86
 from foveate.train import checkpoint
 from foveate.train.fit import keep_freed_memory
 from foveate.train.journal import read
@@ -151,9 +152,19 @@ def test_a_disk_that_fills_up_stops_training_with_the_last_checkpoint_whole(smal
 
 
 def test_settings_of_torch_come_back(tmp_path: Path) -> None:
-    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    Toy(tmp_path, toy_config(threads=2, max_steps=1)).train()
-    assert before == (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled())
+    small = torch.full((1 << 18,), 1e-39)
+    kept: list[int] = []
+
+    def settings() -> tuple[int, bool, int]:
+        threads, exact = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+        return threads, exact, int((small * 1.0).count_nonzero())
+
+    before = settings()
+    Toy(tmp_path, toy_config(threads=2, max_steps=1)).train(
+        before=lambda event, number: kept.append(settings()[2])
+    )
+    assert settings() == before and before[2] == len(small)
+    assert set(kept) == ({0} if X86 else {len(small)})
 
 
 # ---------------------------------------------------------------------------------------- allocator

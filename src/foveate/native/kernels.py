@@ -34,6 +34,7 @@ SOURCES = [
         *("attend.h", "dropout.h", "bias.h", "outer.h"),
     )
 ]
+X86 = platform.machine() in ("x86_64", "AMD64")
 FLAGS = (
     "-O3",
     "-march=native",
@@ -44,7 +45,7 @@ FLAGS = (
     "-fno-math-errno",
     "-fPIC",
     # compilers shun AVX-512's whole width for its heat, which more operations a second outweigh
-    *(("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()),
+    *(("-mprefer-vector-width=512",) if X86 else ()),
 )
 # The threads are PyTorch's own: its OpenMP is loaded and linked to, never a second one.
 OPENMP = ("-fopenmp",) if hasattr(ctypes.CDLL(None), "GOMP_parallel") else ()
@@ -58,6 +59,7 @@ SIGNATURES = {  # result and arguments
     "outer": (_int, _at),
     "dropout": (None, _long, _at, _at, _long, _int, _at, _int),
     "add_bias": (None, _long, _long, _at, _at, _int, _int),
+    "flush_denormals": (None, _int),
     "checksum": (_long, _long, _at, _at),
     "scan": (None, _at, _at, _at),
     "scan_backward": (None, _at, _at),
@@ -181,6 +183,29 @@ def run_rows(work: Callable[[int, int], None], rows: int, cost: int = 1) -> None
     work(*first)
     for future in futures:
         future.result()
+
+
+@contextlib.contextmanager
+def flushing_denormals() -> Iterator[None]:
+    """Count numbers below 2⁻¹²⁶ as zero in all threads that compute, and then as before.
+
+    Attention that has settled on few words has many such gradients, and each product with one
+    takes an x86 processor a hundred cycles or more. Others are as fast with them.
+    """
+    before = sys.float_info.min / 2 == 0
+    _flush_denormals(True)
+    try:
+        yield
+    finally:
+        _flush_denormals(before)
+
+
+def _flush_denormals(on: bool) -> None:
+    if X86:
+        torch.set_flush_denormal(on)  # this thread, of which new ones inherit it
+        _pool.cache_clear()
+        if (own := library()) is not None:
+            own.flush_denormals(on)
 
 
 @functools.cache

@@ -14,7 +14,12 @@ import numpy as np
 import torch
 
 from foveate.errors import ConfigError, UserError
-from foveate.native.kernels import BUSY_MACHINE, machine_is_busy, sleep_at_barriers
+from foveate.native.kernels import (
+    BUSY_MACHINE,
+    flushing_denormals,
+    machine_is_busy,
+    sleep_at_barriers,
+)
 from foveate.train import checkpoint
 from foveate.train.averaging import try_average
 from foveate.train.config import Precision, TrainConfig, record, resolve
@@ -291,8 +296,10 @@ def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
         keep_freed_memory()
         torch.use_deterministic_algorithms(True)
         rules.fill_uninitialized_memory = False  # it would cost time, and no result depends on it
+    numbers = flushing_denormals() if device.type == "cpu" else contextlib.nullcontext()
     try:
-        yield
+        with numbers:
+            yield
     finally:
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(exact)

@@ -26,14 +26,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from foveate.files import cache_folder
 
-SOURCES = [
-    Path(__file__).with_name(name)
-    for name in (
-        "kernels.c",
-        *("tiles.h", "half.h", "rows.h", "scan.h", "convolve.h"),
-        *("attend.h", "dropout.h", "bias.h", "outer.h"),
-    )
-]
+SOURCES = [Path(__file__).with_name("kernels.c"), *sorted(Path(__file__).parent.glob("*.h"))]
 X86 = platform.machine() in ("x86_64", "AMD64")
 FLAGS = (
     "-O3",

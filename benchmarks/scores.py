@@ -109,11 +109,6 @@ TASKS = {
         ("translation/multi30k-tokenised-en-de",), "bleu_papers", "≥ 41.0",
         "41.0 (Wu et al., 2021)", *PAPERS,
     ),
-    "multi30k-tokenised-en-de-tiny": Task(
-        "Multi30k en→de, published text, by the published recipe",
-        ("translation/multi30k-tokenised-en-de-tiny",), "bleu_papers", "≥ 41.0",
-        "41.0 (Wu et al., 2021)", *PAPERS,
-    ),
     "tiny-shakespeare": Task(
         "tiny-shakespeare, last tenth: nats a character",
         ("language/tiny-shakespeare",), *SHAKESPEARE,

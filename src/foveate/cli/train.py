@@ -113,7 +113,7 @@ def distill(
     checkpoint: options.Checkpoint = "best",
     threads: options.Threads = None,
 ) -> None:
-    """Write a teacher's outputs, or those of several together, as data for a student."""
+    """Write what teachers translate as data for a student."""
     teacher = load(run, checkpoint, ensemble or ())
     search: TranslateOptions = {"beam_size": beam_size, "batch_tokens": batch_tokens}
     for line in write_distilled(

@@ -150,13 +150,13 @@ def scaling_curve(folder: Path) -> PanelGrid:
 
 def scores_by_minute(folder: Path) -> PanelGrid:
     """Validation figures of shipped configs by the minute of training, a line for each seed; the
-    recipes of one task are in one panel.
+    recipes of one task are in one panel. Trainings of less than two minutes are left out.
     """
     recipes: dict[str, dict[str, list[dict[str, float]]]] = {}
     for name, seeds in result("scores")["rows"].items():
         task = name.removesuffix("-small").removesuffix("-mamba")
         for seed in seeds:
-            if seed["validation"]:
+            if seed["validation"] and seed["minutes"] >= 2:
                 kind = name.removeprefix(task).removeprefix("-")
                 line = f"{kind}, seed {seed['seed']}".removeprefix(", ")
                 recipes.setdefault(task, {})[line] = seed["validation"]

@@ -182,9 +182,9 @@ def run_rows(work: Callable[[int, int], None], rows: int, cost: int = 1) -> None
 def flushing_denormals() -> Iterator[None]:
     """Count numbers below 2⁻¹²⁶ as zero in all threads that compute, and then as before.
 
-    Attention that has settled on few words has many such gradients, and each product with one
-    takes an x86 processor a hundred cycles or more. Others are as fast with them. Without the
-    kernels it holds for the calling thread and those that it begins.
+    Attention that has settled on few words has many such gradients, and x86 processors multiply
+    them in microcode, many times as slowly. Others are left as they are. Without the kernels it
+    holds for the calling thread and those that it begins.
     """
     before = sys.float_info.min / 2 == 0
     _flush_denormals(True)

@@ -32,6 +32,7 @@ def learnt(model: EncoderDecoder, length: int, device: str) -> dict[str, Tensor]
 @pytest.mark.scale
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo's own
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # inductor's import
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # its advice of rounder products
 @pytest.mark.parametrize("device", DEVICES)
 def test_compiled_layers_learn_the_same(device: str) -> None:
     torch._dynamo.reset()

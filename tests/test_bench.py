@@ -80,6 +80,25 @@ def test_measure(work: training.Workload) -> None:
     assert result["machine"]["torch"] == torch.__version__
 
 
+def test_products_are_those_of_every_weight_and_of_attention(work: training.Workload) -> None:
+    """Six FLOPs a weight and token that it meets; of attention 12 · width a query and key."""
+    model, lengths = work.model(), work.task.lengths("train")
+    weights = {n: w.numel() for n, w in model.named_parameters() if w.dim() > 1}
+    output = weights.pop("encoder.stem.embedding.weight")  # that of the output layer too
+    of_source = ("cross_attention.key.weight", "cross_attention.value.weight")
+    source = sum(w for n, w in weights.items() if n.startswith("encoder") or n.endswith(of_source))
+    target = sum(weights.values()) - source
+    expected = targets = 0
+    plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
+    for chosen in plan.epoch(0)[: training.BATCHES]:
+        s, t = lengths[chosen].max(axis=0).tolist()
+        attention = 12 * 16 * (s * s + t * t + s * t)
+        expected += len(chosen) * (6 * (source * s + target * t) + attention)
+        targets += int(lengths[chosen][:, 1].sum())
+    expected += 6 * output * targets
+    assert training.products(work, model) == pytest.approx(expected / targets)
+
+
 def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(
     work: training.Workload,
 ) -> None:
@@ -113,6 +132,15 @@ def test_an_lstm_layer_is_counted() -> None:
     with counting() as counted, torch.no_grad():
         layer(torch.randn(3, 4, 5))
     assert counted.total == 2 * 3 * 4 * 4 * 7 * (5 + 7)
+
+
+@pytest.mark.parametrize("groups", [1, 3, 6])
+def test_gradients_of_a_convolution_count_twice_what_it_did(groups: int) -> None:
+    layer = torch.nn.Conv1d(6, 6, 4, groups=groups, bias=False)
+    x = torch.randn(2, 6, 9, requires_grad=True)
+    with counting() as counted:
+        layer(x).sum().backward()
+    assert counted.total == 3 * 2 * 2 * 6 * 6 * (6 // groups) * 4  # of 9 - 4 + 1 places
 
 
 def test_shares_name_the_products() -> None:

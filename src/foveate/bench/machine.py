@@ -178,7 +178,11 @@ class Counted:
 def counting() -> Iterator[Counted]:
     """Count the products within; the result is filled at the end."""
     counted = Counted()
-    kernels: dict[object, Callable[..., int]] = {torch.ops.aten.mkldnn_rnn_layer: _rnn_layer}
+    aten = torch.ops.aten
+    kernels: dict[object, Callable[..., int]] = {
+        aten.mkldnn_rnn_layer: _rnn_layer,
+        aten.convolution_backward: _convolution_backward,
+    }
     with FlopCounterMode(display=False, custom_mapping=kernels) as counter:
         yield counted
     for operation, flops in counter.get_flop_counts().get("Global", {}).items():
@@ -189,6 +193,18 @@ def _rnn_layer(x: Shape, weight_x: Shape, weight_h: Shape, *rest: object, **name
     """A layer of recurrence in one kernel: a product with each weight at every step."""
     rows = x[0] * x[1]
     return int(2 * rows * (weight_x[0] * weight_x[1] + weight_h[0] * weight_h[1]))
+
+
+def _convolution_backward(
+    y: Shape, x: Shape, weight: Shape, *rest: Sequence[bool], **named: object
+) -> int:
+    """Each gradient that is wanted costs what the convolution did, whatever its groups.
+
+    PyTorch's own formula counts a convolution of one channel each as one of all channels.
+    """
+    transposed, wanted = rest[4], rest[7][:2]  # gradients of inputs, of weights
+    places = math.prod((x if transposed else y)[2:])
+    return 2 * sum(wanted) * y[0] * places * math.prod(weight)
 
 
 @contextmanager

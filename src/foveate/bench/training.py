@@ -111,11 +111,12 @@ _SIDES = {"source": "en", "target": "fr"}
 # ---------------------------------------------------------------------------------------- training
 # Target tokens a second in training, measured on the trainer itself.
 #
-# `foveate.train.fit.fit` trains four times in a temporary folder: a few steps to warm up; then for
-# the requested time, read from the log of the run; then a few steps under the profiler, and one
-# with a counter of products, without native kernels, so that PyTorch dispatches every product.
+# `foveate.train.fit.fit` trains three times in a temporary folder: a few steps to warm up; then for
+# the requested time, read from the log of the run; then a few steps under the profiler. Products
+# are counted in a few batches without native kernels, so that PyTorch dispatches every one.
 
 COUNTED = 5  # steps to warm up, and under the profiler
+BATCHES = 3  # whose products are counted
 WARM = 3  # steps of the measured training that are left out
 LEAST = 2  # steps that are measured at least
 ENDLESS = 10**9  # steps of a training that ends by the clock; schedules may ask for a number
@@ -146,10 +147,8 @@ def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute
         say("the shares of time")
         with shares() as parts:
             train(work, model, precision, steps=COUNTED)
-    say("the operations of a step")
-    with counting() as counted, without_kernels():
-        seen = train(work, model, resolve("fp32", place), steps=1)
-    flops = counted.total / seen[-1]["target_tokens"]
+    say("the products of a few batches")
+    flops = products(work, model)
     rate = rates(steps)
     done = rate["target_tokens_per_second"] * flops / 1e9
     after = ceilings(1.0, place)
@@ -170,6 +169,20 @@ def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute
         "ceilings_gflops": {"before": before, "after": after},
         "machine": describe(),
     }
+
+
+def products(work: Workload, model: torch.nn.Module) -> float:
+    """FLOPs a target token of the first batches, forwards and backwards."""
+    config, task = work.config, work.task
+    job, targets = job_of(config, task, model), 0
+    plan = task.plan(task.lengths("train"), config.train.batch_tokens, config.seed)
+    with counting() as counted, without_kernels():
+        for chosen in plan.epoch(0)[:BATCHES]:
+            loss = job.loss(model, task.batch("train", chosen.tolist()))
+            loss.total.backward()
+            targets += loss.count
+    model.zero_grad()
+    return counted.total / targets
 
 
 def train(

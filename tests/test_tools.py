@@ -17,6 +17,7 @@ import torch
 import claims
 import packaged_runs
 import scaling
+import scores
 import speedrun
 import start
 from foveate.errors import is_for_the_user
@@ -214,6 +215,11 @@ def test_what_the_fuzzer_begins_with_is_read_or_refused_in_words_of_ours(tmp_pat
                 read(example)
             except Exception as error:
                 assert is_for_the_user(error), name
+
+
+def test_the_page_of_scores_has_every_row_that_was_measured() -> None:
+    rows = json.loads((ROOT / "docs" / "results" / "scores.json").read_text("utf-8"))["rows"]
+    assert scores.table(rows) in scores.PAGE.read_text("utf-8"), "run make scores"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.stem)

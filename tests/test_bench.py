@@ -89,8 +89,7 @@ def test_products_are_those_of_every_weight_and_of_attention(work: training.Work
     source = sum(w for n, w in weights.items() if n.startswith("encoder") or n.endswith(of_source))
     target = sum(weights.values()) - source
     expected = targets = 0
-    plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
-    for chosen in plan.epoch(0)[: training.BATCHES]:
+    for chosen in work.batches()[: training.BATCHES]:
         s, t = lengths[chosen].max(axis=0).tolist()
         attention = 12 * 16 * (s * s + t * t + s * t)
         expected += len(chosen) * (6 * (source * s + target * t) + attention)

@@ -154,7 +154,7 @@ def scores_by_minute(folder: Path) -> PanelGrid:
     """
     recipes: dict[str, dict[str, list[dict[str, float]]]] = {}
     for name, seeds in result("scores")["rows"].items():
-        task = name.removesuffix("-small").removesuffix("-mamba")
+        task = name.removesuffix("-small").removesuffix("-mamba").removesuffix("-tiny")
         for seed in seeds:
             if seed["validation"] and seed["minutes"] >= 2:
                 kind = name.removeprefix(task).removeprefix("-")

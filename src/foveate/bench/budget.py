@@ -234,8 +234,7 @@ def fitting(name: str, work: Workload, budget: Budget) -> int:
         if not isinstance(work.task, TextToText | Language):
             raise ConfigError(f"--tokens: {name} writes no text; give --steps or --minutes")
         lengths = work.task.lengths("train")
-        batches = work.task.plan(lengths, train_config.batch_tokens, work.config.seed).epoch(0)
-        of_step = lengths[:, -1].sum() / max(1, len(batches)) * train_config.accumulate
+        of_step = lengths[:, -1].sum() / max(1, len(work.batches())) * train_config.accumulate
         return math.ceil(1.02 * budget.tokens / of_step)  # so that the tokens end it
     assert budget.minutes is not None
     steady = train_config.model_copy(update={"schedule": Constant.Config()})

@@ -257,7 +257,7 @@ def of_decoding(shape: str, overrides: list[str]) -> Parts:
 
 def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float:
     """MiB that autograd keeps of one forward pass on the batch of the most places."""
-    config, sizes = work.config, dict[int, int]()
+    sizes = dict[int, int]()
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
@@ -267,12 +267,11 @@ def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float
         return tensor
 
     lengths = work.task.lengths("train")
-    batches = work.task.plan(lengths, config.train.batch_tokens, config.seed).epoch(0)
-    largest = max(batches, key=lambda b: len(b) * int(lengths[b].max(initial=0)))
+    largest = max(work.batches(), key=lambda b: len(b) * int(lengths[b].max(initial=0)))
     batch = work.task.batch("train", largest.tolist())
     model.train()
     with precision.context(), torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
-        loss = work.task.loss(model, batch, config.objective.build())
+        loss = work.task.loss(model, batch, work.config.objective.build())
     del loss
     return sum(sizes.values()) / MIB
 

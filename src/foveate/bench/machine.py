@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from foveate.config import Tree
 from foveate.train.journal import peak_memory
@@ -203,8 +203,8 @@ def _convolution_backward(
     PyTorch's own formula counts a convolution of one channel each as one of all channels.
     """
     transposed, wanted = rest[4], rest[7][:2]  # gradients of inputs, of weights
-    places = math.prod((x if transposed else y)[2:])
-    return 2 * sum(wanted) * y[0] * places * math.prod(weight)
+    each = conv_flop_count(list(x), list(weight), list(y), transposed=bool(transposed))
+    return int(sum(wanted) * each)
 
 
 @contextmanager

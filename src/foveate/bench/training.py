@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from foveate.bench.machine import ceilings, counting, describe, peak, shares
 from foveate.config import Tree, load_tree, parse_tree, with_overrides
 from foveate.data import synthetic
+from foveate.data.batches import Indices
 from foveate.data.catalogue import DataError, find
 from foveate.native.kernels import without_kernels
 from foveate.run import RunConfig, device
@@ -57,13 +57,16 @@ class Workload:
             summary["vocabulary"] = self.task.target_tokenizer.vocab_size
         return summary | {"batch_tokens": self.config.train.batch_tokens}
 
+    def batches(self) -> list[Indices]:
+        """The examples of each batch of the first epoch."""
+        size, seed = self.config.train.batch_tokens, self.config.seed
+        return self.task.plan(self.task.lengths("train"), size, seed).epoch(0)
+
     def padding(self) -> float:
         """The share of padding in the batches of the first epoch, all sides together."""
         lengths = self.task.lengths("train")
         lengths = lengths.reshape(len(lengths), -1)
-        config = self.config
-        plan = self.task.plan(lengths, config.train.batch_tokens, config.seed)
-        places = sum(int(np.sum(lengths[b].max(axis=0))) * len(b) for b in plan.epoch(0) if len(b))
+        places = sum(int(lengths[b].max(axis=0).sum()) * len(b) for b in self.batches() if len(b))
         return 1 - int(lengths.sum()) / max(places, 1)
 
 
@@ -173,12 +176,10 @@ def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute
 
 def products(work: Workload, model: torch.nn.Module) -> float:
     """FLOPs a target token of the first batches, forwards and backwards."""
-    config, task = work.config, work.task
-    job, targets = job_of(config, task, model), 0
-    plan = task.plan(task.lengths("train"), config.train.batch_tokens, config.seed)
+    job, targets = job_of(work.config, work.task, model), 0
     with counting() as counted, without_kernels():
-        for chosen in plan.epoch(0)[:BATCHES]:
-            loss = job.loss(model, task.batch("train", chosen.tolist()))
+        for chosen in work.batches()[:BATCHES]:
+            loss = job.loss(model, work.task.batch("train", chosen.tolist()))
             loss.total.backward()
             targets += loss.count
     model.zero_grad()

@@ -9,7 +9,7 @@ guided by the links of our HMM (agreement), words without links towards the end 
 from their text too, as is usual for aligners, and the models go on for 200 steps with it, guided by
 the aligner's links. Gold chooses nothing: head and rows are the guided ones, the threshold is that
 which agrees best with the aligner's links on training sentences. The runs stay in ``--work``
-(an hour of one processor core) and are not trained again where they are. Adds its rows to
+(20 minutes of one processor core) and are not trained again where they are. Adds its rows to
 docs/results/alignment.json; what its other rows are is under "earlier".
 """
 

@@ -190,6 +190,19 @@ def test_case_is_folded_unless_it_is_not() -> None:
     assert "Das" in saved.numbers.source
 
 
+@pytest.mark.parametrize("kind", ["symmetrised", "agreement"])
+def test_case_counts_in_both_directions_as_their_aligner_says(kind: str) -> None:
+    words_of = {}
+    for lowercase in (True, False):
+        both = Aligner.Config.parse({"kind": kind, "lowercase": lowercase}).build()
+        both.train([(["Das", "haus"], ["The", "house"])])
+        words_of[lowercase] = set(both.forward.numbers.source) - {""}
+    assert words_of == {True: {"das", "haus"}, False: {"Das", "haus"}}
+    inner = {"kind": "hmm", "lowercase": False}
+    with pytest.raises(ValueError, match=f"say lowercase of {kind} itself"):
+        Aligner.Config.parse({"kind": kind, "aligner": inner})
+
+
 # ---- Links from maps and in files, symmetrized, and judged by examples worked by hand
 GOLD_ALIGN_AER = Gold({(0, 0), (1, 2)}, {(0, 0), (1, 2), (2, 1), (2, 2)})
 FOUND = {(0, 0), (2, 1), (3, 3)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,16 @@ def test_links_of_two_runs_are_those_both_directions_give_weight(folder: Path, c
         lines = call("align", *arguments, threshold)[1].splitlines()
         expected = [mutual_links(a, b, threshold) for a, b in zip(there, back, strict=True)]
         assert [read_pharaoh(line) for line in lines] == expected
+
+
+def test_a_saved_head_may_be_read_after_the_word(folder: Path, call: Call, tmp_path: Path) -> None:
+    """`--after-reading` alone asks for other rows, not for another head."""
+    run = tmp_path / "run"
+    shutil.copytree(folder / "run", run)
+    named = ["--layer", 0, "--head", 1]
+    assert call("align", run, *sides(folder), *named, "--save")[0] == 0
+    later = call("align", run, *sides(folder), "--after-reading")[1]
+    assert later == call("align", run, *sides(folder), *named, "--after-reading")[1]
 
 
 def test_the_best_head_is_chosen_and_kept(folder: Path, call: Call) -> None:

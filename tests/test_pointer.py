@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +18,10 @@ from foveate.errors import UserError
 from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, Model
 from foveate.models.pointer import PointerGenerator
+from foveate.nn.scores import Normalizer
 from foveate.run import Run
 from foveate.spec import Tokens
+from foveate.tasks.objectives import mean_nll
 from foveate.training import train
 from test_views_text import draw
 from tolerances import close
@@ -26,7 +29,7 @@ from tolerances import close
 V = 12
 
 
-def made(coverage: float | None = None, tie: str = "target") -> PointerGenerator:
+def made(coverage: float | None = None, tie: str = "target", **fields: Any) -> PointerGenerator:
     torch.manual_seed(0)
     part = {"kind": "recurrent", "embedding_size": 8, "dropout": 0.0}
     tree = {
@@ -35,7 +38,7 @@ def made(coverage: float | None = None, tie: str = "target") -> PointerGenerator
         "decoder": part | {"hidden_size": 16},
         "tie": tie,
         "coverage": coverage,
-    }
+    } | fields
     model = Model.Config.parse(tree).build(Tokens(V), Tokens(V)).eval()
     assert isinstance(model, PointerGenerator)
     if model.cross_attention.covered is not None:
@@ -115,6 +118,21 @@ def test_the_loss_is_log_p_of_the_targets_and_has_the_gradient_of_differences(
         slope = (ends[0] - ends[1]) / (2 * step)
         assert float(parameter.grad.view(-1)[0]) == pytest.approx(slope, rel=1e-5, abs=1e-8)
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
+
+
+def test_a_word_to_copy_that_has_no_weight_has_a_finite_loss() -> None:
+    """Sparse weights are 0 at some places: no target may have −∞ that the source holds."""
+    model = made()
+    model.cross_attention.normalizer = Normalizer.Config.parse({"kind": "hardmax"}).build()
+    log_p, _, _ = model.score(READ, model.encode(SOURCE, KEYS), READ)
+    assert bool(log_p.isfinite().all())
+    log_p.sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
+
+
+def test_dropout_of_the_weights_is_refused() -> None:
+    with pytest.raises(UserError, match=r"attention\.dropout = 0\.1.*copy\s+distribution"):
+        made(attention={"dropout": 0.1})
 
 
 @torch.no_grad()
@@ -238,6 +256,18 @@ def test_each_word_is_drawn_with_where_it_came_from(copying: Run) -> None:
     assert values[0, 3] > 0.9 and values[1, 0] > 0.9  # copied, generated
     sure = draw("probabilities", copying, text=source).arrays()
     assert sure["values"][0] > 0.9
+
+
+def test_the_loss_of_validation_is_log_p_without_coverage(copying: Run) -> None:
+    task = copying.task
+    losses = []
+    for coverage in (None, 1.0):
+        tree = copying.config.tree()["model"] | {"coverage": coverage}
+        model = task.build(Model.Config.parse(tree)).eval()
+        losses.append(mean_nll(task, model, "valid", task.lengths("valid"), 300))
+        model.load_state_dict(copying.model.state_dict(), strict=False)
+        losses.append(mean_nll(task, model, "valid", task.lengths("valid"), 300))
+    assert losses[1] == pytest.approx(losses[3], rel=1e-5) and losses[0] > losses[1]
 
 
 def test_what_cannot_run_a_pointer_generator_names_it(copying: Run, tmp_path: Path) -> None:

@@ -426,6 +426,8 @@ def test_a_run_translates_to_the_language_that_is_asked_for(tree: dict[str, Any]
     with pytest.raises(ValueError, match=r"no language 'es'.*fr, de"):
         run.translate(["a dog"], to="es")
     assert run.evaluate().figures["exact_match <2de>"] == 100
+    french = run.evaluate(["<2fr> a dog"], ["un chien"]).figures
+    assert french["exact_match <2fr>"] == 100 and not any("<2de>" in name for name in french)
 
 
 def test_corpora_of_many_lines_have_a_report(tree: dict[str, Any], tmp_path: Path) -> None:

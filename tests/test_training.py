@@ -51,6 +51,16 @@ def test_what_reads_no_output_of_its_own_refuses_scheduled_sampling(
     refuses(tmp_path, tree, ConfigError, rf"objective\.teacher_forcing.*{message}")
 
 
+def test_what_compares_passes_refuses_scheduled_sampling(tmp_path: Path) -> None:
+    """Each pass would read other words, and their probabilities be of other places."""
+    tree: Tree = {
+        "task": {"kind": "translation", "source": "a.tsv"},
+        "model": {"kind": "transformer-tiny"},
+        "objective": {"kind": "r_drop", "teacher_forcing": {"kind": "scheduled"}},
+    }
+    refuses(tmp_path, tree, ConfigError, r"teacher_forcing.*passes that read the same words")
+
+
 def test_a_warm_up_longer_than_the_training_is_refused_before_data_is_read(tmp_path: Path) -> None:
     tree = {
         "task": {"kind": "language", "text": str(tmp_path / "missing.txt")},

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.nn.attention import Attention
 from foveate.nn.linear import BatchNorm, Dropout
+from foveate.nn.scores import choices
+from foveate.tasks.objectives import attentions, doubly_stochastic, watched
 from foveate.train.layers import Recomputed, recompute
 from foveate.train.stored import TrainError
 from laws.conftest import MODELS, TRANSFORMER, build, changed, ids, real
@@ -54,6 +57,29 @@ def test_running_means_are_updated_once() -> None:
     for name, buffer in whole.named_buffers():
         assert torch.equal(buffers[name], buffer), name
     assert any(not torch.equal(fresh[name], buffer) for name, buffer in whole.named_buffers())
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "sampled"])
+def test_weights_that_a_loss_reads_and_choices_are_formed_again(normalizer: str) -> None:
+    """Attention that a loss watches takes no fused kernel, nor does it in the second pass."""
+    encoder, decoder = TRANSFORMER
+    cross = Attention.Config.parse({"num_heads": 2, "normalizer": normalizer})
+    decoder = changed(decoder, cross_attention=cross, num_layers=2)
+    whole = build(EncoderDecoder.Config(encoder=encoder, decoder=decoder)).train()
+    again = copy.deepcopy(whole)
+    recompute(again)
+    for model in (whole, again):
+        torch.manual_seed(1)
+        with choices(model) as drawn, watched(attentions(model, "cross_attention")) as weights:
+            loss = model(SOURCE, TARGET, KEYS).square().mean()
+        loss = loss + doubly_stochastic(weights, real(5, 3, 4))
+        loss = loss + sum(choice.log_probability.sum() for choice in drawn)
+        assert bool(drawn) == (normalizer == "sampled")
+        loss.backward()
+        assert all(a.tap is None for a in attentions(model, "attention"))
+    for (name, one), other in zip(whole.named_parameters(), again.parameters(), strict=True):
+        assert one.grad is not None and other.grad is not None, name
+        assert torch.equal(one.grad, other.grad), name
 
 
 ONE_OF_EACH = ["transformer", "post-norm", "recurrent", "mamba", "ssru", "grouped heads", "deep"]

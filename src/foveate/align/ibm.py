@@ -6,8 +6,10 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+import pydantic
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
@@ -541,11 +543,18 @@ class Both(Aligner):
 
         aligner: Aligner.Config = HMM.Config()  # the model that is trained in each direction
 
+        @pydantic.model_validator(mode="after")
+        def _not_contradicted(self) -> Self:
+            if self.aligner.lowercase not in (True, self.lowercase):
+                raise UserError(f"say lowercase of {self.kind} itself, not of its aligner")
+            return self
+
     config: Config
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self.forward, self.backward = config.aligner.build(), config.aligner.build()
+        one = config.aligner.model_copy(update={"lowercase": config.lowercase})
+        self.forward, self.backward = one.build(), one.build()
 
 
 class Symmetrized(Both):

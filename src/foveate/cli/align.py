@@ -285,7 +285,10 @@ def by_run(
     reference = selection.reference()
     layer = -1 if selection.layer is None else selection.layer
     saved = Head.load(folder, task.head)
-    head = saved if selection == HeadSelection() else Head(layer, selection.head, selection.rows)
+    named = selection.layer is not None or selection.head is not None or reference is not None
+    head = Head(layer, selection.head, selection.rows) if named else saved
+    if selection.rows == "read":
+        head = replace(head, rows="read")
 
     def maps() -> Iterable[Maps]:
         return task.word_maps(run.model, texts, head.rows, CUTS[files.words or "text"])

@@ -70,6 +70,11 @@ class CoveredAttention(Attention):
                 f"model.attention.num_heads = {self.num_heads}: the weights of one head are the "
                 "copy distribution; set it to 1"
             )
+        if config.dropout:
+            raise UserError(
+                f"model.attention.dropout = {config.dropout}: the weights are the copy "
+                "distribution, whose sum stays 1; set it to 0"
+            )
         self.covered = nn.Parameter(torch.zeros(self.key_size)) if covers else None
 
     def point(
@@ -206,7 +211,7 @@ class PointerGenerator(EncoderDecoder):
         parts = torch.stack(
             (
                 (F.logsigmoid(switch) + own).masked_fill(target >= self.vocab_size, -torch.inf),
-                by_copy.masked_fill(copied == 0, -torch.inf),
+                by_copy.masked_fill(~same.any(dim=-1), -torch.inf),
             )
         )
         return parts.logsumexp(dim=0), vocabulary.mean(dim=-1), pointed.coverage

@@ -477,7 +477,7 @@ def mean_nll(
     for indices in sorted_batches(lengths, batch_tokens):
         batch = task.decoder_batch(model, task.batch(split, indices.tolist()))
         loss = token_loss(model, batch, plain)
-        total, count = total + float(loss.total), count + loss.count
+        total, count = total + float(loss.logged["nll"]), count + loss.count
     return total / max(count, 1)
 
 

@@ -354,6 +354,8 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         figures, signatures = figures_of(outputs, examples.references, *names)
         for tag in self.source_tokenizer.tags:
             chosen = [i for i, text in enumerate(examples.sources) if text.startswith(tag)]
+            if not chosen:
+                continue
             right = [examples.references[i] for i in chosen]
             part, _ = figures_of([outputs[i] for i in chosen], right, *names)
             figures |= {f"{name} {tag}": value for name, value in part.items()}

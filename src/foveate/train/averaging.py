@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from foveate.train import checkpoint
 from foveate.train.journal import read
@@ -27,7 +26,7 @@ def try_average(trainer: Trainer, count: int, reason: str) -> str:
     if len(steps) < 2:
         display.say(f"nothing to average: {len(steps)} checkpoint of the last {count} is there")
         return reason
-    record = _known_average(folder, steps)
+    record = _known_average(trainer, steps)
     if record is None:
         try:
             record = _average(trainer, steps)
@@ -76,14 +75,19 @@ def _sound_steps(trainer: Trainer) -> list[int]:
     return sound
 
 
-def _known_average(folder: Path, steps: list[int]) -> Record | None:
-    """The record of the mean of these steps, where an earlier session wrote it."""
+def _known_average(trainer: Trainer, steps: list[int]) -> Record | None:
+    """The record of the mean of these steps, where an earlier session wrote it and its figure is
+    still comparable: there is a best checkpoint by the same figure.
+    """
+    folder, config = trainer.folder / "averaged", trainer.config
     try:
-        verify(folder / "averaged")
-        record = json.loads((folder / "averaged" / "state.json").read_text(encoding="utf-8"))
+        verify(folder)
+        record = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     except (DamagedError, OSError, ValueError):
         return None
-    return dict(record) if record.get("steps") == steps else None
+    measured = trainer.state.best is not None and record.get("figure") == config.save.best
+    comparable = measured or config.validation.every is None
+    return dict(record) if record.get("steps") == steps and comparable else None
 
 
 def _average(trainer: Trainer, steps: list[int]) -> Record:

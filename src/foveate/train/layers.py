@@ -5,8 +5,8 @@ longer than the kernel runs: on GPUs. Attention is not compiled, for its impleme
 its inputs. Compiled kernels stay on disk for other runs.
 
 Recomputed, L layers keep L inputs and the inside of one, for one more forward pass (Chen et al.,
-2016). No number changes: dropout draws again what it drew, and buffers (running means of batch
-norm) are updated by the first pass alone.
+2016). No number changes: dropout draws again what it drew, attention whose weights a loss reads
+forms them again, and buffers (running means of batch norm) are updated by the first pass alone.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils import checkpoint as activation_checkpoint
 
 from foveate.nn.attention import BaseAttention
+from foveate.nn.scores import Chooser
 from foveate.train.distributed import stacks
 from foveate.train.stored import TrainError
 
@@ -74,20 +75,37 @@ def _wrap(modules: Sequence[nn.Module], wrap: Callable[[Forward], Forward]) -> N
             module.forward = WrappedForward(module.forward, wrap)
 
 
-@dataclass
-class UnchangedBuffers:
-    """A context after which the buffers of a layer are what they were before."""
+class SecondPass:
+    """A context in which a layer computes what it did when the context was made, and changes
+    nothing: buffers are as before, taps and listeners of that time are called no more.
 
-    layer: nn.Module
-    before: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    An attention with a tap forms its weights and a chooser with a listener draws, so both have one
+    that ignores them.
+    """
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer = layer
+        modules = list(layer.modules())
+        self.tapped = [m for m in modules if isinstance(m, BaseAttention) and m.tap is not None]
+        self.drawing = [m for m in modules if isinstance(m, Chooser) and m.listener is not None]
+        self.undo = contextlib.ExitStack()
 
     def __enter__(self) -> None:
-        self.before = [(buffer, buffer.clone()) for buffer in self.layer.buffers()]
+        for buffer in self.layer.buffers():  # autograd may have kept the buffer itself
+            self.undo.callback(buffer.data.copy_, buffer.clone())
+        for attention in self.tapped:
+            self.undo.callback(setattr, attention, "tap", attention.tap)
+            attention.tap = _ignore
+        for chooser in self.drawing:
+            self.undo.callback(setattr, chooser, "listener", chooser.listener)
+            chooser.listener = _ignore
 
     def __exit__(self, *error: object) -> None:
-        for buffer, values in self.before:
-            buffer.data.copy_(values)  # autograd may have kept the buffer itself
-        self.before = []
+        self.undo.close()
+
+
+def _ignore(_: object) -> None:
+    """A tap or listener of nobody."""
 
 
 @dataclass
@@ -103,7 +121,7 @@ class Recomputed:
         return activation_checkpoint.checkpoint(
             *(self.forward, *inputs),
             use_reentrant=False,
-            context_fn=lambda: (contextlib.nullcontext(), UnchangedBuffers(self.layer)),
+            context_fn=lambda: (contextlib.nullcontext(), SecondPass(self.layer)),
             **more,
         )
 

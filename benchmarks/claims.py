@@ -85,8 +85,8 @@ def long_texts() -> Answer:
 
 
 @claim("transformer", "A Transformer translates better than a recurrent network with attention.",
-       "Vaswani et al., 2017",
-       result="multi30k-families: chapters, Quality; multi30k-en-fr: test", sample=FLICKR)  # fmt: skip
+       "Vaswani et al., 2017", result="multi30k-families, multi30k-en-fr: Quality, test",
+       sample=FLICKR)  # fmt: skip
 def transformer() -> Answer:
     """By more than 1 BLEU with a beam of 5; if the 95 % intervals overlap where both have read the
     same target tokens, only trained longer.

@@ -23,7 +23,7 @@ from foveate.pack import keep
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
 from foveate.tasks.base import AnyTask
-from foveate.tasks.objectives import Compared, Distillation, Objective
+from foveate.tasks.objectives import Distillation, Objective, RDrop
 from foveate.train import checkpoint
 from foveate.train.checkpoint import run_lock
 from foveate.train.config import ConfigChange, changes
@@ -140,7 +140,7 @@ def _check_objective(config: RunConfig) -> None:
     forcing = config.objective.teacher_forcing.kind
     if forcing == "always":
         return
-    if issubclass(config.objective.owner, Compared):
+    if isinstance(config.objective, RDrop.Config | Distillation.Config):
         why = f"{config.objective.kind} compares passes that read the same words"
     elif not task_of(config).own_outputs:
         why = f"the task {config.task.kind} writes nothing that its model would read"

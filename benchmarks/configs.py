@@ -1,7 +1,7 @@
 """Every config sets up, trains two steps and validates: python benchmarks/configs.py [PART…]
 
-Reads the real data (FOVEATE_DATA). PART picks the configs whose path holds one of the words. A
-config that starts from another run gets that run, trained as briefly. What fails is shown at the
+Reads the real data (FOVEATE_DATA). PART picks the configs whose path holds one of the words; the
+results of others stay, and the machine is that of the last part. A config that starts from another run gets that run, trained as briefly. What fails is shown at the
 end, with the last line that it said.
 """
 
@@ -38,8 +38,9 @@ def main(parts: Annotated[list[str] | None, Argument(metavar="PART…")] = None)
             results[name] = train(path, Path(folder))
             print(f"{name}: {results[name]['seconds']} s, {results[name]['said']}", flush=True)
     failed = [name for name, result in results.items() if result["exit_code"]]
-    if not parts:
-        print(harness.write("configs", {"configs": results}))
+    kept = harness.previous("configs").get("configs", {}) if parts else {}
+    results_of_all = dict(sorted((kept | results).items()))
+    print(harness.write("configs", {"configs": results_of_all}))
     sys.exit(f"{len(failed)} of {len(results)} failed: {', '.join(failed)}" if failed else 0)
 
 

@@ -12,16 +12,19 @@ import pytest
 
 from foveate.bench import comparison, cost
 from foveate.bench import lineage as lineages
-from foveate.bench.budget import Budget, ComparisonPlan, planned
+from foveate.bench.budget import Budget, ComparisonPlan, fitting, planned
 from foveate.bench.comparison import Comparison
 from foveate.bench.cost import most_bytes, writer
 from foveate.bench.lineage import lineage
 from foveate.bench.quality import slope_verdict
+from foveate.bench.training import train as measured_steps
+from foveate.bench.training import workload
 from foveate.errors import ConfigError
 from foveate.tasks.metrics import paired_means, paired_texts, slope
+from foveate.train.config import resolve
 from foveate.train.journal import read
 from foveate.training import train
-from small_runs import CONFIGS, TRAIN, Call, write_data
+from small_runs import CONFIGS, MORE, TRAIN, Call, write_data
 
 
 @pytest.fixture
@@ -105,6 +108,29 @@ def test_other_tasks_have_figures_of_their_own(configs, call, name, change, figu
     tree = compared(call, configs, configs / "a", configs / "b", "--steps", 10)
     assert figure in tree["chapters"]["Quality"]["Quality"]["figure"]
     assert "Losses" in tree["chapters"]
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("rnn", ["train.accumulate=2"]),
+        ("prefix", []),
+        ("language", ["task.context=48"]),
+        ("captioner", ["train.batch_tokens=24"]),
+    ],
+)
+def test_a_budget_of_tokens_is_of_those_that_the_loss_counts(configs, name, overrides) -> None:
+    """Neither sources nor a context are: trained for so many steps, a model has seen the tokens."""
+    texts = {n: (CONFIGS | MORE)[n] for n in ("rnn", "language", "captioner")}
+    parts = (texts["rnn"].split("[model]")[0], texts["language"].split("[model]")[1])
+    texts["prefix"] = "[model]".join(parts).replace('"translation"', '"prefix_translation"')
+    text = texts[name].format(folder=configs.as_posix()) + TRAIN.format(steps=9, half=9)
+    (configs / f"{name}.toml").write_text(text.replace('"byte"', '"character"'), "utf-8")
+    with workload(str(configs / f"{name}.toml"), overrides) as work:
+        steps = fitting(name, work, Budget(tokens=3000))
+        lines = measured_steps(work, work.model(), resolve("fp32"), steps=steps)
+    seen = [line["target_tokens"] for line in lines]
+    assert seen[-1] >= 3000 > seen[int(len(seen) / 1.02) - 2]
 
 
 def test_what_cannot_be_compared_is_one_sentence(configs: Path, call: Call) -> None:

@@ -8,18 +8,20 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from foveate.bench.training import LEAST, WARM, Workload, rates
 from foveate.bench.training import train as measured_steps
 from foveate.config import ConfigError, read
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
-from foveate.tasks.language import Language
+from foveate.tasks.base import Generates
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import ValidationConfig, resolve
 from foveate.train.journal import Line
 from foveate.train.journal import read as read_journal
 from foveate.train.optim import Constant
+from foveate.train.trainer import portions
 from foveate.training import train
 
 VALIDATIONS = 6  # of each training, the last step among them
@@ -231,11 +233,13 @@ def fitting(name: str, work: Workload, budget: Budget) -> int:
     """How many steps the minutes or tokens of a budget are, measured or counted from the data."""
     train_config = work.config.train
     if budget.tokens is not None:
-        if not isinstance(work.task, TextToText | Language):
+        if not isinstance(work.task, Generates):
             raise ConfigError(f"--tokens: {name} writes no text; give --steps or --minutes")
-        lengths = work.task.lengths("train")
-        of_step = lengths[:, -1].sum() / max(1, len(work.batches())) * train_config.accumulate
-        return math.ceil(1.02 * budget.tokens / of_step)  # so that the tokens end it
+        counts = work.task.target_counts("train")
+        parts = portions(work.plan(), train_config.accumulate, (0, 0), None)
+        seen = accumulate(sum(int(counts[rows].sum()) for rows in part.indices) for part in parts)
+        steps = next(step for step, tokens in enumerate(seen, 1) if tokens >= budget.tokens)
+        return math.ceil(1.02 * steps)  # the tokens end it, also where chance cuts words
     assert budget.minutes is not None
     steady = train_config.model_copy(update={"schedule": Constant.Config()})
     work = replace(work, config=work.config.model_copy(update={"train": steady}))

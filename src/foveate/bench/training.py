@@ -13,7 +13,7 @@ import torch
 from foveate.bench.machine import ceilings, counting, describe, peak, shares
 from foveate.config import Tree, load_tree, parse_tree, with_overrides
 from foveate.data import synthetic
-from foveate.data.batches import Indices
+from foveate.data.batches import BatchPlan, Indices, Mixture
 from foveate.data.catalogue import DataError, find
 from foveate.native.kernels import without_kernels
 from foveate.run import RunConfig, device
@@ -57,10 +57,14 @@ class Workload:
             summary["vocabulary"] = self.task.target_tokenizer.vocab_size
         return summary | {"batch_tokens": self.config.train.batch_tokens}
 
+    def plan(self) -> BatchPlan | Mixture:
+        """Which examples stand together in the batches of each epoch."""
+        size, seed = self.config.train.batch_tokens, self.config.seed
+        return self.task.plan(self.task.lengths("train"), size, seed)
+
     def batches(self) -> list[Indices]:
         """The examples of each batch of the first epoch."""
-        size, seed = self.config.train.batch_tokens, self.config.seed
-        return self.task.plan(self.task.lengths("train"), size, seed).epoch(0)
+        return self.plan().epoch(0)
 
     def padding(self) -> float:
         """The share of padding in the batches of the first epoch, all sides together."""

@@ -403,6 +403,10 @@ class Generates(ABC, Generic[Input]):
         """The tokenizer of what is written."""
 
     @abstractmethod
+    def target_counts(self, split: str) -> NDArray[np.int32]:
+        """How many tokens of each example of a split the loss counts, (N,)."""
+
+    @abstractmethod
     def encode(self, inputs: Sequence[Input]) -> Sequence[Source]:
         """What an engine reads of each input: ids, or pixels; nothing for an empty one."""
 

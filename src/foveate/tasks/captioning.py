@@ -153,6 +153,9 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         """Tokens of each caption, its end included; a picture counts nothing."""
         return np.array([[len(ids) + 1] for _, ids in self.pairs(split)], dtype=np.int32)
 
+    def target_counts(self, split: str) -> NDArray[np.int32]:
+        return self.lengths(split)[:, 0]
+
     def first_example(self) -> tuple[Picture, Ids]:
         return self.pairs("test")[0]
 

@@ -203,6 +203,9 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
             )
         return np.full((count, 1), config.context + config.block_length, dtype=np.int32)
 
+    def target_counts(self, split: str) -> NDArray[np.int32]:
+        return self.lengths(split)[:, 0] - np.int32(self.config.context)
+
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Tensor:
         """Ids (B, context + k + 1): block i of the ring, which ``noise`` turns by up to k."""
         config, ids = self.config, self.examples(split).ids

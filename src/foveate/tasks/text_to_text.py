@@ -268,6 +268,9 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         examples = self.tokens(split)
         return self.sizes(examples.sources, examples.targets)
 
+    def target_counts(self, split: str) -> NDArray[np.int32]:
+        return lengths_of(self.tokens(split).targets)[:, 0] + np.int32(1)  # the end
+
     def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
         """(N, sides) numbers of tokens that a batch has of each pair, ends included."""
         return lengths_of(sources, targets) + 1

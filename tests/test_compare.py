@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
+from sacrebleu.metrics.bleu import BLEU
 
 from foveate.bench import comparison, cost
 from foveate.bench import lineage as lineages
@@ -16,9 +18,10 @@ from foveate.bench.budget import Budget, ComparisonPlan, fitting, planned
 from foveate.bench.comparison import Comparison
 from foveate.bench.cost import most_bytes, writer
 from foveate.bench.lineage import lineage
-from foveate.bench.quality import slope_verdict
+from foveate.bench.quality import lengths_of_texts, slope_verdict
 from foveate.bench.training import train as measured_steps
 from foveate.bench.training import workload
+from foveate.data.text import Corpus
 from foveate.errors import ConfigError
 from foveate.tasks.metrics import paired_means, paired_texts, slope
 from foveate.train.config import resolve
@@ -194,6 +197,24 @@ def test_paired_tests_and_slopes() -> None:
     assert figures["b"].bootstrap == 1.0 and figures["c"].bootstrap == pytest.approx(1 / 1001)
     b, low, high = slope(np.arange(50.0), 3 - 2 * np.arange(50.0) + random.normal(size=50))
     assert low < -2 < high and b == pytest.approx(-2, abs=0.05)
+
+
+@pytest.mark.parametrize(("named", "cut"), [(None, "zh"), ("char", "char")])
+def test_slopes_are_of_the_bleu_of_the_page(named: str | None, cut: Literal["zh", "char"]) -> None:
+    """Its words are cut as the references' script decides, or as the first model's task says."""
+    outputs = ["我今天很高兴看到你2024年。", "他们在公园里玩足球。", "我们回家了。"] * 8
+    references = ["我今天很高兴见到你2024年。", "他们在公园里玩球。", "我们回家了。"] * 8
+    sources = ["I am glad to see you today", "they play ball", "home"] * 8
+    corpus = Corpus(sources, references, range(24))
+    settings = SimpleNamespace(bleu_tokenizer=named)
+    run = SimpleNamespace(need=lambda *_: SimpleNamespace(config=settings))
+    drawings, _ = lengths_of_texts([SimpleNamespace(name="a", run=run)], corpus, {"a": outputs})
+    metric = BLEU(tokenize=cut, effective_order=True)
+    pairs = zip(outputs, references, strict=True)
+    scores = np.array([metric.sentence_score(o, [r]).score for o, r in pairs])
+    expected = slope(np.array([0.7, 0.3, 0.1] * 8), scores)[0]
+    table = next(d for d in drawings if d.title == "Slope over length").arrays()
+    assert table["per 10 words"][0] == pytest.approx(expected) != 0
 
 
 def test_verdicts_of_slopes_are_of_their_intervals() -> None:

@@ -155,19 +155,16 @@ def lengths_of_texts(
 ) -> tuple[list[Drawing], dict[str, str]]:
     """BLEU and chrF by the words of the source, their slopes, and what those of BLEU say."""
     references = corpus.references
-    cuts = {
-        c.name: c.run.need(TextToText, "give texts for texts").config.bleu_tokenizer
-        for c in contenders
-    }
+    cut = contenders[0].run.need(TextToText, "give texts for texts").config.bleu_tokenizer
     systems = {name: (corpus.sources, texts, references) for name, texts in outputs.items()}
-    drawings = by_length(systems, cuts).drawings()
+    drawings = by_length(systems, dict.fromkeys(outputs, cut)).drawings()
     words = np.array([len(source.split()) for source in corpus.sources], float)
     if np.ptp(words) == 0:
         return drawings, {}
     rows: list[list[Cell]] = []
     slopes: list[PairedFigure] = []
     for metric in TESTED:
-        scores = [sentence_scores(metric, texts, references) for texts in outputs.values()]
+        scores = [sentence_scores(metric, texts, references, cut) for texts in outputs.values()]
         for number, (name, of_sentences) in enumerate(zip(outputs, scores, strict=True)):
             own = slope(words / WORDS, of_sentences)
             other = slope(words / WORDS, of_sentences - scores[0]) if number else None

@@ -51,7 +51,12 @@ def bleu(
     return _corpus_figure(metric, outputs, references)
 
 
-def _bleu(references: References, tokenizer: BleuTokenizer | None, lowercase: bool = False) -> BLEU:
+def _bleu(
+    references: References,
+    tokenizer: BleuTokenizer | None,
+    lowercase: bool = False,
+    effective_order: bool = False,
+) -> BLEU:
     from sacrebleu.metrics.bleu import BLEU
 
     chosen = check_tokenizer(tokenizer) or tokenizer_for(references)
@@ -62,7 +67,8 @@ def _bleu(references: References, tokenizer: BleuTokenizer | None, lowercase: bo
             "word; set task.bleu_tokenizer or --bleu-tokenizer to char",
             stacklevel=3,
         )
-    return BLEU(lowercase=lowercase, tokenize=chosen, force=chosen == "none")  # tokens already
+    force = chosen == "none"  # tokens already
+    return BLEU(lowercase, force=force, tokenize=chosen, effective_order=effective_order)
 
 
 def check_tokenizer(name: BleuTokenizer | None) -> BleuTokenizer | None:
@@ -444,14 +450,21 @@ def paired_means(values: Sequence[Floats], weights: Floats) -> list[PairedFigure
     ]
 
 
-def sentence_scores(name: str, outputs: Texts, references: References) -> Floats:
-    """BLEU (n-grams of the orders that a sentence has) or chrF of each sentence by itself."""
-    from sacrebleu.metrics.bleu import BLEU
+def sentence_scores(
+    name: str,
+    outputs: Texts,
+    references: References,
+    bleu_tokenizer: BleuTokenizer | None = None,
+) -> Floats:
+    """BLEU (n-grams of the orders that a sentence has) or chrF of each sentence by itself.
+
+    Where BLEU has no tokenizer, the script of all references decides, as it does in `bleu`.
+    """
     from sacrebleu.metrics.chrf import CHRF
 
-    chosen = CHRF() if name == "chrf" else BLEU(effective_order=True)
+    metric = CHRF() if name == "chrf" else _bleu(references, bleu_tokenizer, effective_order=True)
     pairs = zip(outputs, references, strict=True)
-    return np.array([chosen.sentence_score(o, list(_all(r))).score for o, r in pairs])
+    return np.array([metric.sentence_score(o, list(_all(r))).score for o, r in pairs])
 
 
 def slope(x: Floats, y: Floats) -> tuple[float, float, float]:

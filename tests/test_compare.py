@@ -14,15 +14,17 @@ from sacrebleu.metrics.bleu import BLEU
 
 from foveate.bench import comparison, cost
 from foveate.bench import lineage as lineages
-from foveate.bench.budget import Budget, ComparisonPlan, fitting, planned
+from foveate.bench.budget import Budget, ComparisonPlan, Contender, fitting, planned
 from foveate.bench.comparison import Comparison
 from foveate.bench.cost import most_bytes, writer
 from foveate.bench.lineage import lineage
-from foveate.bench.quality import lengths_of_texts, slope_verdict
+from foveate.bench.quality import lengths_of_texts, of_forecasts, slope_verdict
+from foveate.bench.training import mute, workload
 from foveate.bench.training import train as measured_steps
-from foveate.bench.training import workload
-from foveate.data.text import Corpus
+from foveate.data.series import labels
+from foveate.data.text import Corpus, TextData
 from foveate.errors import ConfigError
+from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
 from foveate.tasks.metrics import paired_means, paired_texts, slope
 from foveate.train.config import resolve
 from foveate.train.journal import read
@@ -134,6 +136,46 @@ def test_a_budget_of_tokens_is_of_those_that_the_loss_counts(configs, name, over
         lines = measured_steps(work, work.model(), resolve("fp32"), steps=steps)
     seen = [line["target_tokens"] for line in lines]
     assert seen[-1] >= 3000 > seen[int(len(seen) / 1.02) - 2]
+
+
+def forecaster(folder: Path, name: str, **fields: Any) -> Contender:
+    """A model of a series with a gap among the test rows, whose error is decided by the row."""
+    rows = [n for n in range(150) if n != 130]
+    lines = [f"{np.datetime64('2000-01-01') + n},{n % 7},{n % 3}\n" for n in rows]
+    (folder / "days.csv").write_text("date,a,b\n" + "".join(lines), "utf-8")
+    tree = {"series": {"path": str(folder / "days.csv"), "gaps": "split"}, "horizon": 3} | fields
+    task = Forecasting.Config.parse(tree).build(TextData())
+    task.prepare(folder, 0)
+    windows = task.examples("test")
+    firsts = (windows.starts + windows.look_back).tolist()
+    dates = labels(windows.first_dates(), windows.table.dates)
+    outputs = [f"{date}\tmse {row % 11}" for date, row in zip(dates, firsts, strict=True)]
+    curves = {"forecast": [1.0] * task.config.horizon}
+    evaluation = ForecastEvaluation({"mse": 1.0}, {}, outputs, curves=curves)
+    run = SimpleNamespace(evaluate=lambda split: evaluation, need=lambda *_: task)
+    return Contender(name, run, before=True)
+
+
+def test_errors_of_the_same_windows_are_paired(tmp_path: Path) -> None:
+    """A longer look-back has fewer windows around a gap; those that both have are compared."""
+    models = [forecaster(tmp_path, name, look_back=n) for name, n in (("a", 4), ("b", 9))]
+    quality = of_forecasts(models, mute, "test")
+    a, b = quality.figures["mse (scaled values)"]
+    assert a.value == b.value and b.bootstrap == b.randomisation == 1.0
+    # 27 starts in 29 rows, less those whose 4 + 3 or 9 + 3 rows span the gap
+    counts = "16 windows of test, drawn as if independent; the models forecast 21, 16"
+    assert quality.notes == [counts]
+
+
+@pytest.mark.parametrize("change", [{"horizon": 5}, {"scaling": {"kind": "none"}}])
+def test_other_horizons_or_scales_are_not_tested(tmp_path: Path, change: dict[str, Any]) -> None:
+    changes = {"a": {}, "b": change}
+    models = [forecaster(tmp_path, n, look_back=4, **fields) for n, fields in changes.items()]
+    quality = of_forecasts(models, mute, "test")
+    assert not quality.figures and "no paired tests" in quality.notes[0]
+    table, curves = (drawing.arrays() for drawing in quality.drawings)
+    assert table["mse"].tolist() == [1.0, 1.0]
+    assert np.isfinite(curves["b"]).sum() == change.get("horizon", 3)  # none of it is cut
 
 
 def test_what_cannot_be_compared_is_one_sentence(configs: Path, call: Call) -> None:

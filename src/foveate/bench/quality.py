@@ -16,7 +16,7 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Cell
 from foveate.draw.texts import TableDrawing
 from foveate.run import Run
-from foveate.tasks.base import Classifies
+from foveate.tasks.base import Classifies, Evaluation
 from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import (
@@ -258,21 +258,50 @@ def of_labels(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Qual
 
 
 def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quality:
-    """Squared errors of the same windows, and against the steps ahead."""
-    names, errors = [c.name for c in contenders], []
+    """Squared errors of the same windows, and against the steps ahead.
+
+    Windows are the same where their first dates and all the values asked for are: not those of
+    another horizon or scaling, of which figures stand side by side without tests.
+    """
+    names, errors = [c.name for c in contenders], list[dict[str, float]]()
+    evaluations: list[Evaluation] = []
     curves: dict[str, list[float]] = {}
     for each in contenders:
         say(f"{each.name}: windows of {split}")
         evaluation = each.run.evaluate(split=split)
         assert isinstance(evaluation, ForecastEvaluation)
-        errors.append(np.array([float(line.split()[-1]) for line in evaluation.outputs]))
+        evaluations.append(evaluation)
+        dated = (line.split("\tmse ") for line in evaluation.outputs)
+        errors.append({date: float(error) for date, error in dated})
         curves[each.name] = evaluation.curves["forecast"]
-    count = min(map(len, errors))
-    errors = [values[-count:] for values in errors]  # a longer look-back has fewer windows
-    figures = {"mse (scaled values)": paired_means(errors, np.ones(count))}
-    quality = _quality(names, figures, [f"{count:,} windows of {split}, drawn as if independent"])
+    dates = [date for date in errors[0] if all(date in of_model for of_model in errors)]
+    shared, asked = set(dates), []
+    for each, of_model in zip(contenders, errors, strict=True):
+        values = each.run.need(Forecasting, "forecast").examples(split).targets()
+        asked.append(values[[date in shared for date in of_model]])
+    if dates and all(np.array_equal(asked[0], values) for values in asked):
+        paired = [np.array([of_model[date] for date in dates]) for of_model in errors]
+        figures = {"mse (scaled values)": paired_means(paired, np.ones(len(dates)))}
+        note = f"{len(dates):,} windows of {split}, drawn as if independent"
+        counts = [f"{len(of_model):,}" for of_model in errors]
+        note += f"; the models forecast {', '.join(counts)}" if len(set(counts)) > 1 else ""
+        quality = _quality(names, figures, [note])
+    else:
+        why = "the models forecast no window in common, or differ in horizon, scaling or series"
+        quality = side_by_side(names, evaluations, f"no paired tests: {why}")
     quality.drawings.append(line_chart(None, curves, "steps ahead", "mse", "Error by horizon"))
     return quality
+
+
+def side_by_side(names: Sequence[str], evaluations: Sequence[Evaluation], note: str) -> Quality:
+    """The figures of all models without tests, for the reason in the note."""
+    columns = list(dict.fromkeys(name for each in evaluations for name in each.figures))
+    rows: list[list[Cell]] = [
+        [name, *(evaluation.figures.get(column) for column in columns)]
+        for name, evaluation in zip(names, evaluations, strict=True)
+    ]
+    table = TableDrawing(title="Quality", columns=["model", *columns], rows=rows)
+    return Quality({}, [table], [note], {})
 
 
 def _quality(
@@ -298,14 +327,9 @@ def quality_of(contenders: Sequence[Contender], say: Say) -> tuple[Quality, Corp
         return of_language(contenders, say, evaluated_split(task)), None
     if isinstance(task, Forecasting):
         return of_forecasts(contenders, say, evaluated_split(task)), None
-    rows: list[list[Cell]] = []
-    columns: list[str] = []
-    for each in contenders:
-        evaluation = each.run.evaluate(split=evaluated_split(task))
-        columns = columns or list(evaluation.figures)
-        rows.append([each.name, *(evaluation.figures.get(name) for name in columns)])
-    table = TableDrawing(title="Quality", columns=["model", *columns], rows=rows)
-    return Quality({}, [table], ["no paired tests for this task"], {}), None
+    evaluations = [each.run.evaluate(split=evaluated_split(task)) for each in contenders]
+    names = [each.name for each in contenders]
+    return side_by_side(names, evaluations, "no paired tests for this task"), None
 
 
 # ------------------------------------------------------------------------------ training

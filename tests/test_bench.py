@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,6 +79,23 @@ def test_measure(work: training.Workload) -> None:
     assert result["utilisation"]["fp32"] == pytest.approx(done / 100, abs=1e-3)  # of three digits
     assert sum(result["time_shares"].values()) == pytest.approx(1, abs=0.02)
     assert result["machine"]["torch"] == torch.__version__
+
+
+def test_no_step_takes_longer_than_is_said(
+    work: training.Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of the last of the counted steps decides, not that of the first."""
+    real, allowed = training.train, list[float | None]()
+
+    def slow(*work: Any, steps: int = 5, minutes: float | None = None) -> training.Steps:
+        allowed.append(minutes)
+        return [{**line, "seconds": 0.5 + 3.0 * line["step"]} for line in real(*work, steps=steps)]
+
+    monkeypatch.setattr(training, "train", slow)
+    messages: list[str] = []
+    training.measure(work, 1.0, quick=True, say=messages.append)
+    assert "training for 6 s; a step takes 3.2 s or less" in messages  # 6.5 s of two steps
+    assert allowed == [None, (1.0 + 3.5) / 60]
 
 
 def test_products_are_those_of_every_weight_and_of_attention(work: training.Workload) -> None:

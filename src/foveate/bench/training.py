@@ -142,8 +142,8 @@ def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute
     model = work.model()
     say(f"{COUNTED} steps, to know how long one takes")
     # a training's clock also counts what comes before its steps
-    prepared = train(work, model, precision, steps=COUNTED)[0]["seconds"]
-    pace = prepared / COUNTED
+    lines = train(work, model, precision, steps=COUNTED)
+    prepared, pace = lines[0]["seconds"], lines[-1]["seconds"] / COUNTED
     say(f"training for {max(seconds, pace * LEAST):.0f} s; a step takes {pace:.2g} s or less")
     steps = train(work, model, precision, minutes=(seconds + prepared) / 60)
     if len(steps) < WARM + LEAST:

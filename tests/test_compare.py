@@ -178,6 +178,23 @@ def test_other_horizons_or_scales_are_not_tested(tmp_path: Path, change: dict[st
     assert np.isfinite(curves["b"]).sum() == change.get("horizon", 3)  # none of it is cut
 
 
+def test_masked_language_is_compared_on_the_texts_of_the_first(configs: Path, call: Call) -> None:
+    """Two runs of the same training guess the same words, whatever data each has of its own."""
+    text = MORE["masked"].format(folder=configs.as_posix()) + TRAIN.format(steps=10, half=10)
+    (configs / "masked.toml").write_text(text, "utf-8")
+    for name in ("a", "b"):
+        train(configs / "masked.toml", [], configs / name)
+    for split in ("train", "valid", "test"):
+        (configs / f"new.{split}.tsv").write_text("the man sings a cat\tx\n", "utf-8")
+    new = configs / "new.{split}.tsv"
+    for data in ([], ["--data", new]):
+        tree = compared(call, configs, configs / "a", configs / "b", "--steps", 10, *data)
+        table = tree["chapters"]["Quality"]["Quality"]
+        assert table["loss"][0] == table["loss"][1]
+    assert tree["terms"]["measured"] == "no paired tests for this task; 1 texts"
+    assert "other data than --data" in tree["terms"]["a differs"]
+
+
 def test_what_cannot_be_compared_is_one_sentence(configs: Path, call: Call) -> None:
     rnn, transformer = configs / "rnn.toml", configs / "transformer.toml"
     for arguments, message in (

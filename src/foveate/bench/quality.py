@@ -19,6 +19,7 @@ from foveate.run import Run
 from foveate.tasks.base import Classifies, Evaluation
 from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
 from foveate.tasks.language import Language
+from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.metrics import (
     PairedFigure,
     figures_of,
@@ -327,9 +328,11 @@ def quality_of(contenders: Sequence[Contender], say: Say) -> tuple[Quality, Corp
         return of_language(contenders, say, evaluated_split(task)), None
     if isinstance(task, Forecasting):
         return of_forecasts(contenders, say, evaluated_split(task)), None
-    evaluations = [each.run.evaluate(split=evaluated_split(task)) for each in contenders]
-    names = [each.name for each in contenders]
-    return side_by_side(names, evaluations, "no paired tests for this task"), None
+    split, note = evaluated_split(task), "no paired tests for this task"
+    lines = [task.corpus(split).sources] if isinstance(task, MaskedLanguage) else []
+    note += f"; {len(lines[0]):,} texts" if lines else f"; each model on its own data of {split}"
+    evaluations = [each.run.evaluate(*lines, split=split) for each in contenders]
+    return side_by_side([each.name for each in contenders], evaluations, note), None
 
 
 # ------------------------------------------------------------------------------ training

@@ -339,6 +339,14 @@ def test_what_is_kept_grows_with_the_batch(tiny: str) -> None:
     assert result[1] > 3 * result[0]
 
 
+def test_both_passes_of_r_drop_are_kept(tiny: str) -> None:
+    kept = []
+    for objective in ("cross_entropy", "r_drop"):
+        with workload(tiny, [f"objective={{kind={objective}}}"]) as work:
+            kept.append(growth.saved(work, work.model(), resolve("fp32")))
+    assert kept[1] > 1.9 * kept[0]
+
+
 def test_decoding_keeps_no_gradients(tiny: str) -> None:
     _, parts = growth.of_decoding(tiny, [])
     assert parts is not None and list(parts) == [

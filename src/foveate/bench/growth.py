@@ -25,6 +25,7 @@ from foveate.nn.ssm import SelectiveStateSpace
 from foveate.run import device
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, resolve
+from foveate.training import job_of
 
 SIZE, HEADS = 256, 4
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -256,7 +257,7 @@ def of_decoding(shape: str, overrides: list[str]) -> Parts:
 
 
 def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float:
-    """MiB that autograd keeps of one forward pass on the batch of the most places."""
+    """MiB that autograd keeps of the loss of the batch of the most places, of all its passes."""
     sizes = dict[int, int]()
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
@@ -271,7 +272,7 @@ def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float
     batch = work.task.batch("train", largest.tolist())
     model.train()
     with precision.context(), torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
-        loss = work.task.loss(model, batch, work.config.objective.build())
+        loss = job_of(work.config, work.task, model).loss(model, batch)
     del loss
     return sum(sizes.values()) / MIB
 

@@ -1,8 +1,8 @@
 """Every config sets up, trains two steps and validates: python benchmarks/configs.py [PART…]
 
 Reads the real data (FOVEATE_DATA). PART picks the configs whose path holds one of the words; the
-results of others stay, and the machine is that of the last part. A config that starts from another run gets that run, trained as briefly. What fails is shown at the
-end, with the last line that it said.
+results of others stay, and the machine is that of the last part. A config that starts from another
+run gets that run, trained as briefly. What fails is shown at the end, with its last line.
 """
 
 from __future__ import annotations

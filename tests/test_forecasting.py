@@ -177,6 +177,9 @@ def test_windows_that_would_span_a_gap_are_left_out_and_counted(tmp_path: Path) 
     assert "the usual step is 1 day; 20 windows that would span one" in task.describe_data()[1]
     with pytest.raises(ConfigError, match=r"a.csv:41: rows are missing .*no forecast spans it"):
         task.at("2020-02-14")
+    far = prepared(tmp_path / "far", path, series=split, horizon=20)
+    with pytest.raises(ConfigError, match=r"a.csv:41: rows are missing .*no forecast spans it"):
+        far.at("2020-01-23")  # the gap is further ahead than the model looks back
     model: Any = task.build(MODELS["linear"])
     assert task.forecast(model).values.shape == (HORIZON, 2)
     path.write_text("".join(lines[:100] + lines[103:110]))

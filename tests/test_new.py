@@ -174,6 +174,17 @@ def test_masked_text_trains(tmp_path: Path, data_folder: Path) -> None:
     assert steps(tmp_path / "run") == [2]
 
 
+def test_text_without_a_file_that_validates_is_divided(tmp_path: Path) -> None:
+    lines = "".join(f"a line of the text, number {i}\n" for i in range(200))
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.txt").write_text(lines, encoding="utf-8")
+    out = tmp_path / "c.toml"
+    command = ["new", "language", str(tmp_path / "train.txt"), "--out", str(out)]
+    result = CliRunner().invoke(app, command)
+    assert "no valid file" in result.output and "{split}" not in out.read_text()
+    train(out, [*TINY[:2], "train.save.every=1", "train.validation.every=1"], tmp_path / "run")
+
+
 def test_mistakes_are_refused(tmp_path: Path) -> None:
     text, out = tmp_path / "a.txt", tmp_path / "c.toml"
     text.write_text("one\ntwo\n")
@@ -193,6 +204,9 @@ def test_mistakes_are_refused(tmp_path: Path) -> None:
     assert "2 columns between tabs: name it .tsv" in refusal("auto", str(sheet))
     sheet.write_text("<html>\n")
     assert "is XML or HTML" in refusal("auto", str(sheet))
+    headed = tmp_path / "c.tsv"
+    headed.write_text("sentence\tlabel\n" + "".join(f"text {i}\t{i % 2}\n" for i in range(40)))
+    assert "c.tsv:1: sentence, label: names of columns" in refusal("auto", str(headed))
     unknown = tmp_path / "c.csv"
     unknown.write_text("a,b,c\n" + "x y,z w,v u\n" * 3)
     assert "has the columns a, b, c" in refusal("auto", str(unknown))

@@ -239,8 +239,22 @@ def test_the_dates_that_follow() -> None:
     assert labels(hours) == ["2018-06-26 20:00", "2018-06-26 21:00"]
     gap = following(dates("1988-02-27", "1988-02-28", "1988-03-01", "1988-03-02"), 1)
     assert labels(gap) == ["1988-03-03"]
+    ends = following(dates("2019-10-31", "2019-11-30", "2019-12-31"), 3)
+    assert labels(ends) == ["2020-01-31", "2020-02-29", "2020-03-31"]
+    quarters = following(dates("2019-03-31", "2019-06-30", "2019-09-30"), 2)
+    assert labels(quarters) == ["2019-12-31", "2020-03-31"]
+    working = np.busday_offset("2024-01-01", np.arange(15)).astype("M8[s]")  # to Friday the 19th
+    assert labels(following(working, 2)) == ["2024-01-22", "2024-01-23"]
+    assert labels(following(working[:4], 2)) == ["2024-01-05", "2024-01-06"]  # too few to tell
     with pytest.raises(ValueError, match="at least two rows"):
         following(dates("2020-01-01"), 1)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("date,load,load\n2020-01-01,1,2\n2020-01-02,3,4\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a.csv:1: the header has 'load' twice"):
+        read_table(SeriesData(path=str(path)))
 
 
 def test_calendar_features() -> None:

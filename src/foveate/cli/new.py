@@ -60,7 +60,7 @@ TASKS = {
 }
 FEW_LABELS = TASKS["classification"]._replace(rate="2e-3, weight_decay = 1.0", steps=1500)
 SPLITS = {"valid": ("valid", "val", "dev", "validation"), "test": ("test", "t10k")}
-SEASONS = {"1 hour": 24, "1 day": 7, "1 week": 52, "1 month": 12, "15 minutes": 96}
+SEASONS = {"1 hour": 24, "1 day": 7, "7 days": 52, "1 month": 12, "15 minutes": 96}
 toml_value = partial(json.dumps, ensure_ascii=False)
 SAMPLE = 2000  # lines that tell the columns
 LEAST = 20  # pairs, texts or rows from which a config is written
@@ -203,6 +203,9 @@ def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
     plan.reasons += [f"{' and '.join(map(str, chosen))} are read"] if chosen else []
     plan.reasons += [f"odd: {f.name}, {f.count:,}" for f in train.findings]
     if task == "language":
+        if splits and "valid" not in splits:  # the share that validates is taken from one file
+            plan.reasons.append(f"no valid file: {files[0]} is divided, no other is read")
+            patterns, splits = [files[0].as_posix()], {}
         _language(plan, patterns[0], splits, files[0])
     else:
         _texts(plan, patterns, train.pairs)
@@ -212,6 +215,7 @@ def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
 
 DATES, LABELS = r"date|time(stamp)?|datetime|day|month", r"label|category|class|intent|topic"
 LABELS += "|sentiment|tag|genre|stars|rating"
+NAMES = f"{LABELS}|text|sentence|review|comment|source|src|target|tgt|id|idx|index"
 PAIRS = (r"source|src|input|question|en(glish)?", r"target|tgt|trg|output|translation|answer")
 
 
@@ -269,6 +273,11 @@ def _columns(file: Path, lines: Sequence[str], task: TaskName) -> tuple[dict[str
         return {}, False
     header = table[0]
     again = any(row[i] == cell for row in table[1:] for i, cell in enumerate(header))
+    if tabs and not again and all(re.fullmatch(NAMES, cell, re.I) for cell in header):
+        raise DataError(
+            f"{file}:1: {', '.join(header)}: names of columns, and a .tsv has none: take the line "
+            "away, or name the file .csv"
+        )
     named = not (tabs or again or looks_like_data(header))
     columns = list(zip(*table[named:], strict=True))
 

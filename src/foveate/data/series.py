@@ -133,6 +133,8 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
         raise DataError(f"{file}:1: {error}") from None
     if not places:
         raise DataError(f"{file}:1: the header names no column of values beside the dates")
+    if twice := [name for name in names if isinstance(name, str) and header.count(name) > 1]:
+        raise DataError(f"{file}:1: the header has {twice[0]!r} twice; rename one of the columns")
     dates, values, numbers = list[np.datetime64](), list[list[float]](), list[int]()
     for line, cells in lines:
         where = f"{file}:{line}"
@@ -366,16 +368,22 @@ def _slots(dates: Dates) -> tuple[NDArray[np.int64], int, bool]:
     span = (days[-1] - days[0]).astype(int)
     if span < 3 and 86_400 % step == 0:  # too short to tell that a time of day is closed
         times = np.unique(np.concatenate((times, np.arange(seconds[0] % step, 86_400, step))))
-    weekdays = (days.astype(np.int64) + 3) % 7  # 0 is Monday
-    open_days = np.isin(np.arange(7), weekdays)
-    passed = np.bincount((weekdays[0] + np.arange(span + 1)) % 7, minlength=7)
-    open_days |= passed < 2
+    open_days = _open_days(days)
     leap = _leap_days(days[0], days[-1])
     lacking = [same for same in leap if len(same) and not np.isin(same, days).any()]
     closed = lacking[0] if len(lacking) == 1 else days[:0]
     count = np.busday_count(days[0], days, weekmask=open_days.tolist(), holidays=closed)
     slots = count.astype(np.int64) * len(times) + np.searchsorted(times, seconds)
     return slots, len(times), 4 <= open_days.sum() <= 6
+
+
+def _open_days(days: Dates) -> NDArray[np.bool_]:
+    """The weekdays, from Monday, that occur among the days, or are passed less than twice."""
+    weekdays = (days.astype(np.int64) + 3) % 7
+    span = (days[-1] - days[0]).astype(int)
+    passed = np.bincount((weekdays[0] + np.arange(span + 1)) % 7, minlength=7)
+    open_days: NDArray[np.bool_] = np.isin(np.arange(7), weekdays) | (passed < 2)
+    return open_days
 
 
 def _leap_days(first: np.datetime64, last: np.datetime64) -> tuple[Dates, Dates]:
@@ -408,7 +416,8 @@ def usual_step(dates: Dates) -> str:
 
 
 def following(dates: Dates, count: int) -> Dates:
-    """The next ``count`` dates: at equal months where the dates are, else at the usual step.
+    """The next ``count`` dates: at equal months, from their start or their end, where the dates
+    are; on working days where all of them are; else at the usual step.
 
     Raises `UserError` for fewer than two dates.
     """
@@ -416,11 +425,17 @@ def following(dates: Dates, count: int) -> Dates:
         raise UserError("one date shows no step of time; give at least two rows")
     months, ahead = dates.astype("M8[M]"), np.arange(1, count + 1)
     apart = np.diff(months).astype(int)
-    rest = dates - months  # time since the start of the month
-    if apart[0] > 0 and (apart == apart[0]).all() and (rest == rest[0]).all():
-        return (months[-1] + ahead * apart[0]).astype("M8[s]") + rest[0]
+    for edge in (months, months + 1):
+        rest = dates - edge.astype("M8[s]")  # time since the start of the month, or to its end
+        if apart[0] > 0 and (apart == apart[0]).all() and (rest == rest[0]).all():
+            return (edge[-1] + ahead * apart[0]).astype("M8[s]") + rest[0]
     steps, counts = np.unique(np.diff(dates), return_counts=True)
-    return dates[-1] + ahead * steps[counts.argmax()]
+    step, last = steps[counts.argmax()], dates[-1].astype("M8[D]")
+    open_days = _open_days(dates.astype("M8[D]"))
+    if step == np.timedelta64(1, "D") and 4 <= open_days.sum() <= 6:
+        days = np.busday_offset(last, ahead, weekmask=open_days.tolist())
+        return days.astype("M8[s]") + (dates[-1] - last)
+    return dates[-1] + ahead * step
 
 
 def labels(dates: Dates, like: Dates | None = None) -> list[str]:

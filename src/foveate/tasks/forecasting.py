@@ -724,12 +724,13 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             row = divide(len(table), self.config.series)["test"][0]
         else:
             row = int(np.searchsorted(table.dates, parse_date(date)))
-        last = len(table) - self.config.horizon
+        last, end = len(table) - self.config.horizon, row + self.config.horizon
         if not length <= row <= last:
             span = labels(table.dates[[length, last]], table.dates)
-            raise ConfigError(f"{date}: a forecast can begin from {span[0]} to {span[1]}")
-        window = self.cut(table, (row, row + self.config.horizon))
+            named = date or "the test rows are too few for a forecast"
+            raise ConfigError(f"{named}: a forecast can begin from {span[0]} to {span[1]}")
+        window = self.cut(table, (row, end))
         if not len(window):
-            inside = table.gaps[(table.gaps > row - length) & (table.gaps < row + length)]
+            inside = table.gaps[(table.gaps > row - length) & (table.gaps < end)]
             raise ConfigError(f"{table.gap(int(inside[0]))}: no forecast spans it; choose a date")
         return window

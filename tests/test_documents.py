@@ -26,7 +26,14 @@ from foveate.data.words import split_words
 from foveate.documents import base
 from foveate.documents import html as html_module
 from foveate.documents.base import archive_of
-from foveate.documents.formats import BY_LINES, DEEPEST, DocumentOptions, format_of, read_document
+from foveate.documents.formats import (
+    BY_LINES,
+    DEEPEST,
+    DocumentOptions,
+    format_of,
+    read_document,
+    text_of,
+)
 from foveate.documents.html import check, html_passage, without_repeats
 from foveate.documents.memory import Glossary, TranslationMemory, holds
 from foveate.documents.spans import DocumentError
@@ -161,6 +168,20 @@ def test_memories_get_a_variant() -> None:
     assert segment[0].text == "BLACK"
     with pytest.raises(ConfigError, match="name the one to add"):
         shouted("tmx", UNITS)
+
+
+def test_a_variant_without_text_is_no_translation(tmp_path: Path) -> None:
+    path = tmp_path / "m.tmx"
+    path.write_text(UNITS.replace("deux", " "), "utf-8")
+    assert TranslationMemory.read(path, "fr").find("two") is None
+    unit = list(XML.fromstring(shouted("tmx", path.read_bytes(), to="fr")).iter("tu"))[1]
+    assert [text_of(variant) for variant in unit.findall("tuv")] == ["two", "TWO"]
+    emptied = UNITS.replace("two", "").replace("deux", "")
+    unit = list(XML.fromstring(shouted("tmx", emptied, to="fr")).iter("tu"))[1]
+    assert [text_of(variant) for variant in unit.findall("tuv")] == ["", ""]
+    path = tmp_path / "m.tsv"
+    path.write_text("a dog runs\t\n\tun chat\na cat\tun chat\n", "utf-8")
+    assert TranslationMemory.read(path, least=1).pairs == {"a cat": "un chat"}
 
 
 @pytest.mark.parametrize(

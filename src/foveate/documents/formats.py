@@ -491,7 +491,7 @@ LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """A translation memory: units without a variant in ``options.to`` get one.
+    """A translation memory: units without text in ``options.to`` get one.
 
     It is translated from the variant in ``options.source``, else in the language of the header,
     else from the first. Raises ``DocumentError`` where ``to`` is absent, or it is no TMX.
@@ -556,20 +556,26 @@ def variants_in(unit: XML.Element, language: str) -> list[XML.Element]:
     return [v for v in variants if same_language(v.get(LANG) or v.get("lang") or "", language)]
 
 
+def text_of(variant: XML.Element) -> str:
+    """The text of a variant's segment; "" where it has none."""
+    segment = variant.find("seg")
+    return "" if segment is None else "".join(segment.itertext())
+
+
 def same_language(a: str, b: str) -> bool:
     """Whether languages are the same but for a region: en and en-US."""
     return a.lower().split("-")[0] == b.lower().split("-")[0]
 
 
 def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:
-    """The segment of a unit that is to be translated, if any."""
+    """The segment of a unit that is to be translated, if any; one without text is none."""
     targets = variants_in(unit, options.to or "")
-    if targets and not options.again:
+    if any(text_of(v).strip() for v in targets) and not options.again:
         return None
     others = [v for v in unit.findall("tuv") if v not in targets]
     own = [v for v in variants_in(unit, options.source or source) if v not in targets]
     own = own if own or options.source else others
-    return own[0].find("seg") if own else None
+    return next((v.find("seg") for v in own if text_of(v).strip()), None)
 
 
 def _segment(segment: XML.Element, options: DocumentOptions) -> Passage:

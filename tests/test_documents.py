@@ -253,6 +253,9 @@ def test_glossaries(tmp_path: Path) -> None:
     assert unspaced.variants("GPUs は ab") == []
     assert holds("Les Chiens.", ("chien", "chiens")) and not holds("chienne", ("chien",))
     assert holds("彼はトムだ", ("トム",))
+    folded = Glossary({"Straße": ("street",), "İzmir": ("Izmir",)})
+    assert folded.variants("Die Straße") == folded.variants("DIE STRASSE") == [("street",)]
+    assert folded.variants("in İzmir") == [("Izmir",)] and folded.variants("Straßen") == []
     path.write_text("dog chien\n", "utf-8")
     with pytest.raises(ConfigError, match=r"terms.tsv:1 is no entry"):
         Glossary.read(path)

@@ -73,8 +73,8 @@ class Glossary:
         there = [term for word, term in self._by_length if word in folded]
         if not there:
             return []
-        pattern = re.compile("|".join(map(whole_words, there)), re.IGNORECASE)
-        terms = (" ".join(m.group().casefold().split()) for m in pattern.finditer(line))
+        pattern = re.compile("|".join(map(whole_words, there)))
+        terms = (" ".join(match.group().split()) for match in pattern.finditer(folded))
         return [self.terms[term] for term in dict.fromkeys(terms) if term in self.terms]
 
 

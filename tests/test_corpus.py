@@ -54,7 +54,9 @@ def test_a_file_that_changes_is_no_longer_read(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_known_before_the_work(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"source": "a"}\n\n{"source": "b"}\nno json\n')
+    (tmp_path / "a.jsonl").write_text(
+        '\ufeff{"source": "a"}\n\n{"source": "b"}\nno json\n', "utf-8"
+    )
     with pytest.raises(DocumentError, match=r"a\.jsonl:4 is no JSON"):
         cut(tmp_path / "a.jsonl", "a.jsonl", "jsonl", lines=2)
     with pytest.raises(ConfigError, match="holds no file that ends in"):

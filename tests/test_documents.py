@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import shutil
@@ -158,6 +159,31 @@ x="2">{b}</ph> cat</seg></tuv></tu>
 </body></tmx>"""
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "done"),
+    [
+        ("text", "a dog. a cat.\n", "A DOG. A CAT.\n"),
+        ("html", "<p>a dog</p>", "<p>A DOG</p>"),
+        ("tsv", "a dog\n", "a dog\tA DOG\n"),
+        ("jsonl", '{"source": "a"}\n', '{"source": "a", "target": "A"}\n'),
+        (
+            "srt",
+            "1\n00:00:01,000 --> 00:00:02,000\nnow\n",
+            "1\n00:00:01,000 --> 00:00:02,000\nNOW\n",
+        ),
+    ],
+)
+def test_a_byte_order_mark_is_no_text(kind: str, text: str, done: str) -> None:
+    data = codecs.BOM_UTF8 + text.encode()
+    document = read_document(kind, data, DocumentOptions())
+    assert not any("\ufeff" in line for p in document.passages for line in p.sentences)
+    assert shouted(kind, data) == codecs.BOM_UTF8 + done.encode()
+    assert shouted(kind, text) == done.encode()
+    if kind in BY_LINES:
+        document = BY_LINES[kind](data, DocumentOptions(), "the input")
+        assert not any("\ufeff" in line for p in document.passages for line in p.sentences)
+
+
 def test_memories_get_a_variant() -> None:
     units = list(XML.fromstring(shouted("tmx", UNITS, to="fr")).iter("tu"))
     assert [len(unit.findall("tuv")) for unit in units] == [2, 2]
@@ -253,6 +279,8 @@ def test_glossaries(tmp_path: Path) -> None:
     assert unspaced.variants("GPUs は ab") == []
     assert holds("Les Chiens.", ("chien", "chiens")) and not holds("chienne", ("chien",))
     assert holds("彼はトムだ", ("トム",))
+    path.write_text("\ufeffdog\tchien\n", "utf-8")
+    assert list(Glossary.read(path).terms) == ["dog"]
     folded = Glossary({"Straße": ("street",), "İzmir": ("Izmir",)})
     assert folded.variants("Die Straße") == folded.variants("DIE STRASSE") == [("street",)]
     assert folded.variants("in İzmir") == [("Izmir",)] and folded.variants("Straßen") == []
@@ -270,6 +298,8 @@ def test_memories(tmp_path: Path) -> None:
     result = near.find("the dogs runs")
     assert result is not None and 80 < result.score < 100
     assert near.find("something else altogether") is None
+    path.write_text("\ufeffa dog\tun chien\n", "utf-8")
+    assert TranslationMemory.read(path).pairs == {"a dog": "un chien"}
     path = tmp_path / "m.tmx"
     path.write_text(UNITS, "utf-8")
     assert TranslationMemory.read(path, "fr").find("two") == ("deux", 100.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import math
@@ -205,7 +206,8 @@ def _table(path: Path, split: str) -> dict[str, list[str]]:
     """The texts of each picture of a split, in the order of their first lines."""
     texts: dict[str, list[str]] = {}
     splits: set[str] = set()
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:

@@ -27,6 +27,7 @@ from foveate.documents.base import (
     archive_of,
     decoded,
     escaped,
+    with_mark,
 )
 from foveate.documents.html import html_passage
 from foveate.documents.odt import read_odt
@@ -91,12 +92,14 @@ def rows_of(text: str) -> list[tuple[str, str]]:
     return [row for row in rows if row != ("", "")]
 
 
+@with_mark
 def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
     """A plain text with a passage for each line, whose numbers are known."""
     rows = rows_of(decoded(data, where))
     return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
 
 
+@with_mark
 def read_tsv(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Rows between tabs: the translation of the first column becomes a new last one."""
     rows = rows_of(decoded(data, where))
@@ -120,6 +123,7 @@ def _by_rows(
     return Document(passages, written, lines=range(1, len(rows) + 1))
 
 
+@with_mark
 def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Objects with a ``source`` each, a line for each: they get a ``target`` if they have none."""
     rows = rows_of(decoded(data, where))
@@ -169,6 +173,7 @@ def jsonl_object(row: str, where: str) -> dict[str, str] | None:
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 
 
+@with_mark
 def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Subtitles: numbers and times stay; the lines of one are translated together.
 
@@ -410,7 +415,7 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
         import polib
     except ImportError:
         raise ConfigError(f"PO needs polib; {install('documents')}") from None
-    text = decoded(data, where).removeprefix("\ufeff")
+    text = decoded(data, where)
     _check_lines(text, where)
     if not text.strip():
         return Document([], lambda translations: data)
@@ -612,8 +617,8 @@ def _add(unit: XML.Element, text: str, to: str) -> None:
 
 
 READERS: dict[str, Reader] = {
-    "text": read_whole,
-    "html": partial(read_whole, passage_of=html_passage),
+    "text": with_mark(read_whole),
+    "html": with_mark(partial(read_whole, passage_of=html_passage)),
     "tsv": read_tsv,
     "jsonl": read_jsonl,
     "srt": read_srt,

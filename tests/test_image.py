@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,14 @@ def test_a_picture_of_the_users_is_brought_to_size(tmp_path: Path) -> None:
     path.write_bytes(png("red", (40, 60)))
     assert files(write_squares(tmp_path)).open(path).shape == (3, 16, 16)
     assert idx_pictures(tmp_path).open(path).shape == (1, 8, 8)
+
+
+def test_grey_of_16_bits_is_scaled_to_8() -> None:
+    file, grey = io.BytesIO(), np.arange(256, dtype=np.uint16).reshape(16, 16)
+    Image.fromarray(grey * 257).save(file, "png")
+    for channels in (1, 3):
+        pixels = decode(file.getvalue(), "grey", channels, (16, 16))
+        assert pixels.tolist() == [grey.tolist()] * channels
 
 
 def test_a_turned_photograph_is_set_upright(tmp_path: Path) -> None:

@@ -182,7 +182,10 @@ def decode(content: bytes, name: str, channels: int, size: tuple[int, int]) -> P
 
     try:
         with Image.open(io.BytesIO(content)) as image:
-            upright = ImageOps.exif_transpose(image).convert("L" if channels == 1 else "RGB")
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I;16"):  # grey of 16 bits, which Pillow cuts off at 255
+                upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
+            upright = upright.convert("L" if channels == 1 else "RGB")
             fitted = ImageOps.fit(upright, size[::-1], Image.Resampling.BICUBIC)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         unknown = isinstance(error, UnidentifiedImageError)  # it names an object in memory

@@ -164,6 +164,17 @@ def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     assert outputs(tmp_path / "out")["b.tsv"] == b"a girl sings\t1\tune fille chante\n"
 
 
+def test_a_folder_by_a_run_that_foveate_ships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("A dog runs.\n")
+    done = CliRunner().invoke(app, arguments(Path("packaged/en-fr"), Path("in"), Path("out")))
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert outputs(tmp_path / "out")["a.txt"].strip()
+
+
 def test_what_a_folder_is_refused_for(run: Path, corpus: Path, tmp_path: Path) -> None:
     def refused(*more: object, out: Path | None = None) -> str:
         done = CliRunner().invoke(app, arguments(run, corpus, out or tmp_path / "out", *more))

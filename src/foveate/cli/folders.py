@@ -22,7 +22,7 @@ from foveate.answers import CUT, TranslateOptions
 from foveate.cli.documents import translate_document, with_languages
 from foveate.cli.engines import RunSpec
 from foveate.cli.options import DAMAGED, SHOWN, Tally, say
-from foveate.config import ConfigError
+from foveate.config import ConfigError, shipped
 from foveate.data.corpus import Arrays, Meter, Work, WorkerError, cores, in_order
 from foveate.documents import folders
 from foveate.documents.base import DocumentOptions
@@ -277,7 +277,7 @@ def _pinned(spec: RunSpec) -> RunSpec:
     """The same weights by the name of a checkpoint, which later training does not change."""
 
     def weights(name: str) -> str:
-        path, folder = checkpoint.place(Path(name))
+        path, folder = checkpoint.place(shipped(Path(name)))
         return os.path.abspath(folder or checkpoint.folder_of(path, spec.checkpoint))
 
     return spec._replace(run=weights(spec.run), ensemble=tuple(map(weights, spec.ensemble)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import re
 import shutil
 import struct
 import time
@@ -18,6 +19,8 @@ import docx
 import html5lib
 import polib
 import pytest
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls, qn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -248,6 +251,35 @@ def test_word_documents() -> None:
     for bad in (b"", b"PK", _zip()):
         with pytest.raises(DocumentError, match="is no DOCX file"):
             shouted("docx", bad)
+
+
+def test_words_in_other_elements_and_headers_of_other_pages() -> None:
+    file = docx.Document()
+    run = "<w:r><w:t>in here</w:t></w:r>"
+    inner = [
+        f"<w:ins w:id='1' w:author='a'>{run}</w:ins>",
+        f"<w:sdt><w:sdtPr><w:id w:val='2'/></w:sdtPr><w:sdtContent>{run}</w:sdtContent></w:sdt>",
+        f"<w:smartTag w:element='b'><w:smartTagPr/>{run}</w:smartTag>",
+    ]
+    for xml in inner:
+        paragraph = file.add_paragraph("before ")
+        paragraph._p.append(parse_xml(f"<w:p {nsdecls('w')}>{xml}</w:p>")[0])
+        paragraph.add_run(" after.")
+    section = file.sections[0]
+    parts = "first_page_header", "first_page_footer", "even_page_header", "even_page_footer"
+    for name in parts:
+        getattr(section, name).paragraphs[0].text = "on some pages"
+    data = io.BytesIO()
+    file.save(data)
+    result = docx.Document(io.BytesIO(shouted("docx", data.getvalue())))
+    for paragraph, xml in zip(result.paragraphs, inner, strict=True):
+        assert "".join(t.text for t in paragraph._p.iter(qn("w:t"))) == "BEFORE IN HERE AFTER."
+        tags = re.findall(r"<(w:\w+)", xml)
+        element = next(paragraph._p.iter(qn(tags[0])))
+        assert [child.tag for child in element.iter()] == [qn(tag) for tag in tags]
+        assert "IN HERE" in [t.text for t in element.iter(qn("w:t"))]
+    for name in parts:
+        assert getattr(result.sections[0], name).paragraphs[0].text == "ON SOME PAGES"
 
 
 def _zip() -> bytes:

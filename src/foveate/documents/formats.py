@@ -234,11 +234,16 @@ def _spread(text: str, count: int) -> list[str]:
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 FORMATTING = 4_000  # characters of the formatting of a run, which each new run copies
+AROUND = tuple(f"{W}{name}" for name in ("hyperlink", "ins", "moveTo", "smartTag"))
+PROPERTIES = (f"{W}pPr", f"{W}smartTagPr")  # of a paragraph, or of an element around words
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
 def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """The paragraphs of body, tables, headers and footers. All else stays as it is."""
+    """The paragraphs of body, tables, headers and footers, with insertions that are tracked.
+
+    All else stays as it is.
+    """
     try:
         import docx
     except ImportError:
@@ -271,7 +276,9 @@ def _paragraphs(file: DocxDocument) -> Iterator[Element]:
     """Every paragraph with text, each once."""
     stories = [file.element.body]
     for section in file.sections:
-        for part in (section.header, section.footer):
+        usual = section.header, section.footer
+        first = section.first_page_header, section.first_page_footer
+        for part in (*usual, *first, section.even_page_header, section.even_page_footer):
             if not part.is_linked_to_previous:
                 stories.append(part._element)
     for story in stories:
@@ -288,7 +295,7 @@ class Paragraph:
         self.element = element
         if any(len(_key(run)) > FORMATTING for run in element.iter(f"{W}r")):
             raise DocumentError(f"{where}: the formatting of some words is too large to be copied")
-        self.objects: list[Element] = []  # and hyperlinks, by number
+        self.objects: list[Element] = []  # and elements around words, by number
         self.formats: list[Element] = []  # run properties, by number
         self.text = TextBuilder(options.rules, layout=True)
         _split(element)
@@ -305,14 +312,14 @@ class Paragraph:
         return max(lengths, key=lengths.__getitem__, default="")
 
     def _read(self, parent: Element) -> None:
-        """Add the children: runs of text, hyperlinks, and all others as objects."""
+        """Add the children: runs of text, elements around words, and all others as objects."""
         opened: str | None = None
         for child in parent:
             key = _key(child) if _is_text(child) else None
             if opened is not None and key != opened:
                 self.text.add_close()
                 opened = None
-            if child.tag == f"{W}pPr":
+            if child.tag in PROPERTIES:
                 continue
             if key is not None:
                 if key != self.base and opened is None:
@@ -322,9 +329,9 @@ class Paragraph:
                 self.text.add_text("".join(t.text or "" for t in child.iter(f"{W}t")))
                 continue
             self.objects.append(child)
-            if child.tag == f"{W}hyperlink":
+            if (holder := _holder(child)) is not None:
                 self.text.add_open(f'<k n="{len(self.objects) - 1}">', "</k>")
-                self._read(child)
+                self._read(holder)
                 self.text.add_close()
             else:
                 self.text.add_object(f'<k n="{len(self.objects) - 1}"/>')
@@ -351,10 +358,11 @@ class Paragraph:
                 self._fill(parent, child, self.formats[number])
             else:
                 item = self.objects[number]
-                if item.tag == f"{W}hyperlink":
-                    for old in list(item):
-                        item.remove(old)
-                    self._fill(item, child, properties)
+                if (holder := _holder(item)) is not None:
+                    for old in list(holder):
+                        if old.tag not in PROPERTIES:
+                            holder.remove(old)
+                    self._fill(holder, child, properties)
                 parent.append(item)
             self._append(parent, child.tail, properties)
 
@@ -385,6 +393,13 @@ def _split(paragraph: Element) -> None:
             alone.append(part)
             place.addnext(alone)
             place = alone
+
+
+def _holder(element: Element) -> Element | None:
+    """The element with the words of one that stands around words; None for another."""
+    if element.tag == f"{W}sdt":
+        return element.find(f"{W}sdtContent")
+    return element if element.tag in AROUND else None
 
 
 def _is_text(element: Element) -> bool:

@@ -175,6 +175,24 @@ def test_a_folder_by_a_run_that_foveate_ships(
     assert outputs(tmp_path / "out")["a.txt"].strip()
 
 
+def test_a_broken_file_stops_no_other(run: Path, corpus: Path, tmp_path: Path) -> None:
+    for name in ("a.docx", "b.docx"):  # the same bytes are the same part
+        (corpus / name).write_bytes(b"PK\x03\x04")
+    for state in ("4 translated", "0 translated, 4 were done before"):
+        done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / "out", "--processes", 1))
+        assert isinstance(done.exception, DocumentError), done.output
+        message = str(done.exception)
+        assert message.startswith("2 not translated: a.docx is no DOCX file: it is an archive")
+        assert "; b.docx is no DOCX file" in message
+        assert f"6 files, 12 lines: {state}" in done.stderr
+        names = outputs(tmp_path / "out").keys()
+        assert names == {"a.txt", "b.tsv", "sub/c.jsonl", "sub/d.txt"}
+    for name in ("a.docx", "b.docx"):
+        (corpus / name).unlink()
+    done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / "out"))
+    assert done.exit_code == 0 and not (tmp_path / "out" / ".foveate" / "parts").exists()
+
+
 def test_what_a_folder_is_refused_for(run: Path, corpus: Path, tmp_path: Path) -> None:
     def refused(*more: object, out: Path | None = None) -> str:
         done = CliRunner().invoke(app, arguments(run, corpus, out or tmp_path / "out", *more))

@@ -131,6 +131,19 @@ def unpacked(data: bytes) -> tuple[bytes, Events]:
     return text, json.loads(events)
 
 
+def refusal(reason: str) -> bytes:
+    """In place of a translation: why the file cannot be read, as it goes on after its name."""
+    return json.dumps({"refused": reason}).encode()
+
+
+def reason_in(data: bytes) -> str | None:
+    """The reason in the bytes of `refusal`; None for a translation."""
+    if b"\n" in data:  # `packed` writes one
+        return None
+    reason: str = json.loads(data)["refused"]
+    return reason
+
+
 class FolderJob:
     """The state of a job in its output folder. Raises ``ConfigError`` where it is of another."""
 

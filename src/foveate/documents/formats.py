@@ -359,9 +359,8 @@ class Paragraph:
             else:
                 item = self.objects[number]
                 if (holder := _holder(item)) is not None:
-                    for old in list(holder):
-                        if old.tag not in PROPERTIES:
-                            holder.remove(old)
+                    for old in [each for each in holder if each.tag not in PROPERTIES]:
+                        holder.remove(old)
                     self._fill(holder, child, properties)
                 parent.append(item)
             self._append(parent, child.tail, properties)

@@ -149,6 +149,15 @@ def test_a_run_links_words_by_the_head_that_is_asked_for(folder: Path, call: Cal
     assert "there are 2" in call("align", run, *sides(folder), "--head", 7)[2]
 
 
+def test_a_run_that_foveate_ships_links_words(
+    folder: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call("align", "packaged/en-fr", *sides(folder))
+    assert code == 0, err
+    assert len(out.splitlines()) == len(ENGLISH)
+
+
 def test_links_of_two_runs_are_those_both_directions_give_weight(folder: Path, call: Call) -> None:
     """√(α_ts β_st) from the maps of either run by itself; a threshold of 0 links all words."""
     forward = np.array([[0.9, 0.0, 0.1], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]], dtype=np.float32)

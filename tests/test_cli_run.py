@@ -69,6 +69,18 @@ def test_translate_with_all_that_stands_beside(folder: Path, call: Call, tmp_pat
     assert "le" in page.read_text()
 
 
+def test_lines_from_the_memory_are_not_drawn(folder: Path, call: Call, tmp_path: Path) -> None:
+    memory, page = tmp_path / "m.tsv", tmp_path / "maps.html"
+    memory.write_text("a girl sings\tde la mémoire\n", "utf-8")
+    printed = call(
+        "translate", folder / "run", "--memory", memory, "--attention", page,
+        text=b"the dog runs\na girl sings\n",
+    )  # fmt: skip
+    assert printed.out == "le chien court\nde la mémoire\n"
+    assert "1 line not drawn, its translation is from the memory: 2" in printed.err
+    assert "chien" in page.read_text("utf-8")
+
+
 def test_translate_with_a_silent_attention(folder: Path, call: Call) -> None:
     text = b"the dog runs\na girl sings\n"
     silent = ["translate", folder / "run", "--scores", "--silence"]

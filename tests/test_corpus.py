@@ -54,7 +54,9 @@ def test_a_file_that_changes_is_no_longer_read(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_known_before_the_work(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"source": "a"}\n\n{"source": "b"}\nno json\n')
+    (tmp_path / "a.jsonl").write_text(
+        '\ufeff{"source": "a"}\n\n{"source": "b"}\nno json\n', "utf-8"
+    )
     with pytest.raises(DocumentError, match=r"a\.jsonl:4 is no JSON"):
         cut(tmp_path / "a.jsonl", "a.jsonl", "jsonl", lines=2)
     with pytest.raises(ConfigError, match="holds no file that ends in"):
@@ -160,6 +162,35 @@ def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     (corpus / "b.tsv").write_text("a girl sings\t1\n")
     assert "4 files, 9 lines: 1 translated, 3 were done before" in call("out")
     assert outputs(tmp_path / "out")["b.tsv"] == b"a girl sings\t1\tune fille chante\n"
+
+
+def test_a_folder_by_a_run_that_foveate_ships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("A dog runs.\n")
+    done = CliRunner().invoke(app, arguments(Path("packaged/en-fr"), Path("in"), Path("out")))
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert outputs(tmp_path / "out")["a.txt"].strip()
+
+
+def test_a_broken_file_stops_no_other(run: Path, corpus: Path, tmp_path: Path) -> None:
+    for name in ("a.docx", "b.docx"):  # the same bytes are the same part
+        (corpus / name).write_bytes(b"PK\x03\x04")
+    for state in ("4 translated", "0 translated, 4 were done before"):
+        done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / "out", "--processes", 1))
+        assert isinstance(done.exception, DocumentError), done.output
+        message = str(done.exception)
+        assert message.startswith("2 not translated: a.docx is no DOCX file: it is an archive")
+        assert "; b.docx is no DOCX file" in message
+        assert f"6 files, 12 lines: {state}" in done.stderr
+        names = outputs(tmp_path / "out").keys()
+        assert names == {"a.txt", "b.tsv", "sub/c.jsonl", "sub/d.txt"}
+    for name in ("a.docx", "b.docx"):
+        (corpus / name).unlink()
+    done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / "out"))
+    assert done.exit_code == 0 and not (tmp_path / "out" / ".foveate" / "parts").exists()
 
 
 def test_what_a_folder_is_refused_for(run: Path, corpus: Path, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
+import re
 import shutil
 import struct
 import time
@@ -17,6 +19,8 @@ import docx
 import html5lib
 import polib
 import pytest
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls, qn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -26,7 +30,14 @@ from foveate.data.words import split_words
 from foveate.documents import base
 from foveate.documents import html as html_module
 from foveate.documents.base import archive_of
-from foveate.documents.formats import BY_LINES, DEEPEST, DocumentOptions, format_of, read_document
+from foveate.documents.formats import (
+    BY_LINES,
+    DEEPEST,
+    DocumentOptions,
+    format_of,
+    read_document,
+    text_of,
+)
 from foveate.documents.html import check, html_passage, without_repeats
 from foveate.documents.memory import Glossary, TranslationMemory, holds
 from foveate.documents.spans import DocumentError
@@ -151,6 +162,31 @@ x="2">{b}</ph> cat</seg></tuv></tu>
 </body></tmx>"""
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "done"),
+    [
+        ("text", "a dog. a cat.\n", "A DOG. A CAT.\n"),
+        ("html", "<p>a dog</p>", "<p>A DOG</p>"),
+        ("tsv", "a dog\n", "a dog\tA DOG\n"),
+        ("jsonl", '{"source": "a"}\n', '{"source": "a", "target": "A"}\n'),
+        (
+            "srt",
+            "1\n00:00:01,000 --> 00:00:02,000\nnow\n",
+            "1\n00:00:01,000 --> 00:00:02,000\nNOW\n",
+        ),
+    ],
+)
+def test_a_byte_order_mark_is_no_text(kind: str, text: str, done: str) -> None:
+    data = codecs.BOM_UTF8 + text.encode()
+    document = read_document(kind, data, DocumentOptions())
+    assert not any("\ufeff" in line for p in document.passages for line in p.sentences)
+    assert shouted(kind, data) == codecs.BOM_UTF8 + done.encode()
+    assert shouted(kind, text) == done.encode()
+    if kind in BY_LINES:
+        document = BY_LINES[kind](data, DocumentOptions(), "the input")
+        assert not any("\ufeff" in line for p in document.passages for line in p.sentences)
+
+
 def test_memories_get_a_variant() -> None:
     units = list(XML.fromstring(shouted("tmx", UNITS, to="fr")).iter("tu"))
     assert [len(unit.findall("tuv")) for unit in units] == [2, 2]
@@ -161,6 +197,20 @@ def test_memories_get_a_variant() -> None:
     assert segment[0].text == "BLACK"
     with pytest.raises(ConfigError, match="name the one to add"):
         shouted("tmx", UNITS)
+
+
+def test_a_variant_without_text_is_no_translation(tmp_path: Path) -> None:
+    path = tmp_path / "m.tmx"
+    path.write_text(UNITS.replace("deux", " "), "utf-8")
+    assert TranslationMemory.read(path, "fr").find("two") is None
+    unit = list(XML.fromstring(shouted("tmx", path.read_bytes(), to="fr")).iter("tu"))[1]
+    assert [text_of(variant) for variant in unit.findall("tuv")] == ["two", "TWO"]
+    emptied = UNITS.replace("two", "").replace("deux", "")
+    unit = list(XML.fromstring(shouted("tmx", emptied, to="fr")).iter("tu"))[1]
+    assert [text_of(variant) for variant in unit.findall("tuv")] == ["", ""]
+    path = tmp_path / "m.tsv"
+    path.write_text("a dog runs\t\n\tun chat\na cat\tun chat\n", "utf-8")
+    assert TranslationMemory.read(path, least=1).pairs == {"a cat": "un chat"}
 
 
 @pytest.mark.parametrize(
@@ -203,6 +253,35 @@ def test_word_documents() -> None:
             shouted("docx", bad)
 
 
+def test_words_in_other_elements_and_headers_of_other_pages() -> None:
+    file = docx.Document()
+    run = "<w:r><w:t>in here</w:t></w:r>"
+    inner = [
+        f"<w:ins w:id='1' w:author='a'>{run}</w:ins>",
+        f"<w:sdt><w:sdtPr><w:id w:val='2'/></w:sdtPr><w:sdtContent>{run}</w:sdtContent></w:sdt>",
+        f"<w:smartTag w:element='b'><w:smartTagPr/>{run}</w:smartTag>",
+    ]
+    for xml in inner:
+        paragraph = file.add_paragraph("before ")
+        paragraph._p.append(parse_xml(f"<w:p {nsdecls('w')}>{xml}</w:p>")[0])
+        paragraph.add_run(" after.")
+    section = file.sections[0]
+    parts = "first_page_header", "first_page_footer", "even_page_header", "even_page_footer"
+    for name in parts:
+        getattr(section, name).paragraphs[0].text = "on some pages"
+    data = io.BytesIO()
+    file.save(data)
+    result = docx.Document(io.BytesIO(shouted("docx", data.getvalue())))
+    for paragraph, xml in zip(result.paragraphs, inner, strict=True):
+        assert "".join(t.text for t in paragraph._p.iter(qn("w:t"))) == "BEFORE IN HERE AFTER."
+        tags = re.findall(r"<(w:\w+)", xml)
+        element = next(paragraph._p.iter(qn(tags[0])))
+        assert [child.tag for child in element.iter()] == [qn(tag) for tag in tags]
+        assert "IN HERE" in [t.text for t in element.iter(qn("w:t"))]
+    for name in parts:
+        assert getattr(result.sections[0], name).paragraphs[0].text == "ON SOME PAGES"
+
+
 def _zip() -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as file:
@@ -232,6 +311,11 @@ def test_glossaries(tmp_path: Path) -> None:
     assert unspaced.variants("GPUs は ab") == []
     assert holds("Les Chiens.", ("chien", "chiens")) and not holds("chienne", ("chien",))
     assert holds("彼はトムだ", ("トム",))
+    path.write_text("\ufeffdog\tchien\n", "utf-8")
+    assert list(Glossary.read(path).terms) == ["dog"]
+    folded = Glossary({"Straße": ("street",), "İzmir": ("Izmir",)})
+    assert folded.variants("Die Straße") == folded.variants("DIE STRASSE") == [("street",)]
+    assert folded.variants("in İzmir") == [("Izmir",)] and folded.variants("Straßen") == []
     path.write_text("dog chien\n", "utf-8")
     with pytest.raises(ConfigError, match=r"terms.tsv:1 is no entry"):
         Glossary.read(path)
@@ -246,6 +330,8 @@ def test_memories(tmp_path: Path) -> None:
     result = near.find("the dogs runs")
     assert result is not None and 80 < result.score < 100
     assert near.find("something else altogether") is None
+    path.write_text("\ufeffa dog\tun chien\n", "utf-8")
+    assert TranslationMemory.read(path).pairs == {"a dog": "un chien"}
     path = tmp_path / "m.tmx"
     path.write_text(UNITS, "utf-8")
     assert TranslationMemory.read(path, "fr").find("two") == ("deux", 100.0)

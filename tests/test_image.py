@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -119,11 +121,26 @@ def test_a_table_that_is_wrong_names_its_line(tmp_path: Path) -> None:
         pictures.album("train")
 
 
+def test_a_table_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    pictures = files(write_squares(tmp_path))
+    table = tmp_path / "table.tsv"
+    table.write_bytes(codecs.BOM_UTF8 + b"first\tred.png\tred\n" + table.read_bytes())
+    assert len(pictures.album("first").pixels) == 1
+
+
 def test_a_picture_of_the_users_is_brought_to_size(tmp_path: Path) -> None:
     path = tmp_path / "mine.png"
     path.write_bytes(png("red", (40, 60)))
     assert files(write_squares(tmp_path)).open(path).shape == (3, 16, 16)
     assert idx_pictures(tmp_path).open(path).shape == (1, 8, 8)
+
+
+def test_grey_of_16_bits_is_scaled_to_8() -> None:
+    file, grey = io.BytesIO(), np.arange(256, dtype=np.uint16).reshape(16, 16)
+    Image.fromarray(grey * 257).save(file, "png")
+    for channels in (1, 3):
+        pixels = decode(file.getvalue(), "grey", channels, (16, 16))
+        assert pixels.tolist() == [grey.tolist()] * channels
 
 
 def test_a_turned_photograph_is_set_upright(tmp_path: Path) -> None:

@@ -270,11 +270,12 @@ def by_run(
     messages; ``save`` stores the choice.
     """
     from foveate.align.aer import Head, choose
-    from foveate.config import kinds
+    from foveate.config import kinds, shipped
     from foveate.data.words import CUTS
     from foveate.pack import renew
     from foveate.tasks.base import Aligns
 
+    folder = shipped(folder)
     if not folder.is_dir():
         names = ", ".join(sorted(kinds("aligner")["aligner"]))
         raise ConfigError(f"{folder} is neither the folder of a run nor one of: {names}")

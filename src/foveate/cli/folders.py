@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,17 +22,26 @@ from foveate.answers import CUT, TranslateOptions
 from foveate.cli.documents import translate_document, with_languages
 from foveate.cli.engines import RunSpec
 from foveate.cli.options import DAMAGED, SHOWN, Tally, say
-from foveate.config import ConfigError
+from foveate.config import ConfigError, shipped
 from foveate.data.corpus import Arrays, Meter, Work, WorkerError, cores, in_order
 from foveate.documents import folders
 from foveate.documents.base import DocumentOptions
-from foveate.documents.folders import FilePart, FolderJob, SourceFile, cut, files_in, packed
+from foveate.documents.folders import (
+    FilePart,
+    FolderJob,
+    SourceFile,
+    cut,
+    files_in,
+    packed,
+    reason_in,
+    refusal,
+)
 from foveate.documents.formats import (
     BY_LINES,
     format_of,
     read_document,
 )
-from foveate.documents.spans import Rules
+from foveate.documents.spans import DocumentError, Rules
 from foveate.errors import message_of
 from foveate.run import device
 from foveate.train import checkpoint
@@ -70,7 +79,11 @@ def translator(values: Values) -> Work:
         part = FilePart(*fields)
         data, damaged = _as_utf8(part)
         read = BY_LINES.get(part.kind) or partial(read_document, part.kind)
-        document = read(data, options, part.file)
+        try:
+            document = read(data, options, part.file)
+        except DocumentError as error:  # it stops its own file alone
+            reason = refusal(str(error).removeprefix(part.file))
+            return {"answers": np.frombuffer(reason, dtype=np.uint8)}
         text, answers = translate_document(run, document, values["search"])
         lines = document.lines or [0] * len(document.passages)
         places = (n for n, p in zip(lines, document.passages, strict=True) for _ in p.sentences)
@@ -256,28 +269,53 @@ def translate_folder(
     }
     job = FolderJob(out, _identity(spec, values, format), [source.name for source in sources])
     unfinished = [source for source in sources if job.finished(source) is None]
-    missing = job.missing(unfinished)
-    execute = on_ray if ray and missing else in_processes
+    execute = on_ray if ray and job.missing(unfinished) else in_processes
+    refused = _translate(job, unfinished, lambda parts: execute(values, parts, processes))
+    report = _report(job, sources, len(unfinished), [p.relative_to(folder) for p in skipped])
+    if refused:
+        say(report)
+        more = "; …" * (len(refused) > SHOWN)
+        raise DocumentError(f"{len(refused):,} not translated: {'; '.join(refused[:SHOWN])}{more}")
+    job.finish()
+    return report
+
+
+def _translate(
+    job: FolderJob,
+    sources: Sequence[SourceFile],
+    execute: Callable[[Sequence[FilePart]], Generator[bytes, None, None]],
+) -> list[str]:
+    """Translate and write files; a message for each that cannot be read."""
+    missing, messages = job.missing(sources), list[str]()
+    reasons: dict[str, str] = {}  # by the digest of a part
     with (
-        closing(execute(values, missing, processes)) as translations,
+        closing(execute(missing)) as translations,
         Meter("translating", sum(part.lines for part in missing), "lines") as meter,
     ):
-        for source in unfinished:
+        for source in sources:
             for part in job.missing([source]):
-                job.store(part, next(translations))
+                if part.digest in reasons:
+                    continue
+                translation = next(translations)
+                if (reason := reason_in(translation)) is None:
+                    job.store(part, translation)
+                else:
+                    reasons[part.digest] = reason
                 meter.add(part.lines)
-            job.join(source)
+            if left := job.missing([source]):
+                messages.append(source.name + reasons[left[0].digest])
+            else:
+                job.join(source)
         for _ in translations:  # none is left: the executor reports lost workers
             pass
-    job.finish()
-    return _report(job, sources, len(unfinished), [p.relative_to(folder) for p in skipped])
+    return messages
 
 
 def _pinned(spec: RunSpec) -> RunSpec:
     """The same weights by the name of a checkpoint, which later training does not change."""
 
     def weights(name: str) -> str:
-        path, folder = checkpoint.place(Path(name))
+        path, folder = checkpoint.place(shipped(Path(name)))
         return os.path.abspath(folder or checkpoint.folder_of(path, spec.checkpoint))
 
     return spec._replace(run=weights(spec.run), ensemble=tuple(map(weights, spec.ensemble)))
@@ -310,14 +348,16 @@ def _weights(spec: RunSpec) -> str:
 
 
 def _report(
-    job: FolderJob, sources: Sequence[SourceFile], new: int, skipped: Sequence[Path]
+    job: FolderJob, sources: Sequence[SourceFile], begun: int, skipped: Sequence[Path]
 ) -> list[str]:
     tally = Tally()
-    for source in sources:
-        for event, lines in (job.finished(source) or {}).items():
+    finished = {source: job.finished(source) for source in sources}
+    for source, events in finished.items():
+        for event, lines in (events or {}).items():
             places = (f"{source.name}:{line}" if line else source.name for line in lines)
             tally.note(event, *places)
-    count, before = sum(source.lines for source in sources), len(sources) - new
+    count, before = sum(source.lines for source in sources), len(sources) - begun
+    new = sum(events is not None for events in finished.values()) - before
     summary = f"{len(sources):,} files, {count:,} lines: {new:,} translated"
     tally.remarks.append(summary + (f", {before:,} were done before" if before else ""))
     if skipped:

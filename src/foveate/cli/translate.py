@@ -375,7 +375,9 @@ class LineFiles:
             self.links.write(" ".join(f"{i}-{j}" for i, j in answer.alignment()) + "\n")
         if self.outputs.attention is None or not answer.source.strip():
             return
-        if len(self.records) < PAGE:
+        if not answer.outputs:
+            self.tally.note("not drawn, its translation is from the memory", number)
+        elif len(self.records) < PAGE:
             self.records.append(answer.record())
         else:
             self.tally.note(f"not drawn, {self.outputs.attention} holds {PAGE}", number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import math
@@ -181,7 +182,10 @@ def decode(content: bytes, name: str, channels: int, size: tuple[int, int]) -> P
 
     try:
         with Image.open(io.BytesIO(content)) as image:
-            upright = ImageOps.exif_transpose(image).convert("L" if channels == 1 else "RGB")
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I;16"):  # grey of 16 bits, which Pillow cuts off at 255
+                upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
+            upright = upright.convert("L" if channels == 1 else "RGB")
             fitted = ImageOps.fit(upright, size[::-1], Image.Resampling.BICUBIC)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         unknown = isinstance(error, UnidentifiedImageError)  # it names an object in memory
@@ -205,7 +209,8 @@ def _table(path: Path, split: str) -> dict[str, list[str]]:
     """The texts of each picture of a split, in the order of their first lines."""
     texts: dict[str, list[str]] = {}
     splits: set[str] = set()
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:

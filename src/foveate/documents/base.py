@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from xml.sax.saxutils import escape
 
 from foveate.documents.spans import DocumentError, Piece, Rules
@@ -52,6 +53,9 @@ SIGNATURES = {  # the first bytes of files that are no text
 }
 
 
+BOM = codecs.BOM_UTF8  # the byte order mark, with which some programs begin texts
+
+
 def content_of(data: bytes) -> str:
     """What a file is by its first bytes, as the end of a sentence; "" where they do not tell."""
     names = (what for begin, what in SIGNATURES.items() if data.startswith(begin))
@@ -59,14 +63,30 @@ def content_of(data: bytes) -> str:
 
 
 def decoded(data: bytes, where: str) -> str:
-    """The text of UTF-8 bytes. Raises ``DocumentError`` naming the line that is not UTF-8."""
+    """The text of UTF-8 bytes, without a byte order mark.
+
+    Raises ``DocumentError`` naming the line that is not UTF-8.
+    """
     if what := content_of(data):
         raise DocumentError(f"{where} is no text{what}")
+    data = data.removeprefix(BOM)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DocumentError(f"{where}:{line} is not UTF-8; convert it, as with iconv") from None
+
+
+def with_mark(reader: Reader) -> Reader:
+    """A reader of texts whose documents begin with a byte order mark again, where they had one."""
+
+    def read(data: bytes, options: DocumentOptions, where: str) -> Document:
+        document = reader(data, options, where)
+        if not data.startswith(BOM):
+            return document
+        return replace(document, written=lambda texts: BOM + document.written(texts))
+
+    return read
 
 
 def escaped(piece: Piece) -> str:

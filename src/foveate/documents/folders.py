@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foveate.config import ConfigError, Tree
+from foveate.documents.base import BOM
 from foveate.documents.formats import BY_LINES, ENDINGS, jsonl_object, rows_of
 from foveate.files import replace_file, replacing
 
@@ -107,7 +108,7 @@ def _checked(data: bytes, kind: str, path: Path, first: int) -> int:
     """How many lines a part has, each of which can be read."""
     if kind not in BY_LINES:
         return max(1, data.count(b"\n"))
-    rows = rows_of(data.decode(errors="replace"))
+    rows = rows_of(data.removeprefix(BOM).decode(errors="replace"))
     if kind == "jsonl":
         for number, (row, _) in enumerate(rows, start=first):
             jsonl_object(row, f"{path}:{number}")
@@ -128,6 +129,19 @@ def unpacked(data: bytes) -> tuple[bytes, Events]:
     """Text and events of a translated part from the bytes of `packed`."""
     events, _, text = data.partition(b"\n")
     return text, json.loads(events)
+
+
+def refusal(reason: str) -> bytes:
+    """In place of a translation: why the file cannot be read, as it goes on after its name."""
+    return json.dumps({"refused": reason}).encode()
+
+
+def reason_in(data: bytes) -> str | None:
+    """The reason in the bytes of `refusal`; None for a translation."""
+    if b"\n" in data:  # `packed` writes one
+        return None
+    reason: str = json.loads(data)["refused"]
+    return reason
 
 
 class FolderJob:

@@ -27,6 +27,7 @@ from foveate.documents.base import (
     archive_of,
     decoded,
     escaped,
+    with_mark,
 )
 from foveate.documents.html import html_passage
 from foveate.documents.odt import read_odt
@@ -91,12 +92,14 @@ def rows_of(text: str) -> list[tuple[str, str]]:
     return [row for row in rows if row != ("", "")]
 
 
+@with_mark
 def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
     """A plain text with a passage for each line, whose numbers are known."""
     rows = rows_of(decoded(data, where))
     return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
 
 
+@with_mark
 def read_tsv(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Rows between tabs: the translation of the first column becomes a new last one."""
     rows = rows_of(decoded(data, where))
@@ -120,6 +123,7 @@ def _by_rows(
     return Document(passages, written, lines=range(1, len(rows) + 1))
 
 
+@with_mark
 def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Objects with a ``source`` each, a line for each: they get a ``target`` if they have none."""
     rows = rows_of(decoded(data, where))
@@ -169,6 +173,7 @@ def jsonl_object(row: str, where: str) -> dict[str, str] | None:
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 
 
+@with_mark
 def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Subtitles: numbers and times stay; the lines of one are translated together.
 
@@ -229,11 +234,16 @@ def _spread(text: str, count: int) -> list[str]:
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 FORMATTING = 4_000  # characters of the formatting of a run, which each new run copies
+AROUND = tuple(f"{W}{name}" for name in ("hyperlink", "ins", "moveTo", "smartTag"))
+PROPERTIES = (f"{W}pPr", f"{W}smartTagPr")  # of a paragraph, or of an element around words
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
 def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """The paragraphs of body, tables, headers and footers. All else stays as it is."""
+    """The paragraphs of body, tables, headers and footers, with insertions that are tracked.
+
+    All else stays as it is.
+    """
     try:
         import docx
     except ImportError:
@@ -266,7 +276,9 @@ def _paragraphs(file: DocxDocument) -> Iterator[Element]:
     """Every paragraph with text, each once."""
     stories = [file.element.body]
     for section in file.sections:
-        for part in (section.header, section.footer):
+        usual = section.header, section.footer
+        first = section.first_page_header, section.first_page_footer
+        for part in (*usual, *first, section.even_page_header, section.even_page_footer):
             if not part.is_linked_to_previous:
                 stories.append(part._element)
     for story in stories:
@@ -283,7 +295,7 @@ class Paragraph:
         self.element = element
         if any(len(_key(run)) > FORMATTING for run in element.iter(f"{W}r")):
             raise DocumentError(f"{where}: the formatting of some words is too large to be copied")
-        self.objects: list[Element] = []  # and hyperlinks, by number
+        self.objects: list[Element] = []  # and elements around words, by number
         self.formats: list[Element] = []  # run properties, by number
         self.text = TextBuilder(options.rules, layout=True)
         _split(element)
@@ -300,14 +312,14 @@ class Paragraph:
         return max(lengths, key=lengths.__getitem__, default="")
 
     def _read(self, parent: Element) -> None:
-        """Add the children: runs of text, hyperlinks, and all others as objects."""
+        """Add the children: runs of text, elements around words, and all others as objects."""
         opened: str | None = None
         for child in parent:
             key = _key(child) if _is_text(child) else None
             if opened is not None and key != opened:
                 self.text.add_close()
                 opened = None
-            if child.tag == f"{W}pPr":
+            if child.tag in PROPERTIES:
                 continue
             if key is not None:
                 if key != self.base and opened is None:
@@ -317,9 +329,9 @@ class Paragraph:
                 self.text.add_text("".join(t.text or "" for t in child.iter(f"{W}t")))
                 continue
             self.objects.append(child)
-            if child.tag == f"{W}hyperlink":
+            if (holder := _holder(child)) is not None:
                 self.text.add_open(f'<k n="{len(self.objects) - 1}">', "</k>")
-                self._read(child)
+                self._read(holder)
                 self.text.add_close()
             else:
                 self.text.add_object(f'<k n="{len(self.objects) - 1}"/>')
@@ -346,10 +358,10 @@ class Paragraph:
                 self._fill(parent, child, self.formats[number])
             else:
                 item = self.objects[number]
-                if item.tag == f"{W}hyperlink":
-                    for old in list(item):
-                        item.remove(old)
-                    self._fill(item, child, properties)
+                if (holder := _holder(item)) is not None:
+                    for old in [each for each in holder if each.tag not in PROPERTIES]:
+                        holder.remove(old)
+                    self._fill(holder, child, properties)
                 parent.append(item)
             self._append(parent, child.tail, properties)
 
@@ -382,6 +394,13 @@ def _split(paragraph: Element) -> None:
             place = alone
 
 
+def _holder(element: Element) -> Element | None:
+    """The element with the words of one that stands around words; None for another."""
+    if element.tag == f"{W}sdt":
+        return element.find(f"{W}sdtContent")
+    return element if element.tag in AROUND else None
+
+
 def _is_text(element: Element) -> bool:
     """Whether an element is a run that holds text and nothing else."""
     return element.tag == f"{W}r" and all(
@@ -410,7 +429,7 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
         import polib
     except ImportError:
         raise ConfigError(f"PO needs polib; {install('documents')}") from None
-    text = decoded(data, where).removeprefix("\ufeff")
+    text = decoded(data, where)
     _check_lines(text, where)
     if not text.strip():
         return Document([], lambda translations: data)
@@ -491,7 +510,7 @@ LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """A translation memory: units without a variant in ``options.to`` get one.
+    """A translation memory: units without text in ``options.to`` get one.
 
     It is translated from the variant in ``options.source``, else in the language of the header,
     else from the first. Raises ``DocumentError`` where ``to`` is absent, or it is no TMX.
@@ -556,20 +575,26 @@ def variants_in(unit: XML.Element, language: str) -> list[XML.Element]:
     return [v for v in variants if same_language(v.get(LANG) or v.get("lang") or "", language)]
 
 
+def text_of(variant: XML.Element) -> str:
+    """The text of a variant's segment; "" where it has none."""
+    segment = variant.find("seg")
+    return "" if segment is None else "".join(segment.itertext())
+
+
 def same_language(a: str, b: str) -> bool:
     """Whether languages are the same but for a region: en and en-US."""
     return a.lower().split("-")[0] == b.lower().split("-")[0]
 
 
 def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:
-    """The segment of a unit that is to be translated, if any."""
+    """The segment of a unit that is to be translated, if any; one without text is none."""
     targets = variants_in(unit, options.to or "")
-    if targets and not options.again:
+    if any(text_of(v).strip() for v in targets) and not options.again:
         return None
     others = [v for v in unit.findall("tuv") if v not in targets]
     own = [v for v in variants_in(unit, options.source or source) if v not in targets]
     own = own if own or options.source else others
-    return own[0].find("seg") if own else None
+    return next((v.find("seg") for v in own if text_of(v).strip()), None)
 
 
 def _segment(segment: XML.Element, options: DocumentOptions) -> Passage:
@@ -606,8 +631,8 @@ def _add(unit: XML.Element, text: str, to: str) -> None:
 
 
 READERS: dict[str, Reader] = {
-    "text": read_whole,
-    "html": partial(read_whole, passage_of=html_passage),
+    "text": with_mark(read_whole),
+    "html": with_mark(partial(read_whole, passage_of=html_passage)),
     "tsv": read_tsv,
     "jsonl": read_jsonl,
     "srt": read_srt,

@@ -73,8 +73,8 @@ class Glossary:
         there = [term for word, term in self._by_length if word in folded]
         if not there:
             return []
-        pattern = re.compile("|".join(map(whole_words, there)), re.IGNORECASE)
-        terms = (" ".join(m.group().casefold().split()) for m in pattern.finditer(line))
+        pattern = re.compile("|".join(map(whole_words, there)))
+        terms = (" ".join(match.group().split()) for match in pattern.finditer(folded))
         return [self.terms[term] for term in dict.fromkeys(terms) if term in self.terms]
 
 
@@ -153,7 +153,7 @@ class TranslationMemory:
     def read(
         cls, path: Path, to: str | None = None, least: float = 100.0, source: str | None = None
     ) -> TranslationMemory:
-        """A TMX, or a TSV of source and target.
+        """A TMX, or a TSV of source and target; a pair of which one is blank does not count.
 
         Of a TMX the variants in the languages ``source`` (else that of its header, else the first)
         and ``to`` (else the next) are taken. Raises ``ConfigError`` for another format.
@@ -161,7 +161,7 @@ class TranslationMemory:
         data = _content(path, "memory")
         tmx = path.suffix.lower() == ".tmx"
         pairs = pairs_of_tmx(data, str(path), to, source) if tmx else pairs_of_tsv(data, str(path))
-        return cls(dict(pairs), least)
+        return cls({a: b for a, b in pairs if a.strip() and b.strip()}, least)
 
     def find(self, line: str) -> Match | None:
         """The translation of the same line, or of the most similar one from ``least`` on.

@@ -553,8 +553,8 @@ class Both(Aligner):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        one = config.aligner.model_copy(update={"lowercase": config.lowercase})
-        self.forward, self.backward = one.build(), one.build()
+        aligner = config.aligner.model_copy(update={"lowercase": config.lowercase})
+        self.forward, self.backward = aligner.build(), aligner.build()
 
 
 class Symmetrized(Both):

@@ -276,11 +276,11 @@ def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quali
         errors.append({date: float(error) for date, error in dated})
         curves[each.name] = evaluation.curves["forecast"]
     dates = [date for date in errors[0] if all(date in of_model for of_model in errors)]
-    shared, asked = set(dates), []
+    shared, targets = set(dates), []
     for each, of_model in zip(contenders, errors, strict=True):
         values = each.run.need(Forecasting, "forecast").examples(split).targets()
-        asked.append(values[[date in shared for date in of_model]])
-    if dates and all(np.array_equal(asked[0], values) for values in asked):
+        targets.append(values[[date in shared for date in of_model]])
+    if dates and all(np.array_equal(targets[0], values) for values in targets):
         paired = [np.array([of_model[date] for date in dates]) for of_model in errors]
         figures = {"mse (scaled values)": paired_means(paired, np.ones(len(dates)))}
         note = f"{len(dates):,} windows of {split}, drawn as if independent"

@@ -520,17 +520,18 @@ class Reading:
         self.split, self.config = split, config
         self.files = [file_of(p, split, config) for p in (source, target) if p is not None]
         named = "{split}" in f"{source}{target}"
-        self.divided = not named or (config.holdout > 0 and split != "test")
-        if self.divided:
-            self._belongs = _division(split, config, str(source), tested=named)
+        self.limits: tuple[float, float] | None = None  # of the hashes, where a file is divided
+        if not named or (config.holdout > 0 and split != "test"):
+            self.limits = _limits(split, config, str(source), tested=named)
         self.skipped: list[BadLine] = []
         self._cleaning = Cleaning(config)
         self.dropped = self._cleaning.dropped
 
     def __iter__(self) -> Iterator[Pair]:
         pairs = _numbered(self.files, self.config, self.skipped)
-        if self.divided:
-            pairs = (pair for pair in pairs if self._belongs(pair[1]))
+        if self.limits is not None:
+            belongs = _division(self.limits, self.config)
+            pairs = (pair for pair in pairs if belongs(pair[1]))
         if self.split == "train":
             pairs = (pair for pair in pairs if self._cleaning.keeps(*pair[1:]))
         return map(self.changed, pairs)
@@ -544,7 +545,7 @@ class Reading:
         chosen = {name: self.config.tree().get(name) for name in _READS}
         named = self.config.on_bad_line == "skip"  # the names stand in what is skipped
         names = [str(file) if named else "".join(file.suffixes) for file in self.files]
-        return {"split": self.split, "divided": self.divided, "names": names, **chosen}
+        return {"split": self.split, "divided": self.limits or False, "names": names, **chosen}
 
 
 _READS = (  # the fields of a config that decide what is read
@@ -573,14 +574,12 @@ def to_measure(corpus: Corpus, config: TextData) -> Corpus:
     return corpus.gathered() if several else corpus
 
 
-def _division(
-    split: str, config: TextData, file: str, tested: bool = False
-) -> Callable[[str], bool]:
-    """Whether a source is of a split: a hash of it lies between two limits.
+def _limits(split: str, config: TextData, file: str, tested: bool) -> tuple[float, float] | None:
+    """Between which two numbers the hash of a source lies that is of a split of a divided file.
 
-    ``tested``: test has a file of its own.
+    None where all of them are of it. ``tested``: test has a file of its own.
     """
-    share, key = config.holdout, str(config.holdout_seed).encode()
+    share = config.holdout
     limits = {
         "train": (share if tested else 2 * share, 1.0),
         "valid": (0.0, share),
@@ -592,14 +591,19 @@ def _division(
             "write {split} in its name, or divide it into train, valid and test: "
             "data.holdout = 0.01",
         )
-    low, high = limits[split]
+    return limits[split] if share else None
+
+
+def _division(limits: tuple[float, float], config: TextData) -> Callable[[str], bool]:
+    """Whether a source is of a split: a hash of it lies between two limits."""
+    (low, high), key = limits, str(config.holdout_seed).encode()
 
     def belongs(text: str) -> bool:
         folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
         digest = hashlib.blake2b(folded.encode(), digest_size=4, key=key).digest()
         return low <= int.from_bytes(digest, "big") / 2**32 < high
 
-    return belongs if share else lambda text: True
+    return belongs
 
 
 class Cleaning:

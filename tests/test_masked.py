@@ -185,6 +185,12 @@ def test_a_table_gives_its_first_column(tmp_path: Path) -> None:
         task.read(tmp_path / "none.txt")
 
 
+def test_a_table_of_the_user_gives_the_column_of_the_run(tmp_path: Path) -> None:
+    task = MaskedLanguage.Config(source="unused").build(TextData(columns=("text", "id")))
+    (tmp_path / "mine.csv").write_text("id,text\n" + "".join(f"7,{text}\n" for text in TEXTS))
+    assert task.read(tmp_path / "mine.csv").sources == TEXTS
+
+
 def test_empty_lines_are_dropped_and_counted(tmp_path: Path) -> None:
     task = make(tmp_path, [*TEXTS, "", "  "])
     assert len(task.lengths("train")) == 8

@@ -443,6 +443,22 @@ def test_examples_come_from_two_files_or_a_table(tmp_path: Path) -> None:
         task.as_examples(["one", "two"], ["un"])
 
 
+def test_a_table_of_the_user_is_laid_out_as_the_run_has_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id;body;summary\n1;one;un\n2;two;deux\n")
+    (tmp_path / "a.jsonl").write_text('{"en": "one", "fr": "un"}\n{"en": "two", "fr": "deux"}\n')
+    (tmp_path / "swapped.tsv").write_text("un\tone\ndeux\ttwo\n")
+    (tmp_path / "a.tsv").write_text("one\tun\ntwo\tdeux\n")
+    named = TextData(columns=("body", "summary"))
+    for name, data in (
+        ("a.csv", named),
+        ("a.tsv", named),  # has no names
+        ("a.jsonl", TextData(keys=("en", "fr"))),
+        ("swapped.tsv", TextData(columns=(2, 1))),
+    ):
+        corpus = Translation.Config(source="unused").build(data).read(tmp_path / name)
+        assert (corpus.sources, corpus.targets) == (["one", "two"], ["un", "deux"]), name
+
+
 # ------------------------------------------------------------------------------ beginnings
 @pytest.mark.parametrize(
     "tokenizer",

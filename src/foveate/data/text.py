@@ -176,17 +176,18 @@ def rows(source: Path, target: str | Path | None, config: TextData) -> Iterator[
         return _aligned(source, find(target))
     if target is not None:
         raise DataError(f"{source} is {TABLES} and holds both sides; leave out the target")
-    ending = _ending(source)
+    ending = ending_of(source)
     return _csv(source, config) if ending == CSV else _parsed(source, PARSERS[ending](config))
 
 
-def _ending(path: Path) -> str:
+def ending_of(path: Path) -> str:
+    """What the name of a file ends in, before a ``.gz``: ``.tsv``."""
     return Path(path.name.removesuffix(".gz")).suffix
 
 
 def is_table(path: Path) -> bool:
     """Whether a file holds several things a line: TSV, CSV or JSONL, perhaps compressed."""
-    return _ending(path) in (CSV, *PARSERS)
+    return ending_of(path) in (CSV, *PARSERS)
 
 
 def _decode(stream: Iterable[bytes]) -> Iterator[tuple[str, str]]:

@@ -26,11 +26,13 @@ from foveate.data.text import (
     TextData,
     TokenIds,
     collect,
+    ending_of,
     file_of,
     is_table,
     keep,
     read_pairs,
     taken,
+    to_measure,
 )
 from foveate.data.tokenizer import BOS, BPE, EOS, Tokenizer
 from foveate.errors import UserError
@@ -186,6 +188,18 @@ def filled(corpus: Corpus, source: Path) -> Corpus:
     return corpus
 
 
+def read_own(source: Path, reference: Path | None, data: TextData) -> Corpus:
+    """The pairs of the user's files, laid out as the run's. Raises ``DataError`` where it has none.
+
+    Lines of two files are of no ``format``, and the columns of a TSV without names the first two.
+    """
+    if reference is not None:
+        data = data.model_copy(update={"format": None})
+    elif ending_of(source) == ".tsv" and any(isinstance(name, str) for name in data.columns):
+        data = data.model_copy(update={"columns": TextData().columns})
+    return filled(to_measure(read_pairs(source, reference, data), data), source)
+
+
 class OneTokenizer:
     """The tokenizer of a task that has one."""
 
@@ -286,11 +300,6 @@ class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
         ids, limit = self.tokenizer.encode_ids(corpus.sources), self.data.max_length
         longer = [line for line, text in zip(corpus.lines, ids, strict=True) if len(text) > limit]
         return [text[:limit] for text in ids], {CUT: longer} if longer else {}
-
-
-def read_texts(source: Path) -> Corpus:
-    """The texts of a file of the user's. Raises ``DataError`` where it holds none."""
-    return filled(read_pairs(source, None if is_table(source) else source, TextData()), source)
 
 
 def wrapped(

@@ -23,7 +23,7 @@ from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import learn_tokenizer, sample
 from foveate.data.report import report
-from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, taken, to_measure
+from foveate.data.text import Corpus, Pair, Reading, TextData, keep, taken
 from foveate.data.tokenizer import BPE, Tokenizer, tagged
 from foveate.data.words import language_of
 from foveate.decode.outputs import best
@@ -52,7 +52,7 @@ from foveate.tasks.metrics import (
     figures_of,
 )
 from foveate.tasks.objectives import CrossEntropy, mean_nll, token_loss
-from foveate.tasks.text import Ids, TextTask, filled, lengths_of, paired, vocabulary_line
+from foveate.tasks.text import Ids, TextTask, lengths_of, paired, read_own, vocabulary_line
 
 
 class CorpusFiles(Config):
@@ -324,8 +324,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         return paired(sources, references, ("sources", "references"))
 
     def read(self, source: Path, reference: Path | None = None) -> Corpus:
-        layout = TextData(format=self.data.format if reference is None else None)
-        return filled(to_measure(read_pairs(source, reference, layout), layout), source)
+        return read_own(source, reference, self.data)
 
     # ---- answers
 

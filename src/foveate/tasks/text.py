@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.answers import CUT
+from foveate.answers import CUT, SKIPPED
 from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import content_of, learn_tokenizer, prepare_ids, prepare_texts, sample
@@ -200,6 +200,12 @@ def read_own(source: Path, reference: Path | None, data: TextData) -> Corpus:
     return filled(to_measure(read_pairs(source, reference, data), data), source)
 
 
+def unread(examples: Corpus) -> dict[str, list[int]]:
+    """The lines of examples that were skipped, as an `Evaluation` notes them."""
+    lines = list(dict.fromkeys(bad.line for bad in examples.skipped))  # both sides may be bad
+    return {SKIPPED: lines} if lines else {}
+
+
 class OneTokenizer:
     """The tokenizer of a task that has one."""
 
@@ -296,10 +302,14 @@ class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
     # ---- answers
 
     def cut(self, corpus: Corpus) -> tuple[list[Ids], dict[str, list[int]]]:
-        """The ids of each text, at most ``data.max_length``; the lines that lost some are noted."""
+        """The ids of each text, at most ``data.max_length``.
+
+        Lines that lost some, and those that were skipped, are noted.
+        """
         ids, limit = self.tokenizer.encode_ids(corpus.sources), self.data.max_length
         longer = [line for line, text in zip(corpus.lines, ids, strict=True) if len(text) > limit]
-        return [text[:limit] for text in ids], {CUT: longer} if longer else {}
+        cut = {CUT: longer} if longer else {}
+        return [text[:limit] for text in ids], cut | unread(corpus)
 
 
 def wrapped(

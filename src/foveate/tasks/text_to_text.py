@@ -52,7 +52,7 @@ from foveate.tasks.metrics import (
     figures_of,
 )
 from foveate.tasks.objectives import CrossEntropy, mean_nll, token_loss
-from foveate.tasks.text import Ids, TextTask, lengths_of, paired, read_own, vocabulary_line
+from foveate.tasks.text import Ids, TextTask, lengths_of, paired, read_own, unread, vocabulary_line
 
 
 class CorpusFiles(Config):
@@ -362,7 +362,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
             part, _ = figures_of([outputs[i] for i in chosen], right, *names)
             figures |= {f"{name} {tag}": value for name, value in part.items()}
         cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
-        noted = {CUT: cut} if cut else {}
+        noted = ({CUT: cut} if cut else {}) | unread(examples)
         if 0 <= figures.get("bleu", 100.0) < 1 and (odd := swapped(examples, outputs)):
             noted[odd] = list(examples.lines)
         return Evaluation(figures, signatures, outputs, noted)

@@ -24,7 +24,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import learn_tokenizer, sample
 from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, keep, taken
-from foveate.data.tokenizer import BPE, Tokenizer, tagged
+from foveate.data.tokenizer import BPE, Tokenizer, bare, tagged
 from foveate.data.words import language_of
 from foveate.decode.outputs import best
 from foveate.decode.search import Search
@@ -83,12 +83,6 @@ class Tagged(Reading):
 
     def key(self) -> dict[str, object]:
         return {"tag": self.tag, **super().key()}
-
-
-def bare(text: str, tags: Sequence[str]) -> str:
-    """A text without the tag that it begins with."""
-    tag = next((tag for tag in tags if text.startswith(tag)), "")
-    return text.removeprefix(tag).removeprefix(" ") if tag else text
 
 
 # ---------------------------------------------------------------------------------------- examples

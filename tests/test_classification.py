@@ -15,7 +15,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from foveate.answers import CUT
+from foveate.answers import CUT, SKIPPED
 from foveate.cli import app
 from foveate.cli.answers import classify, evaluation_text
 from foveate.config import ConfigError
@@ -283,6 +283,17 @@ def test_long_texts_are_cut_and_named(task: TextClassification, tmp_path: Path) 
         short.as_examples(["a", "b"], ["good"])
     with pytest.raises(DataError, match="example:1: the label 'x'"):
         short.as_examples(["a"], ["x"])
+
+
+def test_skipped_lines_are_noted(task: TextClassification, tmp_path: Path) -> None:
+    skipping = make(tmp_path, TextData(on_bad_line="skip", max_length=3))
+    skipping.restore(tmp_path)
+    engine = skipping.engine(model_of(skipping, MODELS["cbow"]))
+    (tmp_path / "mine.tsv").write_text(f"a joy\tgood\nbore\n{GOOD[3]}\tgood\na\tbad\tx\n")
+    examples = skipping.read(tmp_path / "mine.tsv")
+    evaluation = skipping.evaluate(engine, examples, SearchRequest(SEARCH))
+    assert len(evaluation.outputs) == 2
+    assert evaluation.noted == {CUT: [3], SKIPPED: [2, 4]}
 
 
 def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) -> None:

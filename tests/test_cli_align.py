@@ -230,6 +230,48 @@ def test_what_is_wrong_is_said(folder: Path, call: Call) -> None:
         assert (code, message in err) == (2, True), err
 
 
+def test_the_tag_of_a_language_is_no_word(folder: Path, call: Call, tmp_path: Path) -> None:
+    """Links are those of the lines as they stand in the files, packed or not."""
+    from foveate.engine.packed import load as load_packed
+    from foveate.pack import pack
+    from foveate.training import train
+
+    lines = "".join(f"{s}\t{t}\n" for s, t in zip(ENGLISH, FRENCH, strict=True))
+    for split in ("train", "valid"):
+        (tmp_path / f"{split}.tsv").write_text(lines, encoding="utf-8")
+    plain = [f'source = "{folder}/{{split}}.en"\n', f'target = "{folder}/{{split}}.fr"\n']
+    config = (
+        CONFIG.format(folder=folder)
+        .replace("".join(plain), "")
+        .replace(
+            "[model]",
+            f"""
+[[task.corpora]]
+source = "{tmp_path}/{{split}}.tsv"
+tag = "<2fr>"
+
+[model]""",
+        )
+    )
+    (tmp_path / "tagged.toml").write_text(config, encoding="utf-8")
+    run = train(tmp_path / "tagged.toml", folder=tmp_path / "run")
+    code, _, err = call("align", run.path, *sides(folder))
+    assert code == 2 and "name one (to): fr" in err
+    code, out, _ = call("align", run.path, *sides(folder), "--to", "fr", "--layer", 0)
+    pairs = [(f"<2fr> {s}", t) for s, t in zip(ENGLISH, FRENCH, strict=True)]
+    links = run.links(pairs, Head(0))
+    assert code == 0 and [read_pharaoh(line) for line in out.splitlines()] == links
+    assert all(i < len(s.split()) for s, each in zip(ENGLISH, links, strict=True) for i, _ in each)
+    gold = "--gold", folder / "gold.txt"
+    code, _, err = call("align", run.path, *sides(folder), "--to", "fr", *gold)
+    assert code == 0, err
+    packed = load_packed(pack(run, tmp_path / "m.safetensors"))
+    assert packed.links(pairs, Head(0)) == links
+    (answer,) = packed.translate(ENGLISH[:1], to="fr", beam_size=1)
+    assert answer.source == ENGLISH[0]
+    assert answer.alignment() == run.translate(ENGLISH[:1], to="fr", beam_size=1)[0].alignment()
+
+
 def test_words_of_a_text_cut_by_others(folder: Path) -> None:
     """A word is a column whatever its pieces; after reading its row is one later."""
     run = load(folder / "run")

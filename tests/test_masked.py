@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from foveate.answers import SKIPPED
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, WordTokenizer
@@ -183,6 +184,20 @@ def test_a_table_gives_its_first_column(tmp_path: Path) -> None:
     (tmp_path / "none.txt").write_text("")
     with pytest.raises(DataError, match="empty"):
         task.read(tmp_path / "none.txt")
+
+
+def test_a_table_of_the_user_gives_the_column_of_the_run(tmp_path: Path) -> None:
+    task = MaskedLanguage.Config(source="unused").build(TextData(columns=("text", "id")))
+    (tmp_path / "mine.csv").write_text("id,text\n" + "".join(f"7,{text}\n" for text in TEXTS))
+    assert task.read(tmp_path / "mine.csv").sources == TEXTS
+
+
+def test_skipped_lines_are_noted(task: MaskedLanguage, tmp_path: Path) -> None:
+    task.data = TextData(on_bad_line="skip")
+    (tmp_path / "mine.txt").write_bytes(f"{TEXTS[0]}\ncaf\xe9\n{TEXTS[1]}\n".encode("latin-1"))
+    engine, request = task.engine(model_of(task).eval()), SearchRequest(SEARCH)
+    evaluation = task.evaluate(engine, task.read(tmp_path / "mine.txt"), request)
+    assert (len(evaluation.outputs), evaluation.noted) == (2, {SKIPPED: [2]})
 
 
 def test_empty_lines_are_dropped_and_counted(tmp_path: Path) -> None:

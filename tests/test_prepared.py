@@ -121,6 +121,16 @@ def test_what_is_there_is_not_made_again_and_a_changed_file_is(cache, files, mon
     assert list(changed.targets) == file.read_text("utf-8").splitlines()
 
 
+def test_a_file_divided_in_two_is_not_taken_for_one_divided_in_three(cache, files) -> None:
+    """The first has a file of test pairs of its own, and trains on what the second tests."""
+    config, one = TextData(holdout=0.2), files / "train.tsv"
+    one.write_text("".join(f"source {i}\ttarget {i}\n" for i in range(300)))
+    two = prepare_texts([Reading(files / "{split}.tsv", None, "train", config)])
+    three = prepare_texts([Reading(one, None, "train", config)])
+    test = set(read_split(one, None, "test", config).sources)
+    assert test and test <= set(two.sources) and not test & set(three.sources)
+
+
 def test_stored_bytes_belong_to_their_format(cache: Path, files: Path) -> None:
     """Where this fails, raise ``FORMAT`` in foveate.data.corpus, and put the new hash here."""
     stored = hashlib.sha256()

@@ -16,9 +16,9 @@ FUNCTION, NESTING, ANY, CASTS = 60, 4, 177, 86
 # Lines of each package (``make sizes``); "." are the modules that stand in none. Whoever raises a
 # budget names in docs/development/budgets.md what pays for it.
 BUDGET = {
-    ".": 2690, "align": 980, "bench": 2203, "cli": 4631, "data": 4679, "decode": 1648,
-    "documents": 2710, "draw": 4871, "engine": 2376, "export": 3405, "inspect": 2541, "laws": 1243,
-    "models": 2615, "native": 860, "nn": 3337, "server": 7284, "tasks": 5965, "train": 4070,
+    ".": 2699, "align": 980, "bench": 2203, "cli": 4691, "data": 4765, "decode": 1648,
+    "documents": 2777, "draw": 4871, "engine": 2384, "export": 3405, "inspect": 2541, "laws": 1243,
+    "models": 2615, "native": 860, "nn": 3337, "server": 7282, "tasks": 5981, "train": 4070,
     "views": 4348,
 }  # fmt: skip
 

@@ -490,6 +490,29 @@ def test_a_bad_csv_is_named(tmp_path, text: str, fields: dict[str, Any], message
         read_pairs(tmp_path / "pairs.csv", None, TextData(**fields))
 
 
+def test_a_quote_opens_a_cell_of_a_csv_at_its_start_only(tmp_path: Path) -> None:
+    """Elsewhere it is an inch mark, and the lines up to the next one are rows of their own."""
+    rows = [[f"a house {i}", f"une maison {i}"] for i in range(60)]
+    rows[5], rows[25], rows[30] = ['a 5" disk', "un"], ['a 3" disk', "un"], ['he said,"no', 'x"']
+    path = tmp_path / "inches.csv"
+    path.write_text("en;fr\n" + "".join(f"{s};{t}\n" for s, t in rows), encoding="utf-8")
+    corpus = read_pairs(path, None, TextData())
+    assert [list(pair) for pair in zip(corpus.sources, corpus.targets, strict=True)] == rows
+    assert list(corpus.lines) == list(range(2, 62))
+
+
+@pytest.mark.parametrize("bad", [b'"a\nb ""c""\nd",x,y', b'"a\nb \xff\nd",x'])
+def test_every_line_of_a_bad_row_of_a_csv_is_skipped(tmp_path: Path, bad: bytes) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_bytes(b'en,fr\n"good\nrow",x\n' + bad + b"\na,b\n")
+    corpus = read_pairs(path, None, TextData(on_bad_line="skip"))
+    assert list(zip(corpus.lines, corpus.sources, strict=True)) == [(2, "good row"), (7, "a")]
+    assert [line.line for line in corpus.skipped] == [4, 5, 6]
+    assert all("a row of the lines 4 to 6" in line.reason for line in corpus.skipped)
+    with pytest.raises(DataError, match=r"bad\.csv:4: .*a row of the lines 4 to 6; mend it"):
+        read_pairs(path, None, TextData())
+
+
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=12)
 
 

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from foveate.config import ConfigError, kinds, parse_tree
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SPECIALS, UNK, Symbol, Tokenizer
-from foveate.run import RunConfig
+from foveate.documents.memory import aligner
+from foveate.run import Run, RunConfig
+from foveate.server.batching import AlignPairs
 from foveate.tasks.translation import Translation
 from foveate.training import train
 
@@ -428,6 +430,30 @@ def test_a_run_translates_to_the_language_that_is_asked_for(tree: dict[str, Any]
     assert run.evaluate().figures["exact_match <2de>"] == 100
     french = run.evaluate(["<2fr> a dog"], ["un chien"]).figures
     assert french["exact_match <2fr>"] == 100 and not any("<2de>" in name for name in french)
+
+
+def test_links_count_the_words_behind_the_tag(tree: dict[str, Any], tmp_path: Path) -> None:
+    """The user's line stays, and the tag is no word of it, whoever names the language."""
+    part = {"kind": "recurrent", "embedding_size": 8, "hidden_size": 8}
+    decoder = part | {"attention": {"kind": "full"}}
+    model = {"kind": "encoder_decoder", "encoder": part, "decoder": decoder}
+    config = parse_tree(RunConfig, {"task": tree, "model": model})
+    built = task(tree, tmp_path)
+    run = Run(tmp_path, config, built, built.build(config.model).eval(), "step")
+    (named,) = run.translate(["the cat"], to="fr", prefix="le chat", beam_size=1)
+    assert (named.source, named.json()["source"]) == ("the cat", "the cat")
+    assert named.alignment() and named.record() is not None
+    (written,) = run.translate(["<2fr> the cat"], prefix="le chat", beam_size=1)
+    assert (written.source, written.alignment()) == ("<2fr> the cat", named.alignment())
+    (maps,) = built.word_maps(run.model, [("<2fr> the cat", "le chat")])
+    ((weights,),) = maps.values()
+    assert weights.shape == (2, 3)  # the, cat and the end
+    assert (weights.sum(axis=1) < 0.99).all()  # the rest is of the tag
+    assert {s for s, _ in named.alignment()} <= {0, 1}
+    links = aligner(run, to="fr")([("the cat", named.hypotheses[0])])
+    assert links == [sorted(run.links([("<2fr> the cat", named.hypotheses[0])])[0])]
+    (pair,) = AlignPairs("fr").answers(run, [("the cat", named.hypotheses[0])])
+    assert pair == links[0]
 
 
 def test_corpora_of_many_lines_have_a_report(tree: dict[str, Any], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from foveate.answers import SKIPPED
 from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, TextData
 from foveate.data.tokenizer import (
@@ -441,6 +442,32 @@ def test_examples_come_from_two_files_or_a_table(tmp_path: Path) -> None:
         task.read(tmp_path / "b.tsv")
     with pytest.raises(ValueError, match="2 sources but 1 references"):
         task.as_examples(["one", "two"], ["un"])
+
+
+def test_a_table_of_the_user_is_laid_out_as_the_run_has_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id;body;summary\n1;one;un\n2;two;deux\n")
+    (tmp_path / "a.jsonl").write_text('{"en": "one", "fr": "un"}\n{"en": "two", "fr": "deux"}\n')
+    (tmp_path / "swapped.tsv").write_text("un\tone\ndeux\ttwo\n")
+    (tmp_path / "a.tsv").write_text("one\tun\ntwo\tdeux\n")
+    named = TextData(columns=("body", "summary"))
+    for name, data in (
+        ("a.csv", named),
+        ("a.tsv", named),  # has no names
+        ("a.jsonl", TextData(keys=("en", "fr"))),
+        ("swapped.tsv", TextData(columns=(2, 1))),
+    ):
+        corpus = Translation.Config(source="unused").build(data).read(tmp_path / name)
+        assert (corpus.sources, corpus.targets) == (["one", "two"], ["un", "deux"]), name
+
+
+def test_skipped_lines_are_noted(task: Translation, tmp_path: Path) -> None:
+    task.data = TextData(on_bad_line="skip")
+    (tmp_path / "a.en").write_bytes(b"A man runs.\ncaf\xe9\nYes.\n")
+    (tmp_path / "a.fr").write_bytes(b"Un homme court.\ncaf\xe9\nOui.\n")
+    examples = task.read(tmp_path / "a.en", tmp_path / "a.fr")
+    request = SearchRequest(Greedy.Config().build())
+    evaluation = task.evaluate(task.engine(model_of(task, RECURRENT)), examples, request)
+    assert (len(evaluation.outputs), evaluation.noted) == (2, {SKIPPED: [2]})
 
 
 # ------------------------------------------------------------------------------ beginnings

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar, Unpack
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from foveate.inspect.records import AttentionRecord, Units
 
 CUT = "longer than the model allows, cut"  # what is noted of such an input
+SKIPPED = "that cannot be read, skipped"  # of a line of the data: it has no output
 Term = Sequence[str]  # variants, any of which meets it
 Picture = int | str | Path  # of the test data by its number, or a file
 
@@ -129,7 +130,7 @@ class TextAnswer(Answer):
 
     ``scores`` are what the search compared (for a beam log p / lp), ``outputs`` its hypotheses with
     their ids; ``cut`` counts source tokens that were left out because the line was longer than the
-    run allows.
+    run allows. ``read`` is what the model read, where that is not the line: with a language's tag.
     """
 
     source: str
@@ -138,6 +139,7 @@ class TextAnswer(Answer):
     cut: int = 0
     outputs: list[Hypothesis] = field(default_factory=list, repr=False)
     explains: Explains | None = field(default=None, repr=False, compare=False)
+    read: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def of(
@@ -158,6 +160,10 @@ class TextAnswer(Answer):
         scores = [output.score for output in shown]
         return cls(line, texts, scores, max(0, len(ids) - limit), outputs, explains)
 
+    def to(self, line: str) -> TextAnswer:
+        """The answer to a line of the user's, of which the source was made."""
+        return replace(self, source=line, read=self.source)
+
     def __str__(self) -> str:
         return self.hypotheses[0]
 
@@ -177,7 +183,7 @@ class TextAnswer(Answer):
         """
         if not self.outputs or self.explains is None:
             raise IndexError("an empty line has no hypothesis to explain")
-        return self.explains.explain(self.source, self.outputs[i].ids, units)
+        return self.explains.explain(self.read or self.source, self.outputs[i].ids, units)
 
     @property
     def attention(self) -> AttentionView:
@@ -190,11 +196,13 @@ class TextAnswer(Answer):
         """Word links (source, target), counted from 0: each target word's most attended one.
 
         By the head that the run has saved (``foveate align RUN … --save``), else by the last
-        layer, mean of the heads; none where the model has no attention to the source.
+        layer, mean of the heads; none where the model has no attention to the source. The tag of a
+        language is no word.
         """
         if not self.outputs or self.explains is None:
             return []
-        return sorted(self.explains.links([(self.source, self.outputs[i].ids)], None)[0])
+        pair = self.read or self.source, self.outputs[i].ids
+        return sorted(self.explains.links([pair], None)[0])
 
     def _repr_mimebundle_(self, **kwargs: object) -> object:
         return self.attention._repr_mimebundle_(**kwargs)

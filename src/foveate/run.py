@@ -158,8 +158,9 @@ class Run:
             batch_tokens or BATCH_TOKENS,
             num=num_hypotheses,
         )
-        lines = task.addressed(several(lines, "translate"), to)
-        return list(self.task.answer(self.engine, lines, request))
+        sources = task.addressed(several(lines, "translate"), to)
+        answers: list[TextAnswer] = list(self.task.answer(self.engine, sources, request))
+        return [answer.to(line) for answer, line in zip(answers, lines, strict=True)]
 
     def classify(
         self, inputs: Sequence[Picture], batch_tokens: int | None = None

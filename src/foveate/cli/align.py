@@ -61,6 +61,7 @@ def align_files(
     pretokenised: Annotated[
         bool | None, typer.Option(help="words stand between blanks; detected if not given")
     ] = None,
+    to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
     out: Out = None,
     checkpoint: Checkpoint = "best",
 ) -> None:
@@ -69,7 +70,7 @@ def align_files(
     files = PairFiles(source, target, split.get(pretokenised))
     if is_aligner(model):
         run_options = {"layer": layer, "head": head, "gold": gold, "agree_with": agree_with}
-        refuse(f"{model} is no run", **run_options, reverse=reverse, threshold=threshold)
+        refuse(f"{model} is no run", **run_options, reverse=reverse, threshold=threshold, to=to)
         links, messages = by_aligner(model, files, train_on or [], symmetrize)
     else:
         refuse("a run is trained", train_on=train_on, symmetrize=symmetrize)
@@ -77,7 +78,7 @@ def align_files(
             refuse("it is for two runs, of which --reverse names one", threshold=threshold)
         rows: Rows = "read" if after_reading else "produced"
         selection = HeadSelection(layer, head, gold, agree_with, rows)
-        weights, messages = by_run(Path(model), checkpoint, files, selection, save)
+        weights, messages = by_run(Path(model), checkpoint, files, selection, save, to)
         back = None if reverse is None else by_run(reverse, checkpoint, files.exchanged())[0]
         links = links_of_maps(weights, back, 0.3 if threshold is None else threshold)
     say(messages)
@@ -265,12 +266,14 @@ def by_run(
     files: PairFiles,
     selection: HeadSelection | None = None,
     save: bool = False,
+    to: str | None = None,
 ) -> tuple[Iterator[Weights], list[str]]:
     """The maps (T, S + 1) of a head of a run, which is chosen first unless its own is wanted, and
-    messages; ``save`` stores the choice.
+    messages; ``save`` stores the choice, ``to`` names the language where the run knows several.
     """
     from foveate.align.aer import Head, choose
     from foveate.config import kinds, shipped
+    from foveate.data.tokenizer import bare
     from foveate.data.words import CUTS
     from foveate.pack import renew
     from foveate.tasks.base import Aligns
@@ -281,6 +284,10 @@ def by_run(
         raise ConfigError(f"{folder} is neither the folder of a run nor one of: {names}")
     run, texts = load(folder, checkpoint), read_texts(files.source, files.target)
     task = run.need(Aligns, "align")
+    sources = run.addressed([source for source, _ in texts], to)
+    read = [(source, target) for source, (_, target) in zip(sources, texts, strict=True)]
+    tags = [f"<2{name}>" for name in run.languages]
+    texts = [(bare(source, tags), target) for source, target in read]
     files, messages = files.resolved(texts)
     selection = selection or HeadSelection()
     reference = selection.reference()
@@ -292,7 +299,7 @@ def by_run(
         head = replace(head, rows="read")
 
     def maps() -> Iterable[Maps]:
-        return task.word_maps(run.model, texts, head.rows, CUTS[files.words or "text"])
+        return task.word_maps(run.model, read, head.rows, CUTS[files.words or "text"])
 
     if reference is not None:
         selection.check(reference, files, files.cut(texts))

@@ -49,4 +49,5 @@ def translate_document(
     answers = run.translate(sentences, **search) if sentences else []
     texts = iter([str(answer) for answer in answers])
     each = [list(islice(texts, len(passage.sentences))) for passage in document.passages]
-    return document.written(joined_all(document.passages, each, aligner(own))), answers
+    align = aligner(own, to=search.get("to"))
+    return document.written(joined_all(document.passages, each, align)), answers

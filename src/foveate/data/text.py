@@ -35,6 +35,8 @@ Delimiter = Literal[",", ";", "\t", "|"]
 DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
 FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or V.PTCP;PST
 CSV, TABLES = ".csv", ".tsv, .csv or .jsonl"
+CLOSED = re.compile(r'[^"]*+(?:""[^"]*+)*+"')  # the rest of a quoted cell of a CSV, and its end
+CSV_FORMAT = 2  # of the rows of a CSV; raised where other ones are read of the same file
 SAMPLED = 50  # lines from which the delimiter of a CSV is detected
 QUOTED = 1000  # lines at most that a quoted cell of a CSV may span
 RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its length ratio
@@ -176,17 +178,18 @@ def rows(source: Path, target: str | Path | None, config: TextData) -> Iterator[
         return _aligned(source, find(target))
     if target is not None:
         raise DataError(f"{source} is {TABLES} and holds both sides; leave out the target")
-    ending = _ending(source)
+    ending = ending_of(source)
     return _csv(source, config) if ending == CSV else _parsed(source, PARSERS[ending](config))
 
 
-def _ending(path: Path) -> str:
+def ending_of(path: Path) -> str:
+    """What the name of a file ends in, before a ``.gz``: ``.tsv``."""
     return Path(path.name.removesuffix(".gz")).suffix
 
 
 def is_table(path: Path) -> bool:
     """Whether a file holds several things a line: TSV, CSV or JSONL, perhaps compressed."""
-    return _ending(path) in (CSV, *PARSERS)
+    return ending_of(path) in (CSV, *PARSERS)
 
 
 def _decode(stream: Iterable[bytes]) -> Iterator[tuple[str, str]]:
@@ -262,24 +265,34 @@ def _row(path: Path, number: int, line: str | BadLine, parse: Parser) -> PairRow
 
 
 def _csv(path: Path, config: TextData) -> Iterator[PairRow]:
-    """The rows of a CSV; line breaks inside quotes become blanks."""
-    records = _records(path)
-    first = list(islice(records, SAMPLED))
-    sample = [record for record, _ in first if isinstance(record, str)]
-    parse, number = _csv_parser(path, sample, config), 1
-    for record, lines in chain(first, records):
-        if (number == 1 and config.header) or record == "":
-            yield []
+    """The rows of a CSV; line breaks in quotes become blanks, each line of a bad row is bad."""
+    lines = decoded_lines(path)
+    first = list(islice(lines, SAMPLED))
+    delimiter = config.delimiter or delimiter_of([line for line, why in first if not why])
+    records = _records(path, chain(first, lines), delimiter)
+    begun = list[tuple[str | BadLine, int]]()
+    names = ""
+    for record, count in records:
+        begun.append((record, count))
+        if isinstance(record, str):
+            names = record
+            break
+    parse, number = _csv_parser(path, names, delimiter, config), 1
+    for record, count in chain(begun, records):
+        skips = (number == 1 and config.header) or record == ""
+        row = [] if skips else _row(path, number, record, parse)
+        if isinstance(row, list) and row and count > 1:
+            reason = f"{row[0].reason}; a row of the lines {number} to {number + count - 1}"
+            yield from ([BadLine(str(path), number + n, reason)] for n in range(count))
         else:
-            yield _row(path, number, record, parse)
-        yield from ([] for _ in range(lines - 1))
-        number += lines
+            yield row
+            yield from ([] for _ in range(count - 1))
+        number += count
 
 
-def _csv_parser(path: Path, sample: list[str], config: TextData) -> Parser:
-    """What reads the rows of a CSV, after a look at the first ones. Raises `DataError`."""
-    delimiter = config.delimiter or delimiter_of(sample)
-    header = next(csv.reader(sample[:1], delimiter=delimiter), [])
+def _csv_parser(path: Path, names: str, delimiter: Delimiter, config: TextData) -> Parser:
+    """What reads the rows of a CSV whose first one is given. Raises `DataError`."""
+    header = next(csv.reader([names], delimiter=delimiter), [])
     named = any(isinstance(column, str) for column in config.columns)
     if config.header and not named and looks_like_data(header):
         raise DataError(
@@ -305,22 +318,45 @@ def _csv_parser(path: Path, sample: list[str], config: TextData) -> Parser:
     return parse
 
 
-def _records(path: Path) -> Iterator[tuple[str | BadLine, int]]:
-    """Each row of a CSV as one text, and how many lines of the file it takes."""
-    open_, start = list[str](), 1
-    for number, line in enumerate(_lines(path), start=1):
-        if isinstance(line, BadLine):
-            yield line, 1
-            continue
-        open_.append(line)
-        if sum(part.count('"') for part in open_) % 2 == 0:
-            yield " ".join(open_), len(open_)
-            open_ = []
-        elif len(open_) > QUOTED:
+def _records(
+    path: Path, lines: Iterable[tuple[str, str]], delimiter: Delimiter
+) -> Iterator[tuple[str | BadLine, int]]:
+    """Each row of a CSV as one text, and how many lines of the file it takes.
+
+    A row of which a line cannot be read is bad; ``lines`` are those of `decoded_lines`.
+    """
+    parts, start = list[str](), 1
+    bad: BadLine | None = None
+    for number, (line, why) in enumerate(lines, start=1):
+        if why and bad is None:
+            bad = BadLine(str(path), number, f"line {number}: {why}" if parts else why)
+        quoted = _ends_quoted(line, delimiter, bool(parts))
+        parts.append(line)
+        if not quoted:
+            yield bad or " ".join(parts), len(parts)
+            parts, start, bad = [], number + 1, None
+        elif len(parts) > QUOTED:
             break
-        start = number + 1 if not open_ else start
-    if open_:
+    if parts:
         raise DataError(f"{path}:{start}: a quote is opened and not closed; close or double it")
+
+
+def _ends_quoted(line: str, delimiter: Delimiter, quoted: bool) -> bool:
+    """Whether a line ends in a quoted cell; ``quoted``: it begins in one.
+
+    A quote opens a cell at its start only, as `csv` has it: ``a 5" disk`` is a cell.
+    """
+    if '"' not in line:
+        return quoted
+    place = 0
+    while place >= 0:
+        if quoted or line.startswith('"', place):
+            place += not quoted
+            if (closed := CLOSED.match(line, place)) is None:
+                return True
+            place, quoted = closed.end(), False
+        place = line.find(delimiter, place) + 1 or -1
+    return False
 
 
 def delimiter_of(lines: Sequence[str]) -> Delimiter:
@@ -520,17 +556,18 @@ class Reading:
         self.split, self.config = split, config
         self.files = [file_of(p, split, config) for p in (source, target) if p is not None]
         named = "{split}" in f"{source}{target}"
-        self.divided = not named or (config.holdout > 0 and split != "test")
-        if self.divided:
-            self._belongs = _division(split, config, str(source), tested=named)
+        self.limits: tuple[float, float] | None = None  # of the hashes, where a file is divided
+        if not named or (config.holdout > 0 and split != "test"):
+            self.limits = _limits(split, config, str(source), tested=named)
         self.skipped: list[BadLine] = []
         self._cleaning = Cleaning(config)
         self.dropped = self._cleaning.dropped
 
     def __iter__(self) -> Iterator[Pair]:
         pairs = _numbered(self.files, self.config, self.skipped)
-        if self.divided:
-            pairs = (pair for pair in pairs if self._belongs(pair[1]))
+        if self.limits is not None:
+            belongs = _division(self.limits, self.config)
+            pairs = (pair for pair in pairs if belongs(pair[1]))
         if self.split == "train":
             pairs = (pair for pair in pairs if self._cleaning.keeps(*pair[1:]))
         return map(self.changed, pairs)
@@ -544,7 +581,9 @@ class Reading:
         chosen = {name: self.config.tree().get(name) for name in _READS}
         named = self.config.on_bad_line == "skip"  # the names stand in what is skipped
         names = [str(file) if named else "".join(file.suffixes) for file in self.files]
-        return {"split": self.split, "divided": self.divided, "names": names, **chosen}
+        csv = {"csv": CSV_FORMAT} if any(ending_of(file) == CSV for file in self.files) else {}
+        divided = self.limits or False
+        return {"split": self.split, "divided": divided, "names": names, **chosen, **csv}
 
 
 _READS = (  # the fields of a config that decide what is read
@@ -573,14 +612,12 @@ def to_measure(corpus: Corpus, config: TextData) -> Corpus:
     return corpus.gathered() if several else corpus
 
 
-def _division(
-    split: str, config: TextData, file: str, tested: bool = False
-) -> Callable[[str], bool]:
-    """Whether a source is of a split: a hash of it lies between two limits.
+def _limits(split: str, config: TextData, file: str, tested: bool) -> tuple[float, float] | None:
+    """Between which two numbers the hash of a source lies that is of a split of a divided file.
 
-    ``tested``: test has a file of its own.
+    None where all of them are of it. ``tested``: test has a file of its own.
     """
-    share, key = config.holdout, str(config.holdout_seed).encode()
+    share = config.holdout
     limits = {
         "train": (share if tested else 2 * share, 1.0),
         "valid": (0.0, share),
@@ -592,14 +629,19 @@ def _division(
             "write {split} in its name, or divide it into train, valid and test: "
             "data.holdout = 0.01",
         )
-    low, high = limits[split]
+    return limits[split] if share else None
+
+
+def _division(limits: tuple[float, float], config: TextData) -> Callable[[str], bool]:
+    """Whether a source is of a split: a hash of it lies between two limits."""
+    (low, high), key = limits, str(config.holdout_seed).encode()
 
     def belongs(text: str) -> bool:
         folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
         digest = hashlib.blake2b(folded.encode(), digest_size=4, key=key).digest()
         return low <= int.from_bytes(digest, "big") / 2**32 < high
 
-    return belongs if share else lambda text: True
+    return belongs
 
 
 class Cleaning:

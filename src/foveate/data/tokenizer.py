@@ -302,6 +302,12 @@ def tagged(text: str, tag: str | None) -> str:
     return text if tag is None or not text.strip() else f"{tag} {text}"
 
 
+def bare(text: str, tags: Iterable[str]) -> str:
+    """A text without the tag that it begins with."""
+    tag = next((tag for tag in tags if text.startswith(tag)), "")
+    return text.removeprefix(tag).removeprefix(" ") if tag else text
+
+
 def bounded(path: Path) -> bytes:
     """The content of a file of pieces. Raises ``OSError`` where there is none or it is too long."""
     return read_bytes(path, LARGEST)

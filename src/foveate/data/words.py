@@ -10,7 +10,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -241,17 +241,35 @@ def to_words(
     return merged
 
 
-def pieces_of(offsets: Sequence[Span], words: Sequence[Span]) -> list[list[int]]:
-    """The pieces of each word of a text; a first piece without characters goes to the first."""
+def pieces_of(offsets: Sequence[Span | None], words: Sequence[Span]) -> list[list[int]]:
+    """The pieces of each word of a text; a first piece without characters goes to the first.
+
+    A piece of the span ``None`` is of no word.
+    """
     if not words:
         return []
-    return group_pieces([(a, b) if b else (0, 1) for a, b in offsets], words).pieces
+    spans = [span if span is None or span[1] else (0, 1) for span in offsets]
+    grouping = group_pieces(spans, words)
+    both = zip(grouping.pieces, grouping.words, strict=True)
+    return [pieces for pieces, word in both if word is not None]
+
+
+def behind_tag(
+    text: str, plain: str, offsets: Sequence[Span], cut: Callable[[str], list[Span]] = split_words
+) -> tuple[list[Span | None], list[Span]]:
+    """The spans of the pieces of a text and of its words, those of the ``plain`` text at its end.
+
+    The first piece is the tag of a language where the plain text is shorter, and of no word.
+    """
+    tag = len(text) - len(plain)
+    words = [(start + tag, end + tag) for start, end in cut(plain)]
+    return [None, *offsets[1:]] if tag else list(offsets), words
 
 
 def between_words(
     maps: Mapping[str, NDArray[np.floating]],
-    source: tuple[Sequence[Span], Sequence[Span]],
-    target: tuple[Sequence[Span], Sequence[Span]],
+    source: tuple[Sequence[Span | None], Sequence[Span]],
+    target: tuple[Sequence[Span | None], Sequence[Span]],
     later: bool,
 ) -> dict[str, NDArray[np.float32]]:
     """Each map (H, T, S + 1) of the pieces of a pair as one of its words and the source's end.

@@ -13,7 +13,7 @@ from foveate.align.aer import Head
 from foveate.answers import TextAnswer, TranslateOptions, Translator
 from foveate.config import ConfigError
 from foveate.data.report import UNSPACED
-from foveate.data.tokenizer import SPECIALS, UNK
+from foveate.data.tokenizer import SPECIALS, UNK, bare
 from foveate.data.words import split_words
 from foveate.documents.base import decoded
 from foveate.documents.formats import parse_xml, variants_in
@@ -23,14 +23,21 @@ T = TypeVar("T")
 Variants = tuple[str, ...]  # translations of a term, any of which will do
 
 
-def aligner(run: Translator, head: Head | None = None) -> Aligner:
+def aligner(run: Translator, head: Head | None = None, to: str | None = None) -> Aligner:
     """Word links by a head, else by that of the run (``foveate align RUN … --save``).
 
-    A run that cannot align gives no links; elements are then placed in proportion.
+    ``to`` names the language of the targets, where the run knows several. A run that cannot align
+    gives no links; elements are then placed in proportion.
     """
     if not run.aligns:
         return lambda pairs: [[] for _ in pairs]
-    return lambda pairs: [sorted(links) for links in run.links(pairs, head)]
+
+    def linked(pairs: Sequence[tuple[str, str]]) -> list[list[tuple[int, int]]]:
+        sources = run.addressed([source for source, _ in pairs], to)
+        read = [(source, target) for source, (_, target) in zip(sources, pairs, strict=True)]
+        return list(map(sorted, run.links(read, head)))
+
+    return linked
 
 
 # ------------------------------------------------------------------------------ glossary
@@ -335,7 +342,8 @@ class AssistedRun:
         """The answer with the source word of each unknown word (Luong et al., 2015)."""
         if not answer.outputs or UNK not in answer.outputs[0].ids:
             return answer
-        source, text = answer.source, str(answer)
+        source = bare(answer.read or answer.source, [f"<2{to}>" for to in self.run.languages])
+        text = str(answer)
         places = {start: n for n, (start, _) in enumerate(split_words(text))}
         linked = {t: s for s, t in answer.alignment()}
         spans = split_words(source)

@@ -40,8 +40,8 @@ from foveate.answers import (
 )
 from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
-from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
-from foveate.data.words import between_words, split_words
+from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer, bare
+from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.characters import token_states
 from foveate.decode.outputs import Hypothesis, Outputs
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
@@ -496,8 +496,8 @@ class PackedEngine(Engine):
         search = CompiledSearch(self.compiled, Settings(BOS, EOS))
         forced = partial(search.log_probabilities, [*read.ids, EOS], [*written.ids, EOS])
         maps = search.maps(self.crosses, forced, len(read.ids) + 1, len(written.ids) + 1)
-        sides = (read.offsets, split_words(source)), (written.offsets, split_words(text))
-        return between_words(maps, *sides, later=rows == "read")
+        reading = behind_tag(source, bare(source, reads.tags), read.offsets)
+        return between_words(maps, reading, (written.offsets, split_words(text)), rows == "read")
 
     def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
         """As `foveate.run.Run.explain`, of a text; of a translator with its target."""
@@ -633,7 +633,8 @@ class PackedModel:
         lines, writes = several(lines, "translate"), self.tokenizers[1]
         prefixes = [] if prefix is None else writes.beginnings(prefix, len(lines))
         search = self.search_with(beam_size, length_penalty, num_hypotheses)
-        ids, limit = self.encode(lines, to), self.header.max_length
+        sources, limit = self.sources(lines, to), self.header.max_length
+        ids = self._ids(sources)
         read = [each[:limit] for each in ids]
         forbids = self.engine.forbidding(banned)
         phrases = self.engine.phrases(required, search)
@@ -641,16 +642,23 @@ class PackedModel:
             read, search, num_hypotheses, prefixes, forbids, required=phrases
         )
         return [
-            TextAnswer.of(line, each, limit, hypotheses, writes, self.engine)
-            for line, each, hypotheses in zip(lines, ids, outputs, strict=True)
+            TextAnswer.of(source, each, limit, hypotheses, writes, self.engine).to(line)
+            for line, source, each, hypotheses in zip(lines, sources, ids, outputs, strict=True)
         ]
 
     def encode(self, lines: Sequence[str], to: str | None = None) -> list[Ids]:
         """The ids of lines, none for an empty one; raw lines of the data become sources."""
+        return self._ids(self.sources(lines, to))
+
+    def sources(self, lines: Sequence[str], to: str | None = None) -> list[str]:
+        """Lines after the tag of a language; raw lines of the data become sources."""
         if self.header.format is not None:
             lines = list(map(self.header.format.build().source, lines))
-        encoded = self.tokenizers[0].encode_ids(self.tokenizers[0].addressed(lines, to))
-        return [ids if line.strip() else [] for ids, line in zip(encoded, lines, strict=True)]
+        return self.addressed(lines, to)
+
+    def _ids(self, sources: Sequence[str]) -> list[Ids]:
+        encoded = self.tokenizers[0].encode_ids(sources)
+        return [ids if text.strip() else [] for ids, text in zip(encoded, sources, strict=True)]
 
     def search_with(
         self, beam_size: int | None, length_penalty: float | None, count: int = 1

@@ -151,9 +151,7 @@ class AlignPairs(PairOperation):
         return replace(plan, alone=not run.engine.processes)
 
     def answers(self, run: Translator, pairs: Sequence[Pair]) -> list[Links]:
-        tags = 0 if self.to is None else 1
-        aligned = run.links(self.addressed(run, pairs))
-        return [sorted((i - tags, j) for i, j in links if i >= tags) for links in aligned]
+        return list(map(sorted, run.links(self.addressed(run, pairs))))
 
 
 # ------------------------------------------------------------------------------ the queue

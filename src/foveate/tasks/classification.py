@@ -20,7 +20,7 @@ from foveate.answers import LabelAnswer, probabilities_of
 from foveate.config import from_json
 from foveate.data.batches import sorted_batches
 from foveate.data.catalogue import DataError
-from foveate.data.text import Corpus, Pair, Reading, file_of, read_pairs
+from foveate.data.text import Corpus, Pair, Reading, file_of
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.engine.base import Engine, SearchRequest
@@ -44,7 +44,7 @@ from foveate.tasks.base import (
 )
 from foveate.tasks.baselines import MOST, logistic_regression
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import EXTRA, Ids, SingleText, filled, paired, sizes_of, wrapped
+from foveate.tasks.text import EXTRA, Ids, SingleText, paired, read_own, sizes_of, wrapped
 
 LABELS = "labels.json"  # in the folder of a run
 Names = tuple[str, ...]
@@ -281,7 +281,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         return corpus
 
     def read(self, source: Path, reference: Path | None = None) -> Corpus:
-        corpus = filled(read_pairs(source, reference, self.data), source)
+        corpus = read_own(source, reference, self.data)
         file = reference or source
         pairs = zip(corpus.lines, corpus.sources, corpus.targets, strict=True)
         corpus.targets = [_stripped(pair, file)[2] for pair in pairs]

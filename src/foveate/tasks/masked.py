@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from foveate.answers import FilledText
 from foveate.data.batches import sorted_batches
-from foveate.data.text import Corpus
+from foveate.data.text import Corpus, is_table
 from foveate.data.tokenizer import SPECIALS, UNK, Encoded
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.draw.texts import Word
@@ -41,7 +41,7 @@ from foveate.tasks.base import (
     spread,
 )
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import EXTRA, Ids, SingleText, namer, read_texts, sizes_of, wrapped
+from foveate.tasks.text import EXTRA, Ids, SingleText, namer, read_own, sizes_of, wrapped
 
 MASKS = ("<mask>", "[MASK]")  # pieces that stand for a hidden token, where a vocabulary has one
 
@@ -234,7 +234,7 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
         return Corpus(list(texts), list(texts), range(1, len(texts) + 1))
 
     def read(self, source: Path, reference: Path | None = None) -> Corpus:
-        return read_texts(source)
+        return read_own(source, None if is_table(source) else source, self.data)
 
     def evaluate(self, engine: Engine, examples: Corpus, request: SearchRequest) -> Evaluation:
         """Figures and the texts with the guesses filled in; the same places are always hidden."""

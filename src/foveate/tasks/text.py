@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.answers import CUT
+from foveate.answers import CUT, SKIPPED
 from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import content_of, learn_tokenizer, prepare_ids, prepare_texts, sample
@@ -26,11 +26,13 @@ from foveate.data.text import (
     TextData,
     TokenIds,
     collect,
+    ending_of,
     file_of,
     is_table,
     keep,
     read_pairs,
     taken,
+    to_measure,
 )
 from foveate.data.tokenizer import BOS, BPE, EOS, Tokenizer
 from foveate.errors import UserError
@@ -186,6 +188,24 @@ def filled(corpus: Corpus, source: Path) -> Corpus:
     return corpus
 
 
+def read_own(source: Path, reference: Path | None, data: TextData) -> Corpus:
+    """The pairs of the user's files, laid out as the run's. Raises ``DataError`` where it has none.
+
+    Lines of two files are of no ``format``, and the columns of a TSV without names the first two.
+    """
+    if reference is not None:
+        data = data.model_copy(update={"format": None})
+    elif ending_of(source) == ".tsv" and any(isinstance(name, str) for name in data.columns):
+        data = data.model_copy(update={"columns": TextData().columns})
+    return filled(to_measure(read_pairs(source, reference, data), data), source)
+
+
+def unread(examples: Corpus) -> dict[str, list[int]]:
+    """The lines of examples that were skipped, as an `Evaluation` notes them."""
+    lines = list(dict.fromkeys(bad.line for bad in examples.skipped))  # both sides may be bad
+    return {SKIPPED: lines} if lines else {}
+
+
 class OneTokenizer:
     """The tokenizer of a task that has one."""
 
@@ -282,15 +302,14 @@ class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
     # ---- answers
 
     def cut(self, corpus: Corpus) -> tuple[list[Ids], dict[str, list[int]]]:
-        """The ids of each text, at most ``data.max_length``; the lines that lost some are noted."""
+        """The ids of each text, at most ``data.max_length``.
+
+        Lines that lost some, and those that were skipped, are noted.
+        """
         ids, limit = self.tokenizer.encode_ids(corpus.sources), self.data.max_length
         longer = [line for line, text in zip(corpus.lines, ids, strict=True) if len(text) > limit]
-        return [text[:limit] for text in ids], {CUT: longer} if longer else {}
-
-
-def read_texts(source: Path) -> Corpus:
-    """The texts of a file of the user's. Raises ``DataError`` where it holds none."""
-    return filled(read_pairs(source, None if is_table(source) else source, TextData()), source)
+        cut = {CUT: longer} if longer else {}
+        return [text[:limit] for text in ids], cut | unread(corpus)
 
 
 def wrapped(

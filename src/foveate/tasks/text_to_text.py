@@ -23,8 +23,8 @@ from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import learn_tokenizer, sample
 from foveate.data.report import report
-from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, taken, to_measure
-from foveate.data.tokenizer import BPE, Tokenizer, tagged
+from foveate.data.text import Corpus, Pair, Reading, TextData, keep, taken
+from foveate.data.tokenizer import BPE, Tokenizer, bare, tagged
 from foveate.data.words import language_of
 from foveate.decode.outputs import best
 from foveate.decode.search import Search
@@ -52,7 +52,7 @@ from foveate.tasks.metrics import (
     figures_of,
 )
 from foveate.tasks.objectives import CrossEntropy, mean_nll, token_loss
-from foveate.tasks.text import Ids, TextTask, filled, lengths_of, paired, vocabulary_line
+from foveate.tasks.text import Ids, TextTask, lengths_of, paired, read_own, unread, vocabulary_line
 
 
 class CorpusFiles(Config):
@@ -83,12 +83,6 @@ class Tagged(Reading):
 
     def key(self) -> dict[str, object]:
         return {"tag": self.tag, **super().key()}
-
-
-def bare(text: str, tags: Sequence[str]) -> str:
-    """A text without the tag that it begins with."""
-    tag = next((tag for tag in tags if text.startswith(tag)), "")
-    return text.removeprefix(tag).removeprefix(" ") if tag else text
 
 
 # ---------------------------------------------------------------------------------------- examples
@@ -324,8 +318,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         return paired(sources, references, ("sources", "references"))
 
     def read(self, source: Path, reference: Path | None = None) -> Corpus:
-        layout = TextData(format=self.data.format if reference is None else None)
-        return filled(to_measure(read_pairs(source, reference, layout), layout), source)
+        return read_own(source, reference, self.data)
 
     # ---- answers
 
@@ -363,7 +356,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
             part, _ = figures_of([outputs[i] for i in chosen], right, *names)
             figures |= {f"{name} {tag}": value for name, value in part.items()}
         cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
-        noted = {CUT: cut} if cut else {}
+        noted = ({CUT: cut} if cut else {}) | unread(examples)
         if 0 <= figures.get("bleu", 100.0) < 1 and (odd := swapped(examples, outputs)):
             noted[odd] = list(examples.lines)
         return Evaluation(figures, signatures, outputs, noted)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Head, Rows
 from foveate.data.batches import sorted_batches, source_batch
-from foveate.data.tokenizer import EOS
-from foveate.data.words import between_words, split_words
+from foveate.data.tokenizer import EOS, bare
+from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import DecodingBatch, steps_of
@@ -113,7 +113,8 @@ class Translation(TextToText[TextBatch], Aligns):
 
         One forced pass over (source, target). Step t reads y_{t−1} and produces y_t: a word's row
         is the mean of its pieces' steps, or of the steps that follow them (``rows = "read"``).
-        ``cut`` says where the words of a text stand; a target may be given as ids.
+        ``cut`` says where the words of a text stand; the tag of a language is none. A target may be
+        given as ids.
         """
         later = rows == "read"
         for start in range(0, len(pairs), AT_ONCE):
@@ -135,7 +136,9 @@ class Translation(TextToText[TextBatch], Aligns):
                 model.decode(batch.read, model.encode(batch.source, batch.keys))
             maps = {name: w.cpu().numpy() for name, w in weights.items()}
             for row, (read, (target, encoded)) in enumerate(zip(sources, targets, strict=True)):
-                reading = read.offsets, cut(chosen[row][0])
+                source = chosen[row][0]
+                plain = bare(source, self.source_tokenizer.tags)
+                reading = behind_tag(source, plain, read.offsets, cut)
                 own = {name: w[row] for name, w in maps.items()}
                 yield between_words(own, reading, (encoded.offsets, cut(target)), later)
 

@@ -60,6 +60,7 @@ class Shout:
         return SimpleNamespace(
             source=line,
             hypotheses=hypotheses,
+            outputs=hypotheses,
             scores=[-0.5 - i for i in range(count)],
             cut=max(0, len(words) - 5),
             alignment=lambda: links,

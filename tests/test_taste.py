@@ -1,4 +1,4 @@
-"""Limits of size: a budget of lines for each package, functions that fit a screen, flat code."""
+"""Limits of size: a cap on the lines of all modules, functions that fit a screen, flat code."""
 
 from __future__ import annotations
 
@@ -13,16 +13,10 @@ import sizes
 SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 FUNCTION, NESTING, ANY, CASTS = 60, 4, 177, 86
 
-# Lines of each package (``make sizes``); "." are the modules that stand in none. Whoever raises a
-# budget names in docs/development/budgets.md what pays for it.
-BUDGET = {
-    ".": 2699, "align": 980, "bench": 2203, "cli": 4691, "data": 4765, "decode": 1648,
-    "documents": 2777, "draw": 4871, "engine": 2384, "export": 3405, "inspect": 2541, "laws": 1243,
-    "models": 2615, "native": 860, "nn": 3337, "server": 7282, "tasks": 5981, "train": 4070,
-    "views": 4348,
-}  # fmt: skip
+# Lines of src/foveate. The cap only falls: a change that needs more takes something out first.
+LINES = 62_700
 
-# "file::function" → why its limits are raised. A new line here needs one in budgets.md.
+# "file::function" → why its limits are raised.
 EXCEPTIONS: dict[str, str] = {}
 
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -91,12 +85,9 @@ def test_the_taste_test_can_fail() -> None:
     assert not faults(chain, "x")
 
 
-def test_each_package_keeps_to_its_budget() -> None:
+def test_the_source_stays_within_its_caps() -> None:
     texts = sizes.texts_of(SOURCE)
-    lines = sizes.packages(texts)
-    assert lines.keys() == BUDGET.keys(), "give each package its budget, and no other"
-    over = {name: f"{n} > {BUDGET[name]}" for name, n in lines.items() if n > BUDGET[name]}
-    assert not over
+    assert sum(sizes.packages(texts).values()) <= LINES
     assert sizes.uses_of_any(texts.values()) <= ANY
     assert sizes.casts_and_ignores(texts.values()) <= CASTS
 

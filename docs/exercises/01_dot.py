@@ -4,10 +4,10 @@ How well does a key match a query? The simplest answer is their dot product,
 
     e(q, k) = qᵀk = Σ_i q_i k_i,
 
-large where both point the same way (Luong, Pham & Manning, 2015, §3.1). All pairs at once are one
-product of matrices: row t of the result holds the scores of query t, column s those of key s.
+which is large if both point in the same direction (Luong, Pham & Manning, 2015, §3.1). All pairs
+together are one matrix product: row t holds the scores of query t, column s those of key s.
 
-Fill the gap; the answer is `foveate check docs/exercises/01_dot.py`.
+Fill the gap, then run `foveate check docs/exercises/01_dot.py`.
 """
 
 from foveate.nn.scores import Score

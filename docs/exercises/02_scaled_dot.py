@@ -1,12 +1,12 @@
 """2. The scaled dot product.
 
-The sum of K products of independent numbers with variance 1 has variance K. So large scores make
-the softmax nearly a hard choice, whose gradient is nearly 0. Dividing by the standard deviation
+The sum of K products of independent numbers with variance 1 has variance K. Scores that large make
+the softmax almost a hard choice, with a gradient of almost 0. Dividing by the standard deviation
 helps:
 
     e(q, k) = qᵀk / √K        (Vaswani et al., 2017, §3.2.1)
 
-Fill the gap; the answer is `foveate check docs/exercises/02_scaled_dot.py`.
+Fill the gap, then run `foveate check docs/exercises/02_scaled_dot.py`.
 """
 
 from foveate.nn.scores import Score

@@ -1,13 +1,13 @@
 """3. The additive score.
 
-The first attention of translation is a small network with one hidden layer and one output:
+The first attention for translation is a small network with one hidden layer and one output:
 
     e(q, k) = vᵀ tanh(q + k)        (Bahdanau, Cho & Bengio, 2015, §3.1)
 
-with q = W s and k = U h projected before. Each query meets each key: add (B, H, T, 1, K) and (B,
-H, 1, S, K), and the sums are (B, H, T, S, K). `self.weight` holds v of each head.
+where q = W s and k = U h are already projected. To pair each query with each key, add (B, H, T, 1,
+K) and (B, H, 1, S, K); the sums are (B, H, T, S, K). `self.weight` holds v for each head.
 
-Fill the gap; the answer is `foveate check docs/exercises/03_additive.py`.
+Fill the gap, then run `foveate check docs/exercises/03_additive.py`.
 """
 
 import torch

@@ -4,11 +4,11 @@ Scores become weights that are positive and sum to 1 over the keys:
 
     α_i = exp(e_i) / Σ_j exp(e_j)        (Bridle, 1990)
 
-exp(89) is more than float32 can hold. Subtracting the same number from all scores changes no
-weight, so subtract the highest of the row: then no exponent is above 0. Do not call softmax. A
-masked key has the score −∞, and its weight is 0.
+exp(89) overflows float32. Subtracting the same number from all scores does not change the weights,
+so subtract the maximum of the row: then no exponent is above 0. Do not call softmax. A
+masked key has the score −∞ and the weight 0.
 
-Fill the gap; the answer is `foveate check docs/exercises/04_softmax.py`.
+Fill the gap, then run `foveate check docs/exercises/04_softmax.py`.
 """
 
 from foveate.nn.scores import Normalizer

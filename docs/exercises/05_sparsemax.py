@@ -1,13 +1,13 @@
 """5. Sparsemax.
 
-Softmax gives no key the weight 0. The point of the simplex nearest to the scores does:
+Softmax never gives a key the weight 0. The point of the simplex nearest to the scores does:
 
     α_i = max(e_i − τ, 0),  τ = (Σ_{j ≤ k} e_(j) − 1) / k        (Martins & Astudillo, 2016, alg. 1)
 
-where e_(1) ≥ e_(2) ≥ … are the scores in order, and k is the largest rank for which 1 + k e_(k) >
+where e_(1) ≥ e_(2) ≥ … are the sorted scores, and k is the largest rank for which 1 + k e_(k) >
 Σ_{j ≤ k} e_(j). Keys with the score −∞ come last and get 0.
 
-Fill the gap; the answer is `foveate check docs/exercises/05_sparsemax.py`.
+Fill the gap, then run `foveate check docs/exercises/05_sparsemax.py`.
 """
 
 import torch

@@ -1,13 +1,13 @@
 """6. Sinusoidal positions.
 
-Attention does not know the order of its input; so each embedding gets a vector of its position,
+Attention does not know the order of its input, so a vector for its position,
 
     PE(t, 2i) = sin(t / 10000^(2i/D)),   PE(t, 2i + 1) = cos(t / 10000^(2i/D)),
 
-added to it (Vaswani et al., 2017, §3.5). Sines stand in the even columns, cosines in the odd ones.
-`at` are the positions: reading may begin anywhere.
+is added to each embedding (Vaswani et al., 2017, §3.5). Sines are in the even columns, cosines in
+the odd ones. `at` holds the positions, which may start anywhere.
 
-Fill the gap; the answer is `foveate check docs/exercises/06_sinusoidal.py`.
+Fill the gap, then run `foveate check docs/exercises/06_sinusoidal.py`.
 """
 
 import torch

@@ -1,13 +1,13 @@
 """7. Rotary positions.
 
-Instead of adding a vector, turn queries and keys: each pair (x_i, x_{i + K/2}) by the angle t ·
-10000^(−2i/K). Then qᵀk depends on the distance of their positions alone:
+Instead of adding a vector, rotate queries and keys: each pair (x_i, x_{i + K/2}) by the angle t ·
+10000^(−2i/K). Then qᵀk depends only on the distance between their positions:
 
     a' = a cos φ − b sin φ,   b' = b cos φ + a sin φ        (Su et al., 2021, §3.2)
 
-with a the first half of a vector and b the second.
+where a is the first half of a vector and b the second.
 
-Fill the gap; the answer is `foveate check docs/exercises/07_rotary.py`.
+Fill the gap, then run `foveate check docs/exercises/07_rotary.py`.
 """
 
 import torch
@@ -22,7 +22,7 @@ class MyRotary(Position):
         pass
 
     def rotate(self, x, at):
-        # x (B, H, T, K), at (T,) -> the same shape, turned
+        # x (B, H, T, K), at (T,) -> the same shape, rotated
         half = x.shape[-1] // 2
         angles = at[:, None] * 10_000.0 ** (-torch.arange(half) / half)  # (T, K/2)
         a, b = x.chunk(2, dim=-1)

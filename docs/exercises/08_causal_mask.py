@@ -1,13 +1,13 @@
 """8. The causal mask.
 
-A decoder writes from left to right, so the query at t may attend to keys at s ≤ t only. In
-training it reads the whole output at once; a mask keeps the future out:
+A decoder writes from left to right, so the query at t may only attend to keys at s ≤ t. In
+training it reads the whole output at once; a mask hides the future:
 
-    e_ts = qᵀk / √K where s ≤ t,  −∞ elsewhere        (Vaswani et al., 2017, §3.2.3)
+    e_ts = qᵀk / √K if s ≤ t,  −∞ otherwise        (Vaswani et al., 2017, §3.2.3)
 
-exp(−∞) = 0 makes the weights of the future exactly 0. Padding is masked below already.
+Since exp(−∞) = 0, future weights are exactly 0. The code below already masks padding.
 
-Fill the gap; the answer is `foveate check docs/exercises/08_causal_mask.py`.
+Fill the gap, then run `foveate check docs/exercises/08_causal_mask.py`.
 """
 
 import torch
@@ -26,7 +26,7 @@ class MyCausal(Attention):
         scores = self.score(queries, keys)  # (B, H, T, S)
         t = indices(context.query_at, None)[:, None]  # (T, 1) positions of the queries
         s = indices(key_at, None)[None, :]  # (1, S) positions of the keys
-        visible = ...  # (T, S), true where the query at t may attend to the key at s
+        visible = ...  # (T, S), true if the query at t may attend to the key at s
         visible = visible if context.mask.causal else torch.ones_like(visible)
         if context.mask.keys is not None:
             visible = visible & context.mask.keys[:, None, None, :]

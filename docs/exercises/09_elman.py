@@ -1,14 +1,14 @@
 """9. The cell of a simple recurrent network.
 
-A state of H numbers is what the network remembers. At each step it is computed anew from the input
-and the state before:
+The network remembers a state of H numbers. Each step computes a new state from the input and the
+previous state:
 
     h_t = tanh(W x_t + b + U h_{t−1} + c)        (Elman, 1990)
 
 `projected` is W x_t + b, computed for all steps at once; U is `self.weight_hh`, c `self.bias_hh`.
-Hidden states are tuples: here of one tensor, h.
+Hidden states are tuples, here of one tensor, h.
 
-Fill the gap; the answer is `foveate check docs/exercises/09_elman.py`.
+Fill the gap, then run `foveate check docs/exercises/09_elman.py`.
 """
 
 import torch

@@ -1,13 +1,13 @@
 """10. The cell of an LSTM.
 
-Gates decide what enters the cell c, what stays in it and what leaves it, so that a value may last:
+Gates decide what enters the cell c, what stays and what leaves, so a value can last:
 
     i, f, o = σ(…),  c̃ = tanh(…),  c_t = f ⊙ c_{t−1} + i ⊙ c̃,  h_t = o ⊙ tanh(c_t)
 
 (Hochreiter & Schmidhuber, 1997; the forget gate f: Gers, Schmidhuber & Cummins, 2000). One product
-gives the arguments of all four; its columns are those of i, f, c̃ and o, in this order.
+gives the arguments of all four, with columns in the order i, f, c̃, o.
 
-Fill the gap; the answer is `foveate check docs/exercises/10_lstm.py`.
+Fill the gap, then run `foveate check docs/exercises/10_lstm.py`.
 """
 
 import torch

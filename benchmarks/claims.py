@@ -43,7 +43,7 @@ def bleu(name: str, beam: int = 5) -> float:
 # ------------------------------------------------------------------------------ translation
 
 
-@claim("long-sentences", "One vector forgets long sentences, attention does not.",
+@claim("long-sentences", "One vector forgets long sentences; attention does not.",
        "Cho et al., 2014; Bahdanau et al., 2015",
        result="multi30k-en-fr-no-attention, multi30k-en-fr-rnnsearch: by_source_words")  # fmt: skip
 def long_sentences() -> Answer:
@@ -59,12 +59,12 @@ def long_sentences() -> Answer:
     figure = f"BLEU {short[0]} → {long[0]} (−{shares[0]:.0%}) without, {short[1]} → {long[1]} "
     epochs = " and ".join(str(read(run)["training"]["epochs"]) for run in runs)
     figure += f"(−{shares[1]:.0%}) with attention; {sentences} long sentences, {epochs} epochs"
-    relative = "" if points[0] > points[1] else "BLEU lost is counted as a share"
+    relative = "" if points[0] > points[1] else "the loss is relative"
     return figure, verdict(shares[0] > shares[1], relative)
 
 
 @claim("long-texts",
-       "One vector forgets long sentences, also where all states are handed over (Sutskever); "
+       "One vector forgets long sentences, even if all states are passed on (Sutskever); "
        "attention does not.", "Cho et al., 2014; Bahdanau et al., 2015",
        result="lineage: chapters, Length of the source", sample="one seed")  # fmt: skip
 def long_texts() -> Answer:
@@ -142,13 +142,13 @@ def copy() -> Answer:
              if (m["position"], m["task"]) == ("none", "copy")}  # fmt: skip
     reads = {score: share for score, share in right.items() if "location" not in score}
     others = [share for score, share in right.items() if score not in reads]
-    figure = f"at most {max(reads.values()):.0%} of the copies are right, {min(others):.0%} with "
+    figure = f"at most {max(reads.values()):.0%} of the copies are correct, {min(others):.0%} with "
     figure += f"the location score, after {read('learnt-attention')['steps']} steps"
     condition = "the score reads keys" if min(others) > 0.05 else ""
     return figure, verdict(max(reads.values()) < 0.05, condition)
 
 
-@claim("bias", "A bias by distance suffices to learn to copy.",
+@claim("bias", "A distance bias suffices to learn to copy.",
        "Raffel et al., 2020; Press et al., 2022", result="learnt-attention: models")  # fmt: skip
 def bias() -> Answer:
     """Above 95 % right with T5's bias and scaled dot products; if not with ALiBi, only learnt."""
@@ -169,7 +169,7 @@ def time() -> Answer:
     names = "full, fused", "linear", "performer", "linformer", "local", "lstm"
     powers = {name: kinds[name]["exponent_time"] for name in names}
     figure = "exponents: " + ", ".join(f"{name} {power}" for name, power in powers.items())
-    figure += f"; all weights held {kinds['full, explicit']['exponent_time']}"
+    figure += f"; with all weights stored {kinds['full, explicit']['exponent_time']}"
     full = powers.pop("full, fused")
     return figure, verdict(full > 1.8 and max(powers.values()) < 1.3)
 
@@ -182,11 +182,11 @@ def quadratic_memory() -> Answer:
     explicit, fused = (kinds[f"full, {n}"]["exponent_memory"] for n in ("explicit", "fused"))
     *_, half, whole = (size for size in kinds["full, explicit"]["megabytes"] if size)
     figure = f"exponent {explicit} with all weights ({math.log2(whole / half):.2f} in the last "
-    condition = "" if fused > 1.5 else "the weights are held in memory"
+    condition = "" if fused > 1.5 else "the weights are stored in memory"
     return figure + f"doubling), {fused} fused", verdict(explicit > 1.5, condition)
 
 
-@claim("int8", "Weights of 8 bits translate as well and faster.", "Bhandare et al., 2019",
+@claim("int8", "8-bit weights translate just as well, and faster.", "Bhandare et al., 2019",
        result="serving-presets: runs")  # fmt: skip
 def int8() -> Answer:
     """BLEU within 0.2 and more sentences a second for each of the three presets."""
@@ -278,7 +278,7 @@ def linear_forecast() -> Answer:
     return figure, verdict(line < patch)
 
 
-@claim("exposure", "A model trained with the true past errs more on its own outputs.",
+@claim("exposure", "A model trained with the true past makes more errors on its own outputs.",
        "Bengio et al., 2015", result="etth1-rnn: test")  # fmt: skip
 def exposure() -> Answer:
     """The squared error of a recurrent forecaster is at least twice that with the true past; the
@@ -287,7 +287,7 @@ def exposure() -> Answer:
     test = read("etth1-rnn")["test"]
     free, forced = test["mse"], test["teacher_forced_mse"]
     figure = f"squared error {free:.2f} up to 96 hours ahead, one hour after the true past "
-    return figure + f"{forced:.2f}", verdict(free > 2 * forced, "the longer way ahead counts")
+    return figure + f"{forced:.2f}", verdict(free > 2 * forced, "the longer horizon is counted")
 
 
 @claim("hard", "Hard attention describes pictures better than soft attention.", "Xu et al., 2015",
@@ -302,7 +302,7 @@ def hard() -> Answer:
 # ------------------------------------------------------------------------------ short trainings
 
 
-@claim("no-mask", "Attention without a mask cheats: training loss near 0, and it writes nonsense.",
+@claim("no-mask", "Attention without a mask cheats: loss near 0, but the output is nonsense.",
        "Vaswani et al., 2017", training="no-mask", result="rows")  # fmt: skip
 def no_mask() -> Answer:
     """The training loss ends below 0.1 without and above 1 with a mask for each seed, and of the
@@ -313,8 +313,8 @@ def no_mask() -> Answer:
     losses, one_by_one, words = ([statistics.mean(seeds) for seeds in each[key]]
         for key in ("training_loss", "loss_one_by_one", "known_words"))  # fmt: skip
     cheats = max(each["training_loss"][0]) < 0.1 and min(each["training_loss"][1]) > 1
-    figure = "training loss {:.3f} without, {:.2f} with; ".format(*losses)
-    figure += "read one by one {:.1f} and {:.1f} nats; ".format(*one_by_one)
+    figure = "training loss {:.3f} without mask, {:.2f} with; ".format(*losses)
+    figure += "step by step {:.1f} and {:.1f} nats; ".format(*one_by_one)
     figure += "{:.0%} and {:.0%} of the words it writes are in the training text".format(*words)
     return figure, verdict(cheats and words[0] < words[1] / 2)
 
@@ -362,7 +362,7 @@ def bigger_data() -> Answer:
     figure = f"{spoken(losses)} after {steps * read('scaling-curve')['batch']:,.0f} characters; "
     *_, half, whole = mean.values()
     figure += f"the last doubling gains {half - whole:.3f}"
-    return figure, verdict(best > min(mean), "" if falls else f"D is {best} at most")
+    return figure, verdict(best > min(mean), "" if falls else f"D is at most {best}")
 
 
 @claim("bigger-time", "A bigger model is worse at equal time.", "Kaplan et al., 2020",
@@ -379,7 +379,7 @@ def bigger_time() -> Answer:
         margin = 2 * math.sqrt(sum(statistics.variance(losses[size]) / len(losses[size])
                                    for size in (best, largest)))  # fmt: skip
     rises = all(less < more for less, more in pairwise(mean.values()))
-    figure = f"{spoken(losses)} after {seconds:.0f} s of processor time; after a quarter of it "
+    figure = f"{spoken(losses)} after {seconds:.0f} s of CPU time; after a quarter of it "
     condition = "" if rises else f"D is above {best}"
     return figure + f"D = {first} is best", verdict(mean[largest] > mean[best] + margin, condition)
 
@@ -396,7 +396,7 @@ def gained(row: Any) -> str:
     return f"{', '.join(f'{gain:+.2f}' for gain in gains)} BLEU, p = {row['p']:.3f}"
 
 
-GRAMMAR = "embedded grammar, 600 steps"
+GRAMMAR = "built-in grammar, 600 steps"
 
 
 @claim("label-smoothing", "Label smoothing raises BLEU.", "Vaswani et al., 2017",
@@ -418,7 +418,7 @@ def averaging() -> Answer:
     if low is None:
         figure = f"{gained(high)}; not measured where the rate falls to 0; {GRAMMAR}"
         return figure, verdict(raises(high), "the rate is still high, as here")
-    figure = f"{gained(high)}; {gained(low)} where the rate falls to 0; {GRAMMAR}"
+    figure = f"{gained(high)}; {gained(low)} with the rate decaying to 0; {GRAMMAR}"
     return figure, verdict(raises(high), "" if raises(low) else "the rate is still high")
 
 
@@ -433,7 +433,7 @@ NOT_MEASURED = (  # statement, source, command
 )  # fmt: skip
 
 
-CURVE = "![Loss of five sizes: at equal data and at equal time]"
+CURVE = "![Loss of five model sizes, at equal data and at equal time]"
 CURVE += "(../history/pictures/scaling-curve.svg)"
 
 
@@ -463,21 +463,21 @@ def page(record: dict[str, Any]) -> str:
     counts = {kind: sum(row["verdict"].startswith(kind) for row in rows)
               for kind in ("holds only if", "does not hold")}  # fmt: skip
     text = [
-        "# What the lectures claim, measured", "",
-        "You can check each statement with its command; `make claims` repeats all but trainings.",
-        f"Of {len(rows)} claims {len(rows) - sum(counts.values())} hold, "
+        "# Claims of the lectures, measured", "",
+        "Check each statement with its command; `make claims` repeats all that need no training.",
+        f"Of {len(rows)} claims, {len(rows) - sum(counts.values())} hold, "
         f"{counts['holds only if']} hold only under a condition and {counts['does not hold']} do "
         "not hold here.",
         "Sizes, data and budgets are those of one small machine: a claim that does not hold here",
-        "may hold for larger models. A verdict says on how many seeds it rests: where it is one,",
-        "and figures are close, another may decide otherwise.",
-        "Networks that are computed without training have one draw of random weights.", "",
-        "¹ The criterion was written when the figure was known.", "",
-        "`benchmarks/claims.py` writes this page from "
+        "may hold for larger models. Each verdict states its number of seeds: if it is one",
+        "and the figures are close, another seed may change the verdict.",
+        "Networks computed without training use one draw of random weights.", "",
+        "¹ The criterion was written after the figure was known.", "",
+        "`benchmarks/claims.py` generates this page from "
         "[results/claims.json](../results/claims.json);",
         "the criterion of each verdict is in the code and in that file.", "",
     ]  # fmt: skip
-    for title, ran in (("Computed, without training", False), ("Read from trainings", True)):
+    for title, ran in (("Computed without training", False), ("From training runs", True)):
         text += [f"## {title}", "", "| claim | source | command or result | measured | verdict |"]
         text += ["| --- | --- | --- | --- | --- |"]
         for row in rows:
@@ -487,7 +487,7 @@ def page(record: dict[str, Any]) -> str:
                 cells = row["claim"], row["source"], origin(row), row["figure"], decided
                 text += ["| " + " | ".join(cells) + " |"]
         text += [""]
-    text += [CURVE, "", "## Not measured yet", "", "Nobody has run these trainings here.", ""]
+    text += [CURVE, "", "## Not measured yet", "", "These runs have not been done yet.", ""]
     text += ["| claim | source | command |", "| --- | --- | --- |"]
     text += [f"| {each} | {source} | `{how}` |" for each, source, how in record["not_measured"]]
     return "\n".join(text) + "\n"

@@ -205,8 +205,8 @@ def temperature() -> Answer:
     clear = best - second > 0.02
     hard, soft = Hardmax.Config().build(), Softmax.Config(temperature=0.001).build()
     far, near = (apart(soft(rows), hard(rows)) for rows in (scores[clear], scores[~clear]))
-    figure = f"largest difference from hardmax at τ = 0.001: {far:.0e} where the best scores are "
-    figure += f"20 τ apart, {near:.2f} where nearer"
+    figure = f"largest difference from hardmax at τ = 0.001: {far:.0e} if the best scores are "
+    figure += f"20 τ apart, {near:.2f} if closer"
     condition = "" if near < CLOSE else "the best scores are much further apart than τ"
     return figure, verdict(far < CLOSE, condition)
 
@@ -260,7 +260,7 @@ def linear_values() -> Answer:
 
     held = apart(fixed(x + y), fixed(x) + fixed(y))
     free = apart(attention(memory, x + y), attention(memory, x) + attention(memory, y))
-    figure = f"A(x + y) − A(x) − A(y): {held:.0e} with α held, {free:.1f} where x makes α"
+    figure = f"A(x + y) − A(x) − A(y): {held:.0e} with α held, {free:.1f} if x also determines α"
     return figure, verdict(held < CLOSE < free, "the weights α are held fixed")
 
 
@@ -282,13 +282,11 @@ def mask() -> Answer:
     read, bert, gpt = ids(12), bidirectional(), transformer()
     norms = attends(bert, lambda: bert(read).values), attends(gpt, lambda: gpt(read, None))
     free, causal = (float(norm[0, 1:].sum() / norm[0].sum()) for norm in norms)
-    figure = (
-        f"{free:.0%} of the gradient of step 1 is by later inputs without it, {causal:.0%} with"
-    )
+    figure = f"{free:.0%} of the gradient of step 1 comes from later inputs without it, {causal:.0%} with"
     return figure, verdict(free > 0 == causal)
 
 
-@claim("one-pass", "Training computes all steps in one pass, with the outputs of row by row.",
+@claim("one-pass", "Training computes all steps in one pass, with the same outputs as row by row.",
        "Vaswani et al., 2017", demo="parallel")  # fmt: skip
 @torch.no_grad()
 def one_pass() -> Answer:
@@ -302,21 +300,21 @@ def one_pass() -> Answer:
 # ------------------------------------------------------------------------------ cheaper attention
 
 
-@claim("local", "Local attention equals full attention where the window holds all keys.",
+@claim("local", "Local attention equals full attention if the window covers all keys.",
        "Beltagy et al., 2020")  # fmt: skip
 @torch.no_grad()
 def local() -> Answer:
-    """Window 24 of 24 places differs by less than 1e-5, window 4 by more."""
+    """Window 24 of 24 positions differs by less than 1e-5, window 4 by more."""
     x = random(1, 24, 32)
     full = built(Attention.Config(num_heads=4))(x)
     near, far = (
         apart(built(LocalAttention.Config(num_heads=4, window=w))(x), full) for w in (24, 4)
     )
-    figure = f"of 24 places: {near:.0e} with window 24, {far:.2f} with window 4"
+    figure = f"24 positions: {near:.0e} with window 24, {far:.2f} with window 4"
     return figure, verdict(near < CLOSE < far)
 
 
-@claim("local-reach", "L layers of local attention with window w reach L (w − 1) places back.",
+@claim("local-reach", "L layers of local attention with window w reach L (w − 1) positions back.",
        "Beltagy et al., 2020", demo="reach")  # fmt: skip
 def local_reach() -> Answer:
     """The farthest input with a gradient, for windows 3 and 5 and 2 layers; full reaches all."""
@@ -371,7 +369,7 @@ def linear_rnn() -> Answer:
 
 
 def growth(run: Callable[[Tensor], object]) -> float:
-    """How many times as many operations 512 places take as 256."""
+    """How many times as many operations 512 positions take compared with 256."""
     totals = []
     for length in (256, 512):
         with torch.no_grad(), without_kernels(), counting() as operations:
@@ -390,7 +388,7 @@ def cost() -> Answer:
     cell = ElmanCell(ElmanCell.Config(), 32, 32)
     ratios = [growth(full), growth(linear),
               growth(lambda x: cell.run(x, cell.start(x[:, 0])))]  # fmt: skip
-    figure = "twice the places: {:.2f}, {:.2f} and {:.2f} times the operations".format(*ratios)
+    figure = "twice the positions: {:.2f}, {:.2f} and {:.2f} times the operations".format(*ratios)
     return figure, verdict(ratios[0] > 3.5 and max(ratios[1:]) < 2.1)
 
 
@@ -444,7 +442,7 @@ def cell_100() -> Answer:
         for _ in range(100):
             hidden = cell(cell.project(torch.zeros(1, 1)), hidden)
         left[bias] = float(hidden[1])
-    figure = "left: " + ", ".join(f"{c:.2g} at bias {bias:g}" for bias, c in left.items())
+    figure = "remaining: " + ", ".join(f"{c:.2g} at bias {bias:g}" for bias, c in left.items())
     return figure, verdict(left[5.0] > 0.5 > left[1.0], "the bias of the forget gate is 5 or more")
 
 
@@ -509,32 +507,32 @@ def wavelengths() -> Answer:
     ends = ", ".join(f"{wave:,.0f} · 2π at D = {size}" for size, wave in longest.items())
     near = longest[512] > 9_500 > longest[64] and abs(first - 1) < CLOSE
     return f"from {first:.3g} · 2π to {ends}", verdict(
-        near, "D is large: the last is below the end"
+        near, "D is large; otherwise the longest is shorter"
     )
 
 
 @claim("shift", "PE(t + k) is a linear map of PE(t), the same for every t.", "Vaswani et al., 2017",
        demo="sinusoids")  # fmt: skip
 def shift() -> Answer:
-    """Rotations that are made of PE(7) alone give PE(t + 7) of 400 places to 0.001."""
+    """Rotations computed from PE(7) alone give PE(t + 7) for 400 positions to within 0.001."""
     waves = Sinusoidal(Sinusoidal.Config(), 32, 1).encode(torch.arange(407), 32)
     blocks = [torch.stack((torch.stack((cos, -sin)), torch.stack((sin, cos))))
               for sin, cos in waves[7].view(-1, 2)]  # fmt: skip
     error = apart(waves[:400] @ torch.block_diag(*blocks), waves[7:])
-    return f"largest error {error:.0e} with one matrix for 400 places", verdict(error < 1e-3)
+    return f"largest error {error:.0e} with one matrix for 400 positions", verdict(error < 1e-3)
 
 
-@claim("rotary", "Scores of rotary positions depend on the distance alone.", "Su et al., 2021",
+@claim("rotary", "Scores of rotary positions depend only on the distance.", "Su et al., 2021",
        demo="rotary")  # fmt: skip
 def rotary() -> Answer:
-    """Both places moved by 500: to 0.001; one place moved: more than that."""
+    """Both positions shifted by 500: to within 0.001; one position shifted: more than that."""
     turn, (q, k) = Rotary(Rotary.Config(), 64, 1), random(2, 1, 1, 1, 64)
 
     def score(t: int, s: int) -> float:
         return float((turn.rotate(q, torch.tensor([t])) * turn.rotate(k, torch.tensor([s]))).sum())
 
     both, one = abs(score(509, 502) - score(9, 2)), abs(score(509, 2) - score(9, 2))
-    figure = f"the score changes by {both:.0e} with both places moved, {one:.1f} with one"
+    figure = f"the score changes by {both:.0e} with both positions shifted, {one:.1f} with one"
     return figure, verdict(both < 1e-3 < one)
 
 
@@ -546,7 +544,7 @@ def alibi() -> Answer:
     assert bias is not None
     steps = bias[:, 0].diff(dim=-1)  # towards the query
     even = apart(steps, steps[:, :1].expand_as(steps))
-    figure = f"a place costs {steps[0, 0]:.3g} in head 1, {steps[7, 0]:.3g} in head 8"
+    figure = f"per position {steps[0, 0]:.3g} in head 1, {steps[7, 0]:.3g} in head 8"
     return figure, verdict(bool((steps > 0).all()) and even < CLOSE)
 
 
@@ -575,7 +573,7 @@ def residuals() -> Answer:
     curves = {curve.name: curve.y for curve in residual().curves}
     summed, plain = (float(next(y for n, y in curves.items() if n.startswith(kind))[0])
                      for kind in ("residual", "plain"))  # fmt: skip
-    figure = f"gradient of the first layer by that of the last: {summed:.2g}, without {plain:.0e}"
+    figure = f"gradient of the first layer relative to the last: {summed:.2g}, without {plain:.0e}"
     return figure, verdict(summed > 0.01 > plain)
 
 
@@ -599,7 +597,7 @@ def noam() -> Answer:
     return f"step {peak:,}, rate {rates[peak - 1]:.5f}", verdict(right)
 
 
-@claim("smoothing", "With label smoothing the loss is least at p = 1 − α + α/V, not at 1.",
+@claim("smoothing", "With label smoothing the loss is lowest at p = 1 − α + α/V, not at 1.",
        "Szegedy et al., 2016")  # fmt: skip
 @torch.no_grad()
 def smoothing() -> Answer:
@@ -620,7 +618,7 @@ def probability(output: Hypothesis) -> float:
     return math.prod(LECTURE.next(tokens[:t])[token] for t, token in enumerate(tokens))
 
 
-@claim("beam", "Greedy search finds 0.048 where a beam of two finds 0.054.",
+@claim("beam", "Greedy search finds 0.048, a beam of two finds 0.054.",
        "Zhang et al., 2023", demo="beam")  # fmt: skip
 def beam() -> Answer:
     """The probabilities of the two outputs, in three decimals."""

@@ -55,8 +55,8 @@ class Task:
 
 
 # The figure that counts, what is wanted of it, what is published, and the splits.
-FRENCH = "bleu", "≥ 59.5", "61.8 of lower-cased tokens (Wu et al., 2021)", MULTI30K
-GERMAN = "bleu", "≥ 40", "41.0 of lower-cased tokens (Wu et al., 2021)", MULTI30K
+FRENCH = "bleu", "≥ 59.5", "61.8 on lower-cased tokens (Wu et al., 2021)", MULTI30K
+GERMAN = "bleu", "≥ 40", "41.0 on lower-cased tokens (Wu et al., 2021)", MULTI30K
 PAPERS = TOKENISED, ("--signature", "papers")
 PUBLISHED = "bleu_papers", "≥ 61.8", "61.8 (Wu et al., 2021)", *PAPERS
 PUBLISHED_GERMAN = "bleu_papers", "≥ 41.0", "41.0 (Wu et al., 2021)", *PAPERS
@@ -66,75 +66,75 @@ INFLECTION = "exact_match", "≥ 92", "about 93–95"
 
 TASKS = {
     "multi30k-en-fr-small": Task(
-        "Multi30k en→fr: BLEU of 2016, 2017, COCO", ("translation/multi30k-en-fr-small",), *FRENCH,
+        "Multi30k en→fr: BLEU on 2016, 2017, COCO", ("translation/multi30k-en-fr-small",), *FRENCH,
     ),
     "multi30k-en-fr-small, two seeds": Task(
-        "Multi30k en→fr, two of these together",
+        "Multi30k en→fr, ensemble of two",
         ("translation/multi30k-en-fr-small",) * 2, *FRENCH,
     ),
     "multi30k-en-fr-mamba": Task(
-        "Multi30k en→fr by Mamba", ("translation/multi30k-en-fr-mamba",), *FRENCH,
+        "Multi30k en→fr, Mamba", ("translation/multi30k-en-fr-mamba",), *FRENCH,
     ),
     "multi30k-en-fr-mamba, with -small": Task(
-        "Multi30k en→fr, both together",
+        "Multi30k en→fr, ensemble of both",
         ("translation/multi30k-en-fr-mamba", "translation/multi30k-en-fr-small"), *FRENCH,
     ),
     "multi30k-en-fr": Task(
         "Multi30k en→fr, the smaller model", ("translation/multi30k-en-fr",), *FRENCH,
     ),
     "multi30k-en-de": Task(
-        "Multi30k en→de: BLEU of 2016, 2017, COCO", ("translation/multi30k-en-de",), *GERMAN,
+        "Multi30k en→de: BLEU on 2016, 2017, COCO", ("translation/multi30k-en-de",), *GERMAN,
     ),
     "multi30k-en-de-mamba": Task(
-        "Multi30k en→de by Mamba", ("translation/multi30k-en-de-mamba",), *GERMAN,
+        "Multi30k en→de, Mamba", ("translation/multi30k-en-de-mamba",), *GERMAN,
     ),
     "multi30k-en-de-mamba, with -small": Task(
-        "Multi30k en→de, both together",
+        "Multi30k en→de, ensemble of both",
         ("translation/multi30k-en-de-mamba", "translation/multi30k-en-de-small"), *GERMAN,
     ),
     "multi30k-tokenised-en-fr": Task(
-        "Multi30k en→fr, published text: BLEU of its tokens, 2016, 2017, COCO",
+        "Multi30k en→fr, published text: BLEU on its tokens, 2016, 2017, COCO",
         ("translation/multi30k-tokenised-en-fr",), *PUBLISHED,
     ),
     "multi30k-tokenised-en-fr-small": Task(
-        "Multi30k en→fr, published text, by a Transformer",
+        "Multi30k en→fr, published text, Transformer",
         ("translation/multi30k-tokenised-en-fr-small",), *PUBLISHED,
     ),
     "multi30k-tokenised-en-fr, with -small": Task(
-        "Multi30k en→fr, published text, both together",
+        "Multi30k en→fr, published text, ensemble of both",
         ("translation/multi30k-tokenised-en-fr", "translation/multi30k-tokenised-en-fr-small"),
         *PUBLISHED,
     ),
     "multi30k-tokenised-en-de": Task(
-        "Multi30k en→de, published text: BLEU of its tokens, 2016, 2017, COCO",
+        "Multi30k en→de, published text: BLEU on its tokens, 2016, 2017, COCO",
         ("translation/multi30k-tokenised-en-de",), *PUBLISHED_GERMAN,
     ),
     "multi30k-tokenised-en-de-tiny": Task(
-        "Multi30k en→de, published text, by the published recipe",
+        "Multi30k en→de, published text, published recipe",
         ("translation/multi30k-tokenised-en-de-tiny",), *PUBLISHED_GERMAN,
     ),
     "multi30k-tokenised-en-de-tiny, two seeds": Task(
-        "Multi30k en→de, published text, two of these together",
+        "Multi30k en→de, published text, ensemble of two",
         ("translation/multi30k-tokenised-en-de-tiny",) * 2, *PUBLISHED_GERMAN,
     ),
     "tiny-shakespeare": Task(
-        "tiny-shakespeare, last tenth: nats a character",
+        "tiny-shakespeare, last tenth: nats per character",
         ("language/tiny-shakespeare",), *SHAKESPEARE,
     ),
     "tiny-shakespeare, two seeds": Task(
-        "tiny-shakespeare, two of these together",
+        "tiny-shakespeare, ensemble of two",
         ("language/tiny-shakespeare",) * 2, *SHAKESPEARE,
     ),
     "tiny-shakespeare-mamba": Task(
-        "tiny-shakespeare by Mamba", ("language/tiny-shakespeare-mamba",), *SHAKESPEARE,
+        "tiny-shakespeare, Mamba", ("language/tiny-shakespeare-mamba",), *SHAKESPEARE,
     ),
     "tiny-shakespeare-mamba, two seeds": Task(
-        "tiny-shakespeare by Mamba, two of these together",
+        "tiny-shakespeare, Mamba, ensemble of two",
         ("language/tiny-shakespeare-mamba",) * 2, *SHAKESPEARE,
     ),
     "ptb-mamba-long": Task(
         "Penn Treebank, with a cache of 500 words: perplexity", ("language/ptb-mamba-long",),
-        "perplexity", "≤ 80", "52.8 of 24 M weights (Merity et al., 2018)",
+        "perplexity", "≤ 80", "52.8 with 24 M weights (Merity et al., 2018)",
         evaluate=("--cache", "500"),
     ),
     "etth1-linear": Task(
@@ -143,24 +143,24 @@ TASKS = {
     ),
     "sst2-lstm": Task(
         "SST-2, whole sentences: accuracy", ("classification/sst2-lstm",), "accuracy",
-        "≥ 83", "82.7, trained on labelled phrases too (Kim, 2014)",
+        "≥ 83", "82.7, also trained on labelled phrases (Kim, 2014)",
     ),
     "cmudict": Task(
         "CMUdict without stress: word error rate", ("transduction/cmudict",), *PHONES,
     ),
     "cmudict, two seeds": Task(
-        "CMUdict, two of these together", ("transduction/cmudict",) * 2, *PHONES,
+        "CMUdict, ensemble of two", ("transduction/cmudict",) * 2, *PHONES,
     ),
     "german-inflection": Task(
         "German inflection: exact match", ("transduction/german-inflection",), *INFLECTION,
     ),
     "german-inflection, two seeds": Task(
-        "German inflection, two of these together", ("transduction/german-inflection",) * 2,
+        "German inflection, ensemble of two", ("transduction/german-inflection",) * 2,
         *INFLECTION,
     ),
     "headlines-pointer": Task(
         "headlines: ROUGE-L", ("summarisation/headlines-pointer",), "rougeL",
-        "≥ 35.5", "35.5 by the first sentence",
+        "≥ 35.5", "35.5 for the first sentence",
     ),
 }  # fmt: skip
 
@@ -219,7 +219,7 @@ def line(name: str, seeds: Sequence[dict[str, Any]]) -> str:
 
 def table(rows: dict[str, list[dict[str, Any]]]) -> str:
     """The rows of the page."""
-    head = ["config", "task", "score", "wanted", "published", "seeds", "minutes", "machine"]
+    head = ["config", "task", "score", "goal", "published", "seeds", "minutes", "machine"]
     lines = [f"| {' | '.join(head)} |", "|---|---|---|---|---|---:|---:|---|"]
     return "\n".join([*lines, *(line(name, rows[name]) for name in TASKS if rows.get(name))])
 

@@ -54,11 +54,11 @@ class Record:
 RECORDS = {
     "multi30k": Record("Multi30k en→fr, validation, greedy: BLEU", "bleu", 50.0,
                        ("--split", "valid", "--beam-size", "1")),
-    "shakespeare-1.88": Record("tiny-shakespeare, last tenth: nats a character", "loss", 1.88,
+    "shakespeare-1.88": Record("tiny-shakespeare, last tenth: nats per character", "loss", 1.88,
                                ("--split", "valid"), least=True),
-    "shakespeare-1.47": Record("tiny-shakespeare, last tenth: nats a character", "loss", 1.47,
+    "shakespeare-1.47": Record("tiny-shakespeare, last tenth: nats per character", "loss", 1.47,
                                ("--split", "valid"), least=True),
-    "grammar": Record("embedded en→fr grammar, test, greedy: chrF", "chrf", 95.0,
+    "grammar": Record("built-in en→fr grammar, test, greedy: chrF", "chrf", 95.0,
                       ("--split", "test", "--beam-size", "1")),
 }  # fmt: skip
 

@@ -154,7 +154,7 @@ def limits(machine: Machine, world: int, plan_bytes: float) -> dict[str, Any]:
     room = machine.share * machine.memory
     bounds = {
         "weights, gradients, moments in shards": world * room / TRAINED,
-        "the model is built whole on each GPU": 0.9 * machine.memory / 4,
+        "each GPU builds the whole model": 0.9 * machine.memory / 4,
         "rank 0 gathers a checkpoint in host memory": 0.8 * machine.host_memory / 16,
     }
     why = min(bounds, key=lambda name: bounds[name])
@@ -197,7 +197,7 @@ def compute(bytes_of_plan: float) -> dict[str, Any]:
 
 def tables(result: dict[str, Any]) -> dict[str, str]:
     """The tables of the page by the name of their marks."""
-    head = ["model", "parameters", "GPUs", "how", "tokens/s", "of linear", "sent a step and GPU"]
+    head = ["model", "parameters", "GPUs", "mode", "tokens/s", "efficiency", "sent per step, GPU"]
     body = [
         [
             results["model"],
@@ -220,30 +220,30 @@ def tables(result: dict[str, Any]) -> dict[str, str]:
         ]
         for results in result["limits"]
     ]
-    limit_head = ["GPUs", "largest by ddp", "largest by fsdp", "bounded by", "pairs in a plan"]
+    limit_head = ["GPUs", "largest with ddp", "largest with fsdp", "limited by", "pairs in a plan"]
     machine = result["machine"]
     stated = [
-        ["products of a GPU, bf16, dense", f"{machine['flops'] / 1e12:.0f} TFLOP/s"],
-        ["memory of a GPU", f"{machine['memory'] / 1e9:.0f} GB"],
-        ["of it for weights, gradients, moments", f"{100 * machine['share']:.0f} %"],
-        ["GPUs of a node", f"{machine['node']}"],
-        ["out of a GPU inside a node", f"{machine['inside'] / 1e9:.0f} GB/s"],
-        ["out of a node", f"{machine['between'] / 1e9:.0f} GB/s"],
-        ["a message between nodes", f"{machine['latency'] * 1e6:.0f} µs"],
-        ["three small sums a step, each", f"{machine['word'] * 1e6:.0f} µs"],
-        ["batches differ in time by", f"{100 * machine['spread']:.0f} % (σ, assumed)"],
-        ["memory of a node", f"{machine['host_memory'] / 1e12:.0f} TB"],
+        ["GPU matrix products, bf16, dense", f"{machine['flops'] / 1e12:.0f} TFLOP/s"],
+        ["GPU memory", f"{machine['memory'] / 1e9:.0f} GB"],
+        ["share for weights, gradients, moments", f"{100 * machine['share']:.0f} %"],
+        ["GPUs per node", f"{machine['node']}"],
+        ["bandwidth out of a GPU, within a node", f"{machine['inside'] / 1e9:.0f} GB/s"],
+        ["bandwidth out of a node", f"{machine['between'] / 1e9:.0f} GB/s"],
+        ["latency between nodes", f"{machine['latency'] * 1e6:.0f} µs"],
+        ["each of three small sums per step", f"{machine['word'] * 1e6:.0f} µs"],
+        ["variation in batch time", f"{100 * machine['spread']:.0f} % (σ, assumed)"],
+        ["memory per node", f"{machine['host_memory'] / 1e12:.0f} TB"],
         [
             "plan of an epoch (measured)",
-            f"{result['plan_bytes_per_pair']:.0f} bytes a pair and rank",
+            f"{result['plan_bytes_per_pair']:.0f} bytes per pair and rank",
         ],
     ]
     stated += [
-        [f"{m['name']}: products used", f"{100 * m['utilisation']:.0f} % (assumed)"]
+        [f"{m['name']}: utilisation", f"{100 * m['utilisation']:.0f} % (assumed)"]
         for m in result["models"]
     ]
     return {
-        "stated": table(["stated", ""], stated),
+        "stated": table(["assumption", "value"], stated),
         "speed": table(head, body),
         "limits": table(limit_head, caps),
     }

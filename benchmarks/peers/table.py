@@ -13,13 +13,13 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "reference" / "speed.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 TITLES = {
-    "train-small": "Training, *small*: real target tokens a second",
-    "train-base": "Training, *base*: real target tokens a second",
-    "train-rnnsearch": "Training, RNNsearch 256: real target tokens a second",
-    "decode-small": "Decoding, *small*, 20 tokens forced: sentences a second",
-    "batches-small": "The engine, *small*, 20 tokens forced: sentences a second by batch",
-    "batches-tiny11": "The engine, tiny11 with a shortlist: sentences a second by batch",
-    "cells-256": "A layer forward and backward, 256 wide: milliseconds",
+    "train-small": "Training, *small*: real target tokens per second",
+    "train-base": "Training, *base*: real target tokens per second",
+    "train-rnnsearch": "Training, RNNsearch 256: real target tokens per second",
+    "decode-small": "Decoding, *small*, 20 tokens forced: sentences per second",
+    "batches-small": "The engine, *small*, 20 tokens forced: sentences per second by batch size",
+    "batches-tiny11": "The engine, tiny11 with a shortlist: sentences per second by batch size",
+    "cells-256": "One layer forward and backward, 256 wide: milliseconds",
 }
 YARDSTICK = "joeynmt"
 Result = dict[str, Any]
@@ -39,7 +39,7 @@ def table(title: str, result: Result) -> str:
     """One table with its machine below; peers that did not run stand below with their reasons."""
     ran = [row for row in result["rows"] if "error" not in row]
     modes = [
-        f"Threads a sentence, the faster number, {row['said']}: "
+        f"Threads per sentence (the faster setting), {row['said']}: "
         + ", ".join(f"{count} ({case})" for case, count in row["fastest"].items())
         + "."
         for row in ran
@@ -55,21 +55,23 @@ def table(title: str, result: Result) -> str:
     below = [
         f"Medians of {windows} windows of {result['seconds']:g} s; {result['data']}, "
         f"{machine['threads']} threads of {machine['cpu']}, torch {machine['torch']}, "
-        f"{machine['date']}, commit {machine['commit']}; products at best {ceilings} GFLOP/s."
+        f"{machine['date']}, commit {machine['commit']}; best matrix products: {ceilings} GFLOP/s."
     ]
     below += [
-        f"{row['said']} did not run: {row['error']}." for row in result["rows"] if "error" in row
+        f"{row['said']} did not run: {row['error'].rstrip('.')}."
+        for row in result["rows"]
+        if "error" in row
     ]
     below += modes
     disturbed = [row["said"] for row in ran if row.get("disturbed")]
-    below += [f"Measured while something else ran: {', '.join(disturbed)}."] if disturbed else []
+    below += [f"Measured under other load: {', '.join(disturbed)}."] if disturbed else []
     return "\n".join([f"### {title}", "", *lines, "", *below])
 
 
 def trained(rows: list[Result]) -> list[str]:
     """The fastest last, against the yardstick."""
     item = next((row["median"] for row in rows if row["peer"] == YARDSTICK), None)
-    lines = ["| who | tokens/s | × JoeyNMT | padding | peak MiB |", "|---|---:|---:|---:|---:|"]
+    lines = ["| program | tokens/s | × JoeyNMT | padding | peak MiB |", "|---|---:|---:|---:|---:|"]
     for row in sorted(rows, key=lambda row: row["median"]):
         times = f"{row['median'] / item:.1f}" if item else ""
         lines.append(
@@ -87,7 +89,7 @@ def cases_of(rows: list[Result]) -> list[str]:
 def listed(rows: list[Result]) -> list[str]:
     """A column for each case that any row has."""
     cases = cases_of(rows)
-    lines = ["| who | " + " | ".join(cases) + " |", "|---" + "|---:" * len(cases) + "|"]
+    lines = ["| program | " + " | ".join(cases) + " |", "|---" + "|---:" * len(cases) + "|"]
     for row in rows:
         cells = (f"{row['median'][c]:,.4g}" if c in row["median"] else "" for c in cases)
         lines.append(f"| {row['said']} | " + " | ".join(cells) + " |")

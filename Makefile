@@ -15,9 +15,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 # Choices of `make speedrun` and `make scores`: RUNS="--only grammar --config my.toml".
 RUNS   ?=
-PAIRS  ?= 10000000
 
-.PHONY: help quickstart test proofs lint format web web-alone setup page site wheel wheels wheel-browser bench bench-peers bench-quality claims speedrun scores configs growth kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences models lectures packaged gallery lock clean
+.PHONY: help quickstart test proofs lint format web web-alone setup page site wheel wheels wheel-browser bench bench-peers bench-quality claims speedrun scores configs kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences models lectures packaged gallery lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -121,9 +120,6 @@ scores: $(STAMPS)/foveate  ## what shipped configs reach, and in how many minute
 
 configs: $(STAMPS)/foveate  ## two steps of every shipped config on the real data (half an hour)
 	$(BIN)/python benchmarks/configs.py
-
-growth: $(STAMPS)/foveate  ## cost of preparing and feeding corpora up to PAIRS (10,000,000: hours)
-	$(BIN)/python benchmarks/growth.py --pairs $(PAIRS)
 
 kill: $(STAMPS)/foveate  ## kill a run 20 times at random moments; the weights must not notice
 	$(BIN)/python benchmarks/durability kill

@@ -30,10 +30,8 @@ from foveate.align.ibm import (
     NULL,
     AgreementAligner,
     Aligner,
-    DiagonalModel2,
     EMTraining,
     Model1,
-    Model2,
     Pair,
     Symmetrized,
     agreed,
@@ -43,10 +41,10 @@ from foveate.data.synthetic import pairs
 from foveate.data.words import words
 from foveate.kinds import load_kinds
 
-# ---- Statistical aligners against hands and brute force: IBM 1 and 2, the diagonal, HMM, both ways
+# ---- Statistical aligners against hands and brute force: IBM 1, HMM, both ways
 load_kinds()
 KINDS: dict[str, Any] = dict(kinds("aligner")["aligner"])
-WORD = [Model1, Model2, DiagonalModel2, HMM]
+WORD = [Model1, HMM]
 TOY: list[Pair] = [(["das", "Haus"], ["the", "house"]), (["Haus"], ["house"])]
 BOOKS: list[Pair] = [
     (["das", "Haus"], ["the", "house"]),
@@ -122,7 +120,7 @@ def probability(model: Any, emissions: Any, alignment: tuple[int, ...]) -> float
     result, place = 1.0, 0
     for j, i in enumerate(alignment):
         if not isinstance(model, HMM):
-            moved = model.prior((3, 3))[j, i]
+            moved = 1 / 4
         elif i == 0:
             moved = model.config.null_probability
         else:
@@ -131,11 +129,7 @@ def probability(model: Any, emissions: Any, alignment: tuple[int, ...]) -> float
     return result
 
 
-def test_priors_are_distributions() -> None:
-    for kind in (Model1, Model2, DiagonalModel2):
-        model: Any = kind(kind.Config())
-        model.train(CORPUS[:50])
-        assert model.prior((4, 6)).sum(axis=1) == pytest.approx(np.ones(6))
+def test_transitions_are_distributions() -> None:
     hmm = HMM(HMM.Config())
     hmm.train(CORPUS[:50])
     assert hmm.transitions(5).sum(axis=1) == pytest.approx(np.full(6, 0.8))
@@ -144,7 +138,7 @@ def test_priors_are_distributions() -> None:
 def test_later_models_align_better() -> None:
     """On the embedded corpus, whose links are known."""
     rates = {}
-    for kind in (Model1, Model2, HMM):
+    for kind in (Model1, HMM):
         model = kind(kind.Config())
         model.train(CORPUS)
         rates[kind] = judge(model.align(CORPUS), GOLD).aer

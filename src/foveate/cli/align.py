@@ -35,7 +35,7 @@ Out = Annotated[Path | None, typer.Option(help="instead of standard output")]
 
 @align.command("files")
 def align_files(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, ibm1, ibm2, hmm, …")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, ibm1, hmm, …")],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="a sentence a line")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="their translations")],
     layer: Annotated[int | None, typer.Option(help="of a run: from 0, or -1: the last")] = None,

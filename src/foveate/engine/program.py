@@ -121,7 +121,7 @@ class Program:
             self._tensor(linear.bias, f"{name}.bias")
 
     def _norm(self, norm: nn.Module | None, name: str) -> None:
-        if norm is None or isinstance(norm, (nn.Identity, NoNorm)):
+        if norm is None or type(norm) in (nn.Identity, NoNorm):
             return self._write(0)
         if type(norm) is LayerNorm:
             self._write(1)

@@ -94,7 +94,7 @@ class Attentive(Pooling):
     def __init__(self, config: Config, size: int) -> None:
         super().__init__(config, size)
         self.query = nn.Parameter(torch.randn(size) * size**-0.5)
-        self.attention = Attention(config.attention, size)
+        self.attention: Attention = config.attention.build(size)
 
     def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
         query = self.query.to(memory.values.dtype).expand(len(memory.values), 1, -1)
@@ -114,6 +114,7 @@ class Classifier(Model):
         output_bias: bool = True  # whether the output layer has a bias
 
     config: Config
+    scored_by = ("forward",)
 
     def __init__(self, config: Config, source: Input, labels: Labels) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.nn.context import Mask, State
+from foveate.nn.context import Mask, State, definer, overridden
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.recurrent import Hidden
 from foveate.spec import Input, Tokens
@@ -129,6 +129,16 @@ class Model(Configurable, nn.Module):
     class Config(BaseConfig, family="model"):
         """Which model."""
 
+    scored_by: ClassVar[tuple[str, ...]] = ("forward",)
+    """Methods that give W h + b here; where a derived class has others, a loss calls them."""
+
+    @property
+    def scores_are_product(self) -> bool:
+        """Whether scores are W h + b of the output layer, so that a loss may form them in parts."""
+        return not overridden(self, definer(self, "scored_by"), *self.scored_by) and not overridden(
+            self.get_submodule("output"), nn.Linear, "forward"
+        )
+
 
 class EncoderDecoder(Model):
     """p(y_t | y_<t, x) = softmax(W · decode(y_<t, encode(x)))."""
@@ -145,6 +155,7 @@ class EncoderDecoder(Model):
         output_bias: bool = False  # whether the output layer has a bias
 
     config: Config
+    scored_by = "predict", "logits"
 
     def __init__(self, config: Config, source: Input, target: Tokens) -> None:
         super().__init__()
@@ -248,14 +259,17 @@ class DecoderSteps:
     ) -> None:
         self.model, self.memory, self.state, self.tokens = model, memory, State(), tokens
         self.device, self.never = memory.values.device, list(never)
-        self.output = None if tokens is None else model.output_rows(tokens)
+        own = tokens is None or not model.scores_are_product
+        self.output = None if tokens is None or own else model.output_rows(tokens)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more token of each hypothesis."""
-        if self.tokens is None or self.output is None:
+        ids = ids if self.tokens is None else self.tokens[ids]
+        if self.output is None:
             logits = self.model.predict(ids[:, None], self.memory, self.state)[:, -1].float()
+            logits = logits if self.tokens is None else logits[:, self.tokens]
         else:
-            hidden = self.model.decode(self.tokens[ids][:, None], self.memory, self.state)
+            hidden = self.model.decode(ids[:, None], self.memory, self.state)
             logits = self.output(hidden[:, -1]).float()
         if self.never:
             logits[:, self.never] = -torch.inf

@@ -31,6 +31,7 @@ class LanguageModel(Model):
         output_bias: bool = False  # whether the output layer has a bias
 
     config: Config
+    scored_by = ("logits",)
 
     def __init__(self, config: Config, target: Tokens) -> None:
         super().__init__()
@@ -119,6 +120,7 @@ class MaskedLanguageModel(Model):
         output_bias: bool = True  # whether the output layer has a bias
 
     config: Config
+    scored_by = ("forward",)
 
     def __init__(self, config: Config, source: Tokens) -> None:
         super().__init__()

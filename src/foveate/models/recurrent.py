@@ -239,7 +239,8 @@ class RecurrentDecoder(Decoder):
             return
         context = fed = 0
         if config.attention is not None and memory_size is not None:
-            self.cross_attention = Attention(config.attention, hidden, memory_size)
+            attention: Attention = config.attention.build(hidden, memory_size)
+            self.cross_attention = attention
             context = self.cross_attention.output_size
             fed = context if config.attention.query == "previous" else embedded
             first = cast(Cell, self.cells[0])

@@ -16,7 +16,7 @@ from foveate.config import Config
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import Mask, State
+from foveate.nn.context import Mask, State, overridden
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
 from foveate.nn.linear import Dropout, LayerNorm, Norm, normalize
@@ -254,7 +254,7 @@ def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
 
 def _blocks(config: TransformerConfig, attentions: int, feed_forward: FeedForward) -> nn.ModuleList:
     """A residual block for each attention, and for the feed-forward network if there is one."""
-    count = attentions + (not isinstance(feed_forward, NoFeedForward))
+    count = attentions + overridden(feed_forward, NoFeedForward, "forward")
     return nn.ModuleList(
         ResidualBlock(config.norm.build(config.hidden_size), config.dropout, config.norm_order)
         for _ in range(count)

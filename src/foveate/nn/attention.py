@@ -26,7 +26,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
 from foveate.native.layers import Attend, attends
-from foveate.nn.context import Mask, Positions, Probed, State, indices
+from foveate.nn.context import Mask, Positions, Probed, State, definer, indices, overridden
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
 from foveate.nn.positions import Position
 from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
@@ -336,14 +336,30 @@ class Attention(BaseAttention):
         key_at: Positions,
     ) -> Float[Tensor, "M H N V"]:
         """Σ_i weight_i v_i; by a fused kernel where nothing reads the weights and one is faster."""
-        scale = self.score.scale if self.normalizer.fusable else None
-        if not self.observed and scale is not None:
-            dropout = self.config.dropout if self.training else None
+        scale = self._fused_scale()
+        if scale is not None:
+            dropout = self.dropout.p if self.dropout.training else None
             mixed = fused_attention(queries, keys, values, context, key_at, scale, dropout)
             if mixed is not None:
                 return mixed
         weights = self._weights(queries, keys, context, key_at)
         return self.dropout(self._tapped(weights, len(context.query_at))) @ values
+
+    def _fused_scale(self) -> float | None:
+        """C where a kernel computes softmax(c q kᵀ) as this module does; None where it may not.
+
+        A kernel replaces the weights, score, normaliser and dropout of these classes only: one
+        that computes any of them in another way is called.
+        """
+        score, normalizer = self.score, self.normalizer
+        own = (
+            self.observed
+            or overridden(self, Attention, "_weights", "_tapped")
+            or overridden(score, definer(score, "scale"), "forward")
+            or overridden(normalizer, definer(normalizer, "fusable"), "forward")
+            or overridden(self.dropout, Dropout, "forward")
+        )
+        return score.scale if normalizer.fusable and not own else None
 
     def _tapped(self, weights: Tensor, steps: int) -> Float[Tensor, "M H N S"]:
         """The weights, or those that the tap puts in their place."""

@@ -229,6 +229,24 @@ class Probed:
         return x
 
 
+def overridden(module: nn.Module, base: type, *methods: str) -> bool:
+    """Whether any of these methods of a module is not the one that ``base`` has.
+
+    A derived class or the object itself may define another, and a hook may read or change what
+    ``forward`` returns. A kernel that computes what ``base`` does must not be used then.
+    """
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks
+    return ("forward" in methods and any(hooks)) or any(
+        name in vars(module) or getattr(type(module), name) is not getattr(base, name)
+        for name in methods
+    )
+
+
+def definer(module: nn.Module, name: str) -> type:
+    """The class that gives a module this attribute."""
+    return next(each for each in type(module).__mro__ if name in vars(each))
+
+
 @contextmanager
 def probed(module: Probed, probe: Probe | None) -> Iterator[None]:
     """Set the probe of a module for the context; None passes its stages to nobody."""

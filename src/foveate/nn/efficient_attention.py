@@ -79,7 +79,8 @@ class SparseAttention(Attention):
     ) -> Float[Tensor, "B H T V"]:
         pieces = self._pieces(queries, keys, values, context)
         if not self.observed:
-            return torch.cat([Attention._mix(self, *piece) for piece in pieces], dim=2)
+            mix = super()._mix
+            return torch.cat([mix(*piece) for piece in pieces], dim=2)
         with probed(self, None), probed(self.score, None):  # a block's scores are no stage
             weights = [self._weights(q, k, seen, runs) for q, k, _, seen, runs in pieces]
         whole = _whole(weights, [piece[-1] for piece in pieces], keys.shape[2])

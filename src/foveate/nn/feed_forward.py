@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.nn.context import overridden
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
 
 
@@ -58,8 +59,10 @@ class ReLU(FeedForward):
         return F.relu(x)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        other = overridden(self, ReLU, "activate") or overridden(self.inner, Linear, "forward")
         # in training the activation is part of the kernel of the product
-        inner = self.inner(x, relu=True) if self.training else self.activate(self.inner(x))
+        fused = self.training and not other
+        inner = self.inner(x, relu=True) if fused else self.activate(self.inner(x))
         return self.outer(self.dropout(inner))
 
 

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from foveate.config import BaseConfig, Configurable
 from foveate.native.kernels import AutogradContext, fits, library
 from foveate.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
+from foveate.nn.context import overridden
 
 
 def to_autocast_dtype(x: Tensor) -> Tensor:
@@ -178,7 +179,8 @@ class RMSNorm(Norm):
         self.norm = nn.RMSNorm(hidden_size, eps=config.eps)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        if torch.is_grad_enabled() and library() and fits(x) and fits(self.norm.weight):
+        native = torch.is_grad_enabled() and library() and fits(x) and fits(self.norm.weight)
+        if native and not overridden(self.norm, nn.RMSNorm, "forward"):
             return apply(RMSNormed, x, self.norm.weight, self.config.eps)
         return self.norm(x)
 

@@ -42,7 +42,9 @@ class Score(Probed, Configurable, nn.Module):
     equation = ""  # as printed, with e_i on the left
     reads_keys = True  # False where the score depends on the query only
     gives_weights = False  # whether it normalises by itself, and gives weights
-    scale: float | None = None  # c where the score is c·qᵀk, so that a fused kernel may form it
+    scale: float | None = None
+    """c where the score is c·qᵀk, so that a fused kernel may form it; a class that defines another
+    `forward` has to set it anew."""
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__()
@@ -61,10 +63,11 @@ class ScaledDot(Score):
         pass
 
     equation = "e_i = q · k_i / √K"
+    scale = 1.0
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
-        self.scale: float = 1 / math.sqrt(head_size)
+        self.scale = 1 / math.sqrt(head_size)
 
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
@@ -273,7 +276,9 @@ class Normalizer(Configurable, nn.Module):
         """Which normaliser, and what it needs."""
 
     equation = ""  # as printed, with α_i on the left
-    fusable = False  # whether scaled_dot_product_attention computes the same
+    fusable = False
+    """Whether it is a softmax, so that a fused kernel may form it; a class that defines another
+    `forward` has to set it anew."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -290,6 +295,7 @@ class Softmax(Normalizer):
         temperature: float = Field(1.0, gt=0)  # divides the scores
 
     config: Config
+    fusable = True
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)

@@ -43,10 +43,10 @@ from foveate.tasks.objectives import (
     add_choices,
     advantage,
     attentions,
-    decode,
     doubly_stochastic,
     loss_at,
     mean_nll,
+    outputs_of,
     steps_drawn,
     tokens_of,
     watched,
@@ -188,8 +188,8 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         read = objective.read(tokens_of(model, memory), sides.gold)
         layers = attentions(model, "cross_attention")
         with choices(model) as made, watched(layers) as weights:
-            hidden = decode(model, read, memory)
-        loss = loss_at(model, hidden, sides, objective)
+            outputs = outputs_of(model, read, memory)
+        loss = loss_at(model, outputs, sides, objective)
         if self.config.doubly_stochastic and any(weights):
             cost = doubly_stochastic([calls for calls in weights if calls], real)
             total = loss.total + self.config.doubly_stochastic * cost
@@ -198,8 +198,10 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             return loss
         with torch.no_grad():
             drawn_log_p, log_p = (
-                token_log_probabilities(model.logits(vectors), sides.target)
-                for vectors in (hidden, decode(model, read, memory))
+                token_log_probabilities(
+                    model.logits(each) if model.scores_are_product else each, sides.target
+                )
+                for each in (outputs, outputs_of(model, read, memory))
             )
             reward = advantage(drawn_log_p, log_p, real)
         return add_choices(loss, steps_drawn(made, real.shape[1]), reward, objective)

@@ -252,6 +252,8 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
 
     def loss(self, model: Classifier, batch: LabelledBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
+        if not model.scores_are_product:
+            return objective.of_scores(model(batch.source, batch.keys), batch.target)
         features = model.features(batch.source, batch.keys)
         return objective(features, model.output.weight, batch.target, model.output.bias)
 

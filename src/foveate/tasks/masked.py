@@ -8,7 +8,7 @@ token and 10 % stay as they are, so that no place can be trusted (Devlin et al.,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -134,15 +134,21 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
         return model.build(Tokens(self.tokenizer.vocab_size))
 
     def loss(self, model: MaskedLanguageModel, batch: MaskedBatch, objective: CrossEntropy) -> Loss:
-        hidden, target = self._features(model, batch)
-        return objective(hidden, model.output.weight, target, model.output.bias)
+        return self._judged(model, batch, objective)[0]
 
-    def _features(self, model: MaskedLanguageModel, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
-        """The vectors (N, E) of the chosen places, and what stood there."""
+    def _judged(
+        self, model: MaskedLanguageModel, batch: MaskedBatch, objective: CrossEntropy
+    ) -> tuple[Loss, Callable[[], Tensor], Tensor]:
+        """The loss at the chosen positions, what gives their scores (N, V), and their tokens."""
         batch = batch.to(model.output.weight.device)
+        if not model.scores_are_product:
+            scores = model(batch.source, batch.keys).flatten(0, 1)[batch.places]
+            return objective.of_scores(scores, batch.target), lambda: scores, batch.target
         memory = model.encode(batch.source, batch.keys)
         values = memory.values.flatten(0, 1)  # (B, S, D) -> (B·S, D)
-        return model.features(values[batch.places]), batch.target
+        hidden, output = model.features(values[batch.places]), model.output
+        loss = objective(hidden, output.weight, batch.target, output.bias)
+        return loss, lambda: output(hidden), batch.target
 
     def measure(
         self, model: MaskedLanguageModel, split: str, search: Search, samples: int = 3
@@ -172,9 +178,8 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
         for rows in sorted_batches(sizes[filled][:, None] + EXTRA, batch_tokens):
             indices = filled[rows].tolist()
             batch = self.collate([texts[i] for i in indices], [(0, i) for i in indices])
-            hidden, target = self._features(model, batch)
-            total += float(plain(hidden, model.output.weight, target, model.output.bias).total)
-            best = model.output(hidden).argmax(dim=-1)
+            loss, scores, target = self._judged(model, batch, plain)
+            total, best = total + float(loss.total), scores().argmax(dim=-1)
             right += int((best == target).sum())
             parts = best.split([len(places[i]) for i in indices])
             for i, part in zip(indices, parts, strict=True):

@@ -24,6 +24,7 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.pointer import PointerGenerator
 from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.context import State
+from foveate.nn.linear import single
 from foveate.nn.loss import Product, linear_cross_entropy, linear_divergence, linear_taught
 from foveate.nn.scores import HardChoice
 from foveate.tasks.base import DecoderBatch, Loss
@@ -327,6 +328,14 @@ class CrossEntropy(Objective):
             weight = torch.cat((weight, bias[:, None]), dim=1)
         return self._of_product(hidden, weight, target)
 
+    def of_scores(self, scores: Float[Tensor, "N V"], target: Int[Tensor, "N"]) -> Loss:
+        """The loss of N targets, of scores that a model computes in its own way."""
+        log_p = single(scores).log_softmax(dim=-1)
+        nll = -log_p.gather(-1, target[:, None]).sum()
+        smoothing = self.config.label_smoothing
+        total = (1 - smoothing) * nll - smoothing * log_p.mean(dim=-1).sum() if smoothing else nll
+        return Loss(total, len(target), {"nll": nll.detach()})
+
     def _of_product(self, hidden: Tensor, weight: Tensor, target: Tensor) -> Loss:
         total, nll = linear_cross_entropy(hidden, weight, target, self.config.label_smoothing)
         return Loss(total, len(target), {"nll": nll})
@@ -425,20 +434,29 @@ def token_loss(
     read = objective.read(tokens_of(model, batch.memory, batch.prompt), batch.gold)
     if isinstance(model, PointerGenerator):
         return pointer_loss(model, read, batch, objective)
-    return loss_at(model, decode(model, read, batch.memory), batch, objective)
+    return loss_at(model, outputs_of(model, read, batch.memory), batch, objective)
+
+
+def outputs_of(
+    model: EncoderDecoder | LanguageModel, ids: Int[Tensor, "B T"], memory: Memory | None
+) -> Float[Tensor, "B T D"]:
+    """The vectors of which the output layer makes scores; the scores of a model with its own."""
+    return (decode if model.scores_are_product else predict)(model, ids, memory)
 
 
 def loss_at(
     model: EncoderDecoder | LanguageModel,
-    hidden: Float[Tensor, "B T D"],
+    outputs: Float[Tensor, "B T D"],
     batch: DecoderBatch,
     objective: CrossEntropy,
 ) -> Loss:
-    """The loss of the places that count, from the vectors of all."""
-    hidden, target = hidden.flatten(0, 1), batch.target.flatten()  # (B, T, D) -> (B·T, D)
+    """The loss of the positions that count, from the outputs of all."""
+    outputs, target = outputs.flatten(0, 1), batch.target.flatten()  # (B, T, D) -> (B·T, D)
     if batch.real is not None:
-        hidden, target = hidden[batch.real], target[batch.real]
-    return objective(hidden, model.output.weight, target, model.output.bias)
+        outputs, target = outputs[batch.real], target[batch.real]
+    if not model.scores_are_product:
+        return objective.of_scores(outputs, target)
+    return objective(outputs, model.output.weight, target, model.output.bias)
 
 
 def pointer_loss(

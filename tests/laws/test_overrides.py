@@ -1,0 +1,274 @@
+"""A class of one's own that overrides what a kernel replaces is called, in training as in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from foveate.decode.search import token_log_probabilities
+from foveate.engine.program import CannotPack, Program
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory
+from foveate.models.language_model import LanguageSteps
+from foveate.models.transformer import EncoderLayer, TransformerEncoder
+from foveate.nn import attention as attention_module
+from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.context import Mask
+from foveate.nn.feed_forward import FeedForward, NoFeedForward
+from foveate.nn.linear import NoNorm, Norm
+from foveate.nn.recurrent import Cell, Recurrence
+from foveate.spec import Labels, Tokens
+from foveate.tasks.base import DecoderBatch
+from foveate.tasks.classification import LabelledBatch, TextClassification
+from foveate.tasks.masked import MaskedBatch, MaskedLanguage
+from foveate.tasks.objectives import CrossEntropy, token_loss
+from laws.conftest import MODELS, SIZE, VOCABULARY, build, defaults, each, ids, real, shrink
+from tolerances import close, differ
+
+PLAIN = CrossEntropy.Config(label_smoothing=0.1).build()
+
+
+def doubled(output: Any) -> Any:
+    """Other numbers of the same shape, whose rows do not sum to what they did."""
+    if isinstance(output, Memory):
+        return replace(output, values=doubled(output.values))
+    if isinstance(output, tuple):
+        return tuple(map(doubled, output))
+    return output * torch.linspace(0.5, 1.5, output.shape[-1])
+
+
+@contextmanager
+def overriding(module: nn.Module, method: str, how: str) -> Iterator[None]:
+    """Put another method in the place of one: of the class, of the object, or a hook."""
+    own, kind = getattr(module, method), type(module)
+    if how == "class":
+        base = getattr(kind, method)
+        body = {method: lambda self, *inputs: doubled(base(self, *inputs))}
+        module.__class__ = type(kind.__name__, (kind,), body)
+    elif how == "object":
+        setattr(module, method, lambda *inputs: doubled(own(*inputs)))
+    else:
+        hook = module.register_forward_hook(lambda module, inputs, output: doubled(output))
+    yield
+    if how == "class":
+        module.__class__ = kind
+    elif how == "object":
+        delattr(module, method)
+    else:
+        hook.remove()
+
+
+HOWS = pytest.mark.parametrize("how", ["class", "object", "hook"])
+
+
+PARTS = {
+    "weights": ("", "_weights"), "tapped": ("", "_tapped"), "mix": ("", "_mix"),
+    "score": ("score", "forward"), "normalizer": ("normalizer", "forward"),
+}  # fmt: skip
+FULL = {
+    name: config
+    for name, config in defaults("attention").items()
+    if name not in ("linear", "performer")
+}
+
+
+def attended(attention: BaseAttention, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The output by equation, with a probe, and by each way that may lead to a kernel."""
+    mask = Mask(real(6, 4), causal=attention.causal)
+    attention.probe = lambda *seen: None
+    outputs = [attention(x, None, mask)]
+    attention.probe = None
+    for training, short in ((False, 10**9), (True, 10**9), (False, -1), (True, -1)):
+        attention.train(training)
+        monkeypatch.setattr(attention_module, "SHORT", short)
+        outputs.append(attention(x, None, mask))
+    return outputs
+
+
+@HOWS
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("config", FULL.values(), ids=FULL)
+def test_attention_computes_what_its_class_says(config, part, how, monkeypatch) -> None:
+    torch.manual_seed(0)
+    attention, x = config.build(SIZE), torch.randn(2, 6, SIZE)
+    name, method = PARTS[part]
+    if (how == "hook" and method != "forward") or (part == "tapped" and config.kind != "full"):
+        return  # kinds that form the weights of parts show the whole
+    plain = attended(attention, x, monkeypatch)
+    with overriding(attention.get_submodule(name), method, how):
+        first, *others = attended(attention, x, monkeypatch)
+    assert differ(first, plain[0])
+    for other in others:
+        close(other, first)
+
+
+def test_a_kernel_that_a_class_claims_again_is_used(fused) -> None:
+    score = Attention.Config().build(SIZE).score
+    mine = type("Mine", (type(score),), {"scale": 2.0, "forward": lambda self, q, k: 2 * q @ k.mT})
+    attention, calls = Attention.Config().build(SIZE).eval(), fused(True)
+    attention.score.__class__ = mine
+    attention(torch.randn(2, 6, SIZE))
+    assert calls
+
+
+@HOWS
+@pytest.mark.parametrize("method", ["forward", "project"])
+@each("cell")
+def test_a_cell_runs_its_own_steps(config, method, how) -> None:
+    torch.manual_seed(0)
+    cell: Cell = config.build(SIZE, SIZE)
+    x = torch.randn(2, 5, SIZE)
+    if how == "hook" and method != "forward":
+        return
+    plain = Recurrence(cell)(x)[0]
+    with overriding(cell, method, how):
+        steps = Recurrence(cell)(x)[0]
+        close(cell.run(x, cell.start(x))[0], steps)
+    assert differ(steps, plain)
+
+
+@HOWS
+@pytest.mark.parametrize("part", ["activate", "inner"])
+@each("feed_forward")
+def test_a_feed_forward_has_its_own_activation(config, part, how) -> None:
+    torch.manual_seed(0)
+    layer: FeedForward = config.build(SIZE, 20)
+    if config.kind == "none" or (how == "hook" and part == "activate"):
+        return
+    x = torch.randn(2, 5, SIZE)
+    plain, owner = layer(x), layer if part == "activate" else layer.inner
+    with overriding(owner, part if part == "activate" else "forward", how):
+        close(layer.train()(x), layer.eval()(x))
+        assert differ(layer(x), plain)
+
+
+@HOWS
+@each("norm")
+def test_a_norm_is_its_own_in_training(config, how) -> None:
+    norm: Norm = config.build(SIZE)
+    if not hasattr(norm, "norm"):
+        return
+    x = torch.randn(2, 5, SIZE)
+    plain = norm(x)
+    with overriding(norm.norm, "forward", how):
+        with torch.no_grad():
+            expected = norm(x)
+        close(norm(x), expected)
+        assert differ(expected, plain)
+
+
+def test_kinds_derived_from_none_do_something() -> None:
+    class Twice(NoFeedForward):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * x
+
+    class Double(NoNorm):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * x
+
+    config = shrink(TransformerEncoder.Config())
+    layer = EncoderLayer(config)
+    layer.feed_forward = Twice(NoFeedForward.Config(), SIZE, SIZE)
+    twice = type("C", (), {"build": lambda self, *sizes: layer.feed_forward})()
+    with_twice = config.model_copy(update={"feed_forward": twice})
+    assert len(EncoderLayer(with_twice).blocks) == 2
+    model = build(MODELS["transformer"])
+    model.encoder.norm = Double(NoNorm.Config(), SIZE)
+    with pytest.raises(CannotPack, match="Double"):
+        Program(model)
+
+
+# ------------------------------------------------------------------------------ models
+
+SOURCE, READ, TARGET, KEYS = ids(3, 6), ids(3, 5, seed=2), ids(3, 5, seed=3), real(6, 4, 5)
+EVERY = torch.arange(VOCABULARY)
+
+
+def answered(model: EncoderDecoder) -> Tensor:
+    """Mean −log p of the targets as a search computes them, one step after the other."""
+    result = []
+    for tokens in (None, EVERY):
+        steps = DecoderSteps(model, model.encode(SOURCE, KEYS), tokens)
+        logits = torch.stack([steps.step(read) for read in READ.T], dim=1)
+        result.append(-token_log_probabilities(logits, TARGET).sum())
+    close(result[0], result[1])
+    return result[0]
+
+
+@HOWS
+@pytest.mark.parametrize("method", ["logits", "predict", "decode", "encode", "output"])
+@torch.no_grad()
+def test_a_translator_is_trained_on_what_it_answers_with(method: str, how: str) -> None:
+    model = build(MODELS["output bias"])
+    if how == "hook" and method != "output":
+        return
+
+    def trained() -> Tensor:
+        memory = model.encode(SOURCE, KEYS)
+        return (
+            token_loss(model, DecoderBatch(READ, TARGET, None, memory), PLAIN).logged["nll"].float()
+        )
+
+    plain = trained()
+    module = model.output if method == "output" else model
+    with overriding(module, "forward" if method == "output" else method, how):
+        close(trained(), answered(model), terms=90)
+        if method != "encode":
+            assert differ(trained(), plain)
+
+
+@HOWS
+@pytest.mark.parametrize("method", ["logits", "decode", "output"])
+@torch.no_grad()
+def test_a_language_model_is_trained_on_what_it_answers_with(method: str, how: str) -> None:
+    torch.manual_seed(0)
+    model = defaults("model")["language_model"].build(Tokens(VOCABULARY)).eval()
+    if how == "hook" and method != "output":
+        return
+
+    def trained() -> Tensor:
+        return token_loss(model, DecoderBatch(READ, TARGET, None), PLAIN).logged["nll"].float()
+
+    plain = trained()
+    module = model.output if method == "output" else model
+    with overriding(module, "forward" if method == "output" else method, how):
+        steps = LanguageSteps(model, READ[:, :0])
+        logits = torch.stack([steps.step(read) for read in READ.T], dim=1)
+        close(trained(), -token_log_probabilities(logits, TARGET).sum(), terms=90)
+        assert differ(trained(), plain)
+
+
+@HOWS
+@pytest.mark.parametrize("kind", ["classifier", "masked_language_model"])
+@pytest.mark.parametrize("method", ["forward", "features", "encode", "output"])
+@torch.no_grad()
+def test_other_models_are_trained_on_what_they_answer_with(kind, method, how) -> None:
+    torch.manual_seed(0)
+    sizes = (Tokens(VOCABULARY), Labels(("a", "b", "c")))[: 2 if kind == "classifier" else 1]
+    model = defaults("model")[kind].build(*sizes).eval()
+    if how == "hook" and method not in ("forward", "output"):
+        return
+    labels, places = torch.tensor([2, 0, 1]), torch.tensor([0, 3, 9])
+    of_labels = LabelledBatch(SOURCE, KEYS, labels), torch.arange(3)
+    of_tokens = MaskedBatch(SOURCE, KEYS, places, labels), places
+    task, (batch, rows) = (
+        (object.__new__(TextClassification), of_labels)
+        if kind == "classifier"
+        else (object.__new__(MaskedLanguage), of_tokens)
+    )
+
+    def trained() -> Tensor:
+        return task.loss(model, batch, PLAIN).logged["nll"].float()
+
+    plain = trained()
+    module = model.output if method == "output" else model
+    with overriding(module, "forward" if method == "output" else method, how):
+        scores = model(SOURCE, KEYS).flatten(0, -2)[rows]
+        close(trained(), -token_log_probabilities(scores[None], labels[None]).sum(), terms=90)
+        if method != "encode":
+            assert differ(trained(), plain)

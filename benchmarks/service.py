@@ -1,11 +1,11 @@
-"""What the server says of its quality, what glossaries do, and clients of other services.
+"""What the server says of its quality, what glossaries do, and clients of DeepL and LibreTranslate.
 
-    python benchmarks/service.py RUN [--pairs FILE] [--googletrans PYTHON]
+    python benchmarks/service.py RUN [--pairs FILE]
 
 RUN translates from English to French and has its data beside it, such as the run of ``foveate
 quickstart``. It is packed and calibrated on its validation sentences, and served by a process that
 cannot import PyTorch. ``--pairs`` are further sentences, English TAB French a line, of which those
-are taken that the run was not trained on. ``--googletrans`` is a Python that has this package.
+are taken that the run was not trained on.
 """
 
 from __future__ import annotations
@@ -40,17 +40,6 @@ from foveate.documents.memory import holds
 Pairs = list[tuple[str, str]]
 OFTEN, LIKELY, SECOND = 30, 0.4, 0.08  # of a term: sentences, and Dice of its translations
 SHARE = 100  # sentences of a request
-GOOGLETRANS = """
-import asyncio, importlib.metadata, json, sys
-import googletrans, googletrans.client, googletrans.urls
-googletrans.client.urls.TRANSLATE = sys.argv[1] + "/translate_a/single"
-async def main():
-    async with googletrans.Translator(service_urls=["translate.googleapis.com"]) as client:
-        texts = [(await client.translate(line, dest="fr", src="en")).text for line in sys.argv[2:]]
-        detected = (await client.detect(sys.argv[2])).lang
-    print(json.dumps([texts, detected, importlib.metadata.version("googletrans")]))
-asyncio.run(main())
-"""
 
 
 # ------------------------------------------------------------------------------ data, server
@@ -211,7 +200,7 @@ def kept(url: str, pairs: Pairs, glossary: dict[str, str]) -> dict[str, Any]:
 # ------------------------------------------------------------------------------ clients
 
 
-def clients(url: str, lines: Sequence[str], python: Path | None) -> dict[str, Any]:
+def clients(url: str, lines: Sequence[str]) -> dict[str, Any]:
     """What each client gets, beside what /translate answers."""
     own = ask(url, lines)["translatedText"]
     term = own[0].split()[0] + "e"
@@ -234,18 +223,12 @@ def clients(url: str, lines: Sequence[str], python: Path | None) -> dict[str, An
             "equal": [libre.translate(line, "en", "fr") for line in lines] == own,
         },
     }
-    if python is not None:
-        command = [str(python), "-c", GOOGLETRANS, url, *lines]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        texts, detected, number = json.loads(done.stdout)
-        result["googletrans"] = {"version": number, "equal": texts == own, "detected": detected}
     return {"sentences": len(lines), "clients": result}
 
 
 def main(
     run: Annotated[Path, typer.Argument()],
     pairs: Annotated[Path | None, typer.Option(help="further pairs, .tsv.gz")] = None,
-    googletrans: Annotated[Path | None, typer.Option(help="a Python that has it")] = None,
     most: Annotated[int, typer.Option(help="of the further pairs")] = 3000,
     out: Path | None = None,
 ) -> None:
@@ -268,7 +251,7 @@ def main(
                 result["quality"]["further sentences"] = quality(url, held_out)
             for kind, glossary in glossaries(data["train"]).items():
                 result["glossary"][kind] = kept(url, held_out, glossary)
-            result |= clients(url, [source for source, _ in data["test"][:20]], googletrans)
+            result |= clients(url, [source for source, _ in data["test"][:20]])
     path = harness.write("service", result, out)
     print(f"{path}: {json.dumps(result, indent=1)}")
 

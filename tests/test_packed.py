@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from safetensors.numpy import load_file, save
 import foveate.engine.packed
 from foveate.align.aer import Head
 from foveate.cli.serve import ServerEngine
+from foveate.decode.outputs import Stopped
+from foveate.engine import compiled
 from foveate.engine.loading import SETS
 from foveate.engine.packed import KEY, NAME, PackedError, PackedModel, packed_file
 from foveate.engine.program import CannotPack
@@ -201,6 +204,35 @@ def test_threads_change_no_bit(runs: dict[str, Run], tmp_path: Path) -> None:
     lines = list(runs["transformer"].pairs("train")[0]) * 20
     one, three = (foveate.engine.packed.load(file, threads).translate(lines) for threads in (1, 3))
     assert [a.scores for a in one] == [a.scores for a in three]
+
+
+@pytest.mark.parametrize("engine", ["packed", "torch"])
+def test_a_search_stops_as_soon_as_nobody_wants_its_outputs(
+    runs: dict[str, Run], tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks every few positions; being asked changes no bit."""
+    monkeypatch.setattr(compiled, "POSITIONS", 1)
+    model: Any = packed(runs["rnn"], tmp_path) if engine == "packed" else runs["rnn"]
+    right, asked = model.translate(LINES, num_hypotheses=2), list[int]()
+    assert model.translate(LINES, num_hypotheses=2, stop=lambda: asked.append(1)) == right
+    assert len(asked) > 2
+    left = iter([False, False])
+    with pytest.raises(Stopped):
+        model.translate(LINES, stop=lambda: next(left, True))
+
+
+def test_ctrl_c_ends_a_long_search(runs: dict[str, Run], tmp_path: Path) -> None:
+    """In all threads: a search of a million tokens would take hours."""
+    file = pack(runs["language"], tmp_path / "m.safetensors")
+    program = "import sys, foveate.engine.packed as p; m = p.load(sys.argv[1], 2); print(flush=1);"
+    program += "m.generate(['a', 'b', 'c'], max_length=10**6, beam_size=2)"
+    command = [sys.executable, "-c", program, str(file)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=no_torch(tmp_path), **pipes) as process:
+        assert process.stdout is not None and process.stdout.readline() == "\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) and "KeyboardInterrupt" in process.communicate()[1]
 
 
 def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:

@@ -265,34 +265,28 @@ ROUTES += [("GET", path) for path in ("/languages", "/frontend/settings", "/heal
 ROUTES += [("GET", "/download_file/{name}"), ("GET", "/metrics")]
 
 
-# those of other services (tests/test_serve_dialects.py)
-OF_OTHERS = [
-    ("POST", path)
-    for path in (
-        "/v2/translate", "/v2/glossaries", "/v3/glossaries", "/language/translate/v2",
-        "/language/translate/v2/detect", "/translate_a/single", "/imme", "/kiss",
-    )
-]  # fmt: skip
-OF_OTHERS += [
+# those of DeepL (tests/test_serve_deepl.py)
+OF_DEEPL = [("POST", path) for path in ("/v2/translate", "/v2/glossaries", "/v3/glossaries")]
+OF_DEEPL += [
     ("GET", path)
     for path in (
         "/v2/languages", "/v2/usage", "/v2/glossary-language-pairs", "/v2/glossaries",
         "/v2/glossaries/{id}", "/v2/glossaries/{id}/entries", "/v3/glossaries",
-        "/v3/glossaries/{id}", "/v3/glossaries/{id}/entries", "/language/translate/v2/languages",
+        "/v3/glossaries/{id}", "/v3/glossaries/{id}/entries",
     )
 ]  # fmt: skip
-OF_OTHERS += [("DELETE", f"/{version}/glossaries/{{id}}") for version in ("v2", "v3")]
-OF_OTHERS += [("PATCH", "/v3/glossaries/{id}")]
-OF_OTHERS += [(method, "/v3/glossaries/{id}/dictionaries") for method in ("PUT", "DELETE")]
+OF_DEEPL += [("DELETE", f"/{version}/glossaries/{{id}}") for version in ("v2", "v3")]
+OF_DEEPL += [("PATCH", "/v3/glossaries/{id}")]
+OF_DEEPL += [(method, "/v3/glossaries/{id}/dictionaries") for method in ("PUT", "DELETE")]
 
 
 def test_every_route_is_in_the_document(run: Run) -> None:
     tree = served(run.path).openapi()
     listed = [(m.upper(), path) for path, methods in tree["paths"].items() for m in methods]
-    assert sorted(listed) == sorted([*ROUTES, *OF_OTHERS])
+    assert sorted(listed) == sorted([*ROUTES, *OF_DEEPL])
     page = (Path(__file__).parent.parent / "docs" / "guide" / "serving.md").read_text("utf-8")
     assert [
-        path for _, path in [*ROUTES, *OF_OTHERS] if f"`{path.partition('{')[0]}" not in page
+        path for _, path in [*ROUTES, *OF_DEEPL] if f"`{path.partition('{')[0]}" not in page
     ] == []
 
 

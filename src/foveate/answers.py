@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import Tokenizer
-from foveate.decode.outputs import Hypothesis, best
+from foveate.decode.outputs import Hypothesis, Stop, best
 
 if TYPE_CHECKING:
     from foveate.draw.drawings import Drawing
@@ -41,6 +41,7 @@ class TranslateOptions(TypedDict, total=False):
     prefix: str | Sequence[str] | None
     required: Sequence[Sequence[Term]]
     banned: Sequence[str]
+    stop: Stop | None
 
 
 class CorpusName(Protocol):

@@ -32,6 +32,7 @@ from foveate.config import PACKAGED, Config, ConfigError, read_resolved, shipped
 from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, TextData, TextFormat
 from foveate.decode.beam import Beam, another, with_beam
+from foveate.decode.outputs import Stop
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing
@@ -139,6 +140,7 @@ class Run:
         prefix: str | Sequence[str] | None = None,
         required: Sequence[Sequence[Term]] = (),
         banned: Sequence[str] = (),
+        stop: Stop | None = None,
     ) -> list[TextAnswer]:
         """Translate each line; as many answers as lines, in their order; empty lines stay empty.
 
@@ -147,7 +149,8 @@ class Run:
         ``to`` names the language, where the run knows several. ``prefix`` is how the outputs begin:
         one text for all, or one for each line ("" for none); scores count it like the rest.
         ``required`` are the terms that the output of each line must hold, each a list of variants,
-        and ``banned`` phrases that no output may hold.
+        and ``banned`` phrases that no output may hold. Raises `Stopped` once ``stop()``, which is
+        asked every few positions, is true.
         """
         task = self.need(Translates, "translate")
         request = SearchRequest(
@@ -157,6 +160,7 @@ class Run:
             banned,
             batch_tokens or BATCH_TOKENS,
             num=num_hypotheses,
+            stop=stop,
         )
         sources = task.addressed(several(lines, "translate"), to)
         answers: list[TextAnswer] = list(self.task.answer(self.engine, sources, request))

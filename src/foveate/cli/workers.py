@@ -23,7 +23,7 @@ from foveate.align.aer import Head, Links
 from foveate.answers import TextAnswer, TranslateOptions
 from foveate.cli.engines import RunSpec
 from foveate.data.corpus import Arrays, Work, Workers
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.outputs import Hypothesis, check_stop
 from foveate.decode.search import Positions, Search
 from foveate.engine.base import ALL, Engine, Ids, Module, Picture, Result, SearchRequest, Source
 from foveate.inspect.records import AttentionRecord, Units
@@ -62,7 +62,8 @@ class ProcessEngine(Engine):
         return self.local.model
 
     def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
-        fields = vars(request) | {"search": request.search.config.tree()}
+        check_stop(request.stop)  # a process that searches already is not stopped
+        fields = vars(request) | {"search": request.search.config.tree(), "stop": None}
         rows = _values(self.workers(("search", list(sources), fields)))
         filled = [place for place, _ in rows]
         yield Result(filled, [[Hypothesis(*h) for h in outputs] for _, outputs in rows])

@@ -16,6 +16,7 @@ from torch import Tensor
 from foveate.config import BaseConfig, Configurable
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.characters import REJECTED, STATES, WHOLE, token_states
+from foveate.decode.outputs import Stop, check_stop
 from foveate.decode.phrases import BannedPhrases, Phrase, WordPieces
 
 LONGEST = 3  # continuation bytes of a character, and so tokens that finish one
@@ -330,13 +331,15 @@ class Steps(Protocol):
 class Constraints:
     """What outputs keep to; ``prefixes`` and ``required`` phrases by the numbers of the sources.
 
-    ``characters`` is the table of a vocabulary whose tokens may be parts of characters.
+    ``characters`` is the table of a vocabulary whose tokens may be parts of characters. Before
+    each position ``stop`` is asked whether to raise `Stopped`.
     """
 
     prefixes: Sequence[Sequence[int]] = ()
     rules: Sequence[Forbids] = ()
     required: Sequence[RequiredPhrases] = ()
     characters: ByteTable | None = None
+    stop: Stop | None = None
 
 
 FREE = Constraints()
@@ -368,7 +371,7 @@ class Constrained:
         self.limits, self.rows, (self.start, self.end) = limits, rows, ends
         self.written: Tensor | None = None  # (N, t) without the start, for the rules
         self.length = -1  # tokens written so far
-        self.rules = constraints.rules
+        self.rules, self.stop = constraints.rules, constraints.stop
         # those of the sources that are still being decoded
         self.prefixes = [constraints.prefixes[n] for n in rows] if constraints.prefixes else []
         demands = [constraints.required[n] for n in rows] if constraints.required else []
@@ -383,6 +386,7 @@ class Constrained:
 
         Required phrases take no part in Z either: an end before all of them has p = 0.
         """
+        check_stop(self.stop)
         if self.tracker is not None:
             self.tracker.read(ids)
         self.length += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from foveate.errors import UserError
@@ -26,6 +26,17 @@ class Hypothesis:
 
 
 Outputs = list[list[Hypothesis]]  # of each source, best first
+Stop = Callable[[], bool]  # whether nobody waits for the outputs any longer
+
+
+class Stopped(UserError):
+    """A search that was stopped between two positions, as its caller had asked."""
+
+
+def check_stop(stop: Stop | None) -> None:
+    """Raise `Stopped` if the caller of a search no longer wants its outputs."""
+    if stop is not None and stop():
+        raise Stopped("the search was stopped: its outputs are no longer wanted")
 
 
 def best(outputs: Sequence[Hypothesis]) -> Hypothesis:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from foveate.align.aer import Head, Links
-from foveate.decode.outputs import Outputs
+from foveate.decode.outputs import Outputs, Stop
 from foveate.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class SearchRequest:
     ``prefixes`` are the ids with which the outputs of each source begin, ``required`` the terms
     that they hold, none where there are no lists; no output holds a ``banned`` phrase.
     ``batch_tokens`` bounds source tokens × hypotheses of a batch. Outputs end with the id ``end``,
-    the task's own where it is None, and of each source at most ``num`` are given.
+    the task's own where it is None, and of each source at most ``num`` are given. The search raises
+    `Stopped` once ``stop``, asked every few positions, is true.
     """
 
     search: Search
@@ -54,6 +55,7 @@ class SearchRequest:
     batch_tokens: int = 8192
     end: int | None = None
     num: int | None = None
+    stop: Stop | None = None
 
     def of(self, places: Sequence[int]) -> SearchRequest:
         """The request for some of the sources."""

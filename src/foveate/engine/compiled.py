@@ -15,6 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.decode.outputs import Stop, check_stop
 from foveate.decode.phrases import Phrase, WordPieces
 from foveate.engine.loading import library
 from foveate.errors import UserError
@@ -22,7 +23,7 @@ from foveate.errors import UserError
 Floats = NDArray[np.float32]
 Ids = Sequence[int]
 
-POSITIONS = 1 << 20  # of one call: it returns where a source is finished
+POSITIONS = 64  # of one call, after which a search may be stopped
 
 
 class EngineFailure(UserError):
@@ -216,12 +217,14 @@ class CompiledSearch:
         vocabularies: Sequence[Ids] = (),
         numbers: Sequence[int] | None = None,
         required: Sequence[Sequence[Phrase]] = (),
+        stop: Stop | None = None,
     ) -> list[list[EngineOutput]]:
         """The outputs of each source, best first.
 
         ``limits`` are the most tokens of each, ``prefixes`` those with which its outputs begin, or
         ``vocabularies`` the ids that they may hold. Samples go by the ``numbers`` of the sources;
         0, 1, … where it is None. The outputs of each source hold its ``required`` phrases.
+        Raises `Stopped` as soon as ``stop`` is true, which is asked every `POSITIONS` positions.
         """
         self._library.clear(self._address)  # what a search that failed has left
         outputs: list[list[EngineOutput]] = [[] for _ in sources]
@@ -239,6 +242,7 @@ class CompiledSearch:
             self._require(number, phrases)
         left = 1
         while left:
+            check_stop(stop)
             left = self._library.advance(self._address, 1 if self._forbids else POSITIONS)
             _check(left or 1, "the search has ")
             self._read_results(outputs, places)

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
@@ -43,7 +44,7 @@ from foveate.data.text import TextFormat
 from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer, bare
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.characters import token_states
-from foveate.decode.outputs import Hypothesis, Outputs
+from foveate.decode.outputs import Hypothesis, Outputs, Stop
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
 from foveate.engine.base import Ability, Engine, EngineError, Picture, Result, SearchRequest
 from foveate.engine.calibration import Calibration
@@ -358,7 +359,7 @@ class PackedEngine(Engine):
         outputs = self.decode(
             sources, search, request.num or search.beam_size, request.prefixes,
             self.forbidding(request.banned), own_end if request.end is None else request.end,
-            phrases,
+            phrases, request.stop,
         )  # fmt: skip
         yield Result(range(len(sources)), outputs)
 
@@ -398,12 +399,15 @@ class PackedEngine(Engine):
         forbids: Forbids | None = None,
         end: int = EOS,
         required: Sequence[Sequence[Phrase]] = (),
+        stop: Stop | None = None,
     ) -> Outputs:
         """The best outputs of each source, ``count`` at most; none for an empty source.
 
         ``forbids`` gives the ids that may not follow a partial output; those of a source hold all
-        its ``required`` phrases.
+        its ``required`` phrases. Raises `Stopped` as soon as ``stop`` is true; where one thread
+        fails, or Ctrl-C is pressed, the others end too.
         """
+        failed = Event()
         filled = [n for n, ids in enumerate(sources) if ids or self._continues]
         settings = self._settings(search, count, end)
         limits = {
@@ -431,11 +435,17 @@ class PackedEngine(Engine):
                 [self._likely(sources[n]) for n in share] if shortens else (),
                 share,
                 [required[n] for n in share] if required else (),
+                lambda: failed.is_set() or (stop is not None and stop()),
             )
             return [[Hypothesis(o.ids, o.log_p, o.score, o.ended) for o in some] for some in each]
 
         outputs: Outputs = [[] for _ in sources]
-        for share, results in zip(shares, self.each(searched, shares), strict=True):
+        try:
+            found = self.each(searched, shares)
+        except BaseException:
+            failed.set()
+            raise
+        for share, results in zip(shares, found, strict=True):
             for n, hypotheses in zip(share, results, strict=True):
                 outputs[n] = hypotheses
         return outputs
@@ -627,6 +637,7 @@ class PackedModel:
         prefix: str | Sequence[str] | None = None,
         required: Sequence[Sequence[Term]] = (),
         banned: Sequence[str] = (),
+        stop: Stop | None = None,
     ) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`; ``batch_tokens`` changes nothing here."""
         self._only("translate", "translation", "prefix_translation")
@@ -639,7 +650,7 @@ class PackedModel:
         forbids = self.engine.forbidding(banned)
         phrases = self.engine.phrases(required, search)
         outputs = self.engine.decode(
-            read, search, num_hypotheses, prefixes, forbids, required=phrases
+            read, search, num_hypotheses, prefixes, forbids, required=phrases, stop=stop
         )
         return [
             TextAnswer.of(source, each, limit, hypotheses, writes, self.engine).to(line)

@@ -166,7 +166,8 @@ def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constra
         required = [RequiredPhrases(tuple(each), word_pieces(tokenizer)) for each in phrases]
         search = LexicalBeam(search.config)
     rules = [Banned(request.banned, tokenizer)] if request.banned else []
-    return search, Constraints(request.prefixes, rules, required, byte_table(tokenizer))
+    table = byte_table(tokenizer)
+    return search, Constraints(request.prefixes, rules, required, table, request.stop)
 
 
 def descendants(module: nn.Module) -> list[nn.Module]:

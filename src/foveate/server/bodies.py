@@ -34,12 +34,10 @@ Fields = dict[str, object]  # of a body: JSON
 NETWORK_BITS = 64  # of an IPv6 address, by which rates are counted
 SALT = secrets.token_bytes(16)  # of this process, for the names of clients in logs
 SCHEMES = ("Bearer", "DeepL-Auth-Key")  # of the header that brings a key
-KEY_FIELDS = ("api_key", "auth_key", "key", "token")
+KEY_FIELDS = ("api_key", "auth_key")
 NEAR_NAMES = 0.8  # likeness of an unknown field with another that is taken for a mistake
 MOST_FIELDS = 20_000  # of a form
-REPEATED = frozenset(
-    ("q", "protect", "ban", "text", "dt")
-)  # fields that may be there several times
+REPEATED = frozenset(("q", "protect", "ban", "text"))  # fields that may be there several times
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 log = logging.getLogger("foveate.server")

@@ -12,15 +12,16 @@ from foveate.server.bodies import FORM, JSON, authenticate, body_of
 from foveate.server.common import JsonObject, RequestError
 from foveate.server.deepl_glossaries import router as glossaries
 from foveate.server.deepl_glossaries import terms
-from foveate.server.dialects import Dialect, DialectBody, all_codes, authenticated_body, translated
+from foveate.server.deepl_requests import DeeplFields, all_codes, authenticated_body, translated
 from foveate.server.languages import name_of
 
 UNLIMITED = 1_000_000_000_000  # characters, as DeepL writes that there is no limit
 REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}  # which its client asks for
+PREFIXES = ("/v2/", "/v3/")
 router = APIRouter(tags=["DeepL"])
 
 
-class DeeplBody(DialectBody):
+class DeeplBody(DeeplFields):
     """Texts as DeepL's clients send them.
 
     ``context``, ``split_sentences``, ``preserve_formatting``, ``model_type`` and what asks for tags
@@ -99,10 +100,9 @@ async def deepl_usage(request: Request) -> Response:
     )
 
 
-def error_body(error: RequestError) -> JsonObject:
-    """An error as DeepL writes it."""
-    return {"message": error.message}
+def error_body(path: str, error: RequestError) -> JsonObject | None:
+    """The body of an error as DeepL writes it; None for a path that is not one of these routes."""
+    return {"message": error.message} if path.startswith(PREFIXES) else None
 
 
 router.include_router(glossaries)
-DIALECT = Dialect(("/v2/", "/v3/"), router, error_body)

@@ -14,7 +14,7 @@ from foveate.config import ConfigError
 from foveate.documents.memory import TermEntry, terms_of
 from foveate.server.bodies import JSON, authenticate, body_of
 from foveate.server.common import JsonObject, RequestError
-from foveate.server.dialects import DialectBody, all_codes, authenticated_body, served_code
+from foveate.server.deepl_requests import DeeplFields, all_codes, authenticated_body, served_code
 from foveate.server.glossary_store import Entries, StoredGlossary
 from foveate.server.translation import Client, Service
 
@@ -22,7 +22,7 @@ TSV = "text/tab-separated-values"
 router = APIRouter(tags=["DeepL"])
 
 
-class DictionaryBody(DialectBody):
+class DictionaryBody(DeeplFields):
     """Entries of a pair of languages: a term, a tab or comma, and its translation a line."""
 
     source_lang: str
@@ -37,7 +37,7 @@ class GlossaryBody(DictionaryBody):
     name: str = Field(min_length=1, max_length=1024)
 
 
-class GlossariesBody(DialectBody):
+class GlossariesBody(DeeplFields):
     """A new glossary of several pairs, or what changes in one."""
 
     name: str = Field("", max_length=1024)

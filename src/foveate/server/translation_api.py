@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.answers import PairScore
 from foveate.documents.formats import ENDINGS
-from foveate.server import deepl, deepl_glossaries, extensions, google
+from foveate.server import deepl, deepl_glossaries
 from foveate.server.assistance import options_of
 from foveate.server.batching import AlignPairs, Links, ScorePairs
 from foveate.server.bodies import (
@@ -114,28 +114,14 @@ ERRORS: Responses = {
         504: "it took too long",
     }.items()
 }
-log = logging.getLogger("foveate.server")
 
-
-# ------------------------------------------------------------------------------ dialects
-
-DIALECTS = (deepl.DIALECT, google.DIALECT, extensions.DIALECT)
-DIALECT_BODIES: tuple[type[BaseModel], ...] = (
+DEEPL_BODIES: tuple[type[BaseModel], ...] = (
     deepl.DeeplBody,
     deepl_glossaries.GlossaryBody,
     deepl_glossaries.GlossariesBody,
     deepl_glossaries.DictionaryBody,
-    google.GoogleBody,
-    google.SingleBody,
-    extensions.ImmersiveBody,
-    extensions.KissBody,
 )
-
-
-def error_of(path: str, error: RequestError) -> JsonObject | None:
-    """The body of an error in the form of the service that the path is of; None for our own."""
-    own = (dialect for dialect in DIALECTS if path.startswith(dialect.prefixes))
-    return next((dialect.error(error) for dialect in own), None)
+log = logging.getLogger("foveate.server")
 
 
 # ------------------------------------------------------------------------------ the guard
@@ -163,7 +149,7 @@ class TranslationGuard(Guard):
         return most, self.known if known else self.unknown
 
     def error_body(self, path: str, error: RequestError) -> JsonObject | None:
-        return error_of(path, error)
+        return deepl.error_body(path, error)
 
     def log(self, scope: Scope, record: RequestRecord) -> None:
         """Count the request, and write a line of the log."""
@@ -460,7 +446,7 @@ td{{padding:.1rem 1rem .1rem 0;vertical-align:top}}</style>
 
 def document(app: FastAPI) -> OpenApi:
     """The OpenAPI document, with bodies that FastAPI does not read, and the languages served."""
-    tree = openapi_document(app, (*BODIES, *DIALECT_BODIES))
+    tree = openapi_document(app, (*BODIES, *DEEPL_BODIES))
     service: Service = app.state.service
     table = service.pool.table()
     targets = list(dict.fromkeys(code for codes in table.values() for code in codes))
@@ -572,13 +558,12 @@ def application(
     app = new_application("foveate serve", version, lifespan, document, "/openapi.json")
     app.state.service = service
     app.include_router(router)
-    for dialect in DIALECTS:
-        app.include_router(dialect.router)
+    app.include_router(deepl.router)
 
     @app.exception_handler(HTTPException)
     async def not_routed(request: Request, raised: HTTPException) -> Response:
         error = not_routed_error(raised)
-        return error_response(error, error_of(request.url.path, error))
+        return error_response(error, deepl.error_body(request.url.path, error))
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

@@ -1,4 +1,4 @@
-"""Clients of other services use the server: DeepL's own, and requests as the others send them."""
+"""Clients of DeepL use the server: its own, and requests as others send them."""
 
 from __future__ import annotations
 
@@ -171,18 +171,11 @@ def test_keys_have_characters_and_glossaries_of_their_own(run: Run, tmp_path: Pa
     wrong = {"Authorization": "DeepL-Auth-Key x"}
     refused = [
         send(app, "POST", "/v2/translate", json=DEEPL, headers=wrong),
-        send(app, "GET", "/language/translate/v2?key=x&q=a&target=fr"),
-        send(app, "POST", "/imme?token=x", json={}),
+        send(app, "GET", "/v2/usage?auth_key=x"),
     ]
-    assert [answer.status_code for answer in refused] == [403] * 3
+    assert [answer.status_code for answer in refused] == [403] * 2
     assert refused[0].json() == {"message": "this key is not valid"}
-    assert refused[1].json()["error"]["errors"][0]["reason"] == "forbidden"
-    assert refused[2].json() == {"error": "this key is not valid"}
-    for path in (
-        f"/language/translate/v2?key={secrets[0]}&q=a&target=fr",
-        f"/v2/usage?auth_key={secrets[0]}",
-    ):
-        assert send(app, "GET", path).status_code == 200
+    assert send(app, "GET", f"/v2/usage?auth_key={secrets[0]}").status_code == 200
 
 
 def test_glossaries_survive_in_a_folder(tmp_path: Path) -> None:
@@ -200,122 +193,13 @@ def test_glossaries_survive_in_a_folder(tmp_path: Path) -> None:
         GlossaryStore(2, tmp_path)
 
 
-# ------------------------------------------------------------------------------ Google
-
-SINGLE = "/translate_a/single?client=gtx&sl=auto&tl=fr&hl=fr&dt=t&dt=bd&ie=UTF-8&oe=UTF-8"
-SINGLE += "&otf=1&ssel=0&tsel=0&tk=xxxx"
-
-
-def test_what_clients_of_google_send(app: FastAPI, run: Run) -> None:
-    body = {"q": [TEXT, f"<i>{TEXT}</i>"], "target": "fr", "source": "en"}
-    [first, second] = send(app, "POST", "/language/translate/v2", json=body).json()["data"][
-        "translations"
-    ]
-    assert (
-        first == {"translatedText": free(run)} and second["translatedText"] == f"<i>{free(run)}</i>"
-    )
-    path = f"/language/translate/v2?q={TEXT}&target=fr-CA&format=text"
-    assert send(app, "GET", path).json()["data"]["translations"] == [
-        {"translatedText": free(run), "detectedSourceLanguage": "en"}
-    ]
-    listed = send(app, "GET", "/language/translate/v2/languages?target=en").json()["data"][
-        "languages"
-    ]
-    assert {"language": "fr", "name": "French"} in listed
-    found = send(app, "POST", "/language/translate/v2/detect", json={"q": TEXT}).json()["data"]
-    assert found["detections"][0][0]["language"] == "en"
-
-
-def test_what_googletrans_and_pages_send(app: FastAPI, run: Run) -> None:
-    for answer in (
-        send(app, "GET", f"{SINGLE}&q={TEXT}"),
-        send(
-            app,
-            "POST",
-            "/translate_a/single",
-            data={"client": "gtx", "sl": "en", "tl": "fr", "q": TEXT},
-        ),
-    ):
-        tree = answer.json()
-        assert "".join(part[0] for part in tree[0]) == free(run) and tree[2] == "en"
-        assert tree[0][0][1] == TEXT and tree[8][0] == ["en"] and 0 < tree[8][-2][0] <= 1
-    tree = send(app, "GET", f"{SINGLE}&dj=1&q={TEXT}").json()
-    assert tree["sentences"][0]["trans"] == free(run) and tree["src"] == "en"
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "message"),
-    [
-        ("/language/translate/v2?q=a", 400, "target is missing"),
-        ("/language/translate/v2?q=&target=fr", 400, "q: there is no text"),
-        ("/language/translate/v2?q=a&target=de", 400, "target: de is not supported; there are: fr"),
-        (
-            "/language/translate/v2?q=a&target=fr&glossary=x",
-            400,
-            "glossary: there is no such field",
-        ),
-        (f"/language/translate/v2?q={'a' * 501}&target=fr", 413, "at most 500"),
-        ("/translate_a/single?q=a&tl=de", 400, "tl: de is not supported"),
-        ("/translate_a/single?q=a&tl=fr&sl=de", 400, "sl: de is not supported; there are: en"),
-        ("/translate_a/single?q=a&tl=fr&foo=1", 400, "foo: there is no such field"),
-        ("/translate_a/other", 404, "no such page"),
-    ],
-)
-def test_errors_have_the_form_of_google(app, path, status, message) -> None:
-    answer = send(app, "GET", path)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"]) == (status, status)
-    assert message in error["message"] and error["errors"][0]["message"] == error["message"]
-
-
-# ------------------------------------------------------------------------------ extensions
-
-
-def test_an_extension_may_use_the_server_where_its_origin_is_named(run: Run) -> None:
+def test_a_page_may_use_the_server_where_its_origin_is_named(run: Run) -> None:
     origin = "chrome-extension://abcdefgh"
-    body = {"target_lang": "fr", "text_list": [TEXT]}
     for origins, status, allowed in (([], 403, None), ([origin], 200, origin)):
         app = served(run.path, origins=origins)
-        answer = send(app, "POST", "/imme", json=body, headers={"origin": origin})
+        answer = send(app, "POST", "/v2/translate", json=DEEPL, headers={"origin": origin})
         assert answer.status_code == status
         assert answer.headers.get("access-control-allow-origin") == allowed
-
-
-def test_what_extensions_send(app: FastAPI, run: Run) -> None:
-    body: dict[str, Any] = {"source_lang": "auto", "target_lang": "fr", "text_list": [TEXT, ""]}
-    assert send(app, "POST", "/imme", json=body).json() == {
-        "translations": [
-            {"detected_source_lang": "en", "text": free(run)},
-            {"detected_source_lang": "en", "text": ""},
-        ]
-    }
-    kiss = {"from": "en", "to": "fr-FR"}
-    single = {"text": free(run), "src": "en"}
-    assert send(app, "POST", "/kiss", json=kiss | {"text": TEXT}).json() == single
-    assert send(app, "POST", "/kiss", json=kiss | {"texts": [TEXT]}).json() == {
-        "translations": [single]
-    }
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "message"),
-    [
-        ("/imme", {"target_lang": "fr"}, "text_list is missing"),
-        ("/imme", {"target_lang": "fr", "text_list": []}, "text_list: there is no text"),
-        (
-            "/imme",
-            {"target_lang": "zh-CN", "text_list": ["a"]},
-            "target_lang: zh-CN is not supported",
-        ),
-        ("/kiss", {"to": "fr"}, "texts: there is no text"),
-        ("/kiss", {"to": "fr", "from": "de", "text": "a"}, "from: de is not supported"),
-        ("/kiss", {"to": "fr", "text": "a", "prompt": "x"}, "prompt: there is no such field"),
-    ],
-)
-def test_errors_have_the_form_of_extensions(app, path, body, message) -> None:
-    answer = send(app, "POST", path, json=body)
-    assert answer.status_code == 400 and list(answer.json()) == ["error"]
-    assert message in answer.json()["error"]
 
 
 # ------------------------------------------------------------------------------ without PyTorch
@@ -330,17 +214,9 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
         glossary = client.create_glossary("a", "EN", "FR", {"dog": "chat"})
         both = {"source_lang": "EN", "target_lang": "FR"}
         assert "chat" in client.translate_text(TEXT, **both, glossary=glossary).text.split()
-        single = httpx.get(f"{server.url}{SINGLE}&q={TEXT}").json()
-        assert single[0][0][0] == free(run)
         body = {"q": TEXT, "source": "en", "target": "fr", "quality": True, "ban": "le"}
         answer = httpx.post(f"{server.url}/translate", json=body).json()
         assert 0 <= answer["quality"][0]["estimate"] <= 100
-        for path, fields in (
-            ("/imme", {"target_lang": "fr", "text_list": [TEXT]}),
-            ("/kiss", {"to": "fr", "text": TEXT}),
-            ("/language/translate/v2", {"q": TEXT, "target": "fr"}),
-        ):
-            assert free(run) in httpx.post(f"{server.url}{path}", json=fields).text
         upload = {"file": ("a.odt", odt())}
         sent = httpx.post(f"{server.url}/translate_file", data=BODY, files=upload)
         result = httpx.get(sent.json()["translatedFileUrl"]).content

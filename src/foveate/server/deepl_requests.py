@@ -1,39 +1,29 @@
-"""Dialects: services whose clients can use this one, with their routes and forms of errors.
+"""What DeepL's routes share: bodies, codes of languages, translations of their texts.
 
-A route of a dialect makes a `TranslateBody` of its own fields, and its response of the answer.
+A route makes a `TranslateBody` of its own fields, and its response of the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict
 
 from foveate.server.bodies import KEY_FIELDS, B, Fields, authenticate, validated
-from foveate.server.common import JsonObject, RequestError
+from foveate.server.common import RequestError
 from foveate.server.languages import Detected
 from foveate.server.translation import AUTO, Client, Service, join, start
 from foveate.server.translation_schemas import TranslateBody
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """A service whose clients may use this one."""
-
-    prefixes: tuple[str, ...]  # of its paths
-    router: APIRouter
-    error: Callable[[RequestError], JsonObject]  # the body of a response to what is refused
-
-
-class DialectBody(BaseModel):
-    """A body of another service, of which unknown fields are refused."""
+class DeeplFields(BaseModel):
+    """A body as DeepL's clients send it; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
     names: ClassVar[Mapping[str, str]]
-    """What the service calls ``q``, ``source`` and ``target``."""
+    """What DeepL calls ``q``, ``source`` and ``target``."""
 
 
 class TextTranslation(NamedTuple):
@@ -61,7 +51,7 @@ async def translated(
     request: Request,
     service: Service,
     client: Client,
-    body: DialectBody,
+    body: DeeplFields,
     texts: Sequence[str],
     source: str,
     target: str,

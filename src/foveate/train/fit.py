@@ -204,10 +204,21 @@ def resume(
             f"no checkpoint of {folder} is whole ({'; '.join(messages)}): remove "
             f"{folder / 'checkpoints'} to train from the beginning"
         )
-    if step is None:
+    newest = checkpoint.path_of(folder, step or 0)
+    if step is None or checkpoint.is_imported(folder):
+        if step is None:
+            checkpoint.refuse_lost(folder)
+        else:
+            load_weights(job.model, newest / WEIGHTS)
+            messages.append(f"begins with the weights of {newest}")
         state = TrainState(seed=job.seed, plan=order, data=data)
         return state, messages + share_out(config, state, ranks)
-    verify_run(folder, checkpoint.path_of(folder, step))
+    if not (newest / checkpoint.STATE).is_file():
+        raise TrainError(
+            f"{newest} holds weights without the state of their training, which cannot be resumed: "
+            f'begin another run with them (start.run="{folder}", --run)'
+        )
+    verify_run(folder, newest)
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
     changed = [split for split in splits if state.data.get(split, data[split]) != data[split]]
     if changed and not job.changed_data:
@@ -333,7 +344,7 @@ def _start(trainer: Trainer) -> None:
     trainer.parallel.volume(1)
     if machine_is_busy():
         tools.display.say(BUSY_MACHINE)
-    if not checkpoint.steps(trainer.folder):
+    if not (checkpoint.path_of(trainer.folder, state.step) / checkpoint.STATE).is_file():
         trainer.save()  # first weights and precision are kept, and a full disk is met at once
 
 

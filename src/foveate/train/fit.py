@@ -55,6 +55,7 @@ from foveate.train.trainer import (
     Trainer,
     TrainState,
     fingerprint,
+    follows_the_clock,
     mix,
     too_few,
 )
@@ -140,7 +141,9 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         stack.enter_context(tools.display)
         trainer = Trainer(job, config, folder, state, tools)
         finished, messages = state.finished(config), [*messages, *map(str, job.changes)]
-        _say_and_record(trainer, messages if finished else [*messages, *how, tools.precision.why])
+        if finished is None:
+            messages += [*how, tools.precision.why, *follows_the_clock(config, tools.schedule)]
+        _say_and_record(trainer, messages)
         if finished is None:
             _start(trainer)
         reason = trainer.run()

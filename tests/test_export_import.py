@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +18,12 @@ from foveate.data.tokenizer import Tokenizer
 from foveate.errors import is_for_the_user
 from foveate.export.base import CheckSample, ExchangeError, export, sample_of
 from foveate.export.huggingface import from_huggingface, import_from, read_tokenizer, to_huggingface
+from foveate.export.tokenizers import tokenizer_json
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.spec import Tokens
+from foveate.train import journal
+from small_runs import Call
 from variants import transformer, translator
 
 
@@ -165,3 +169,93 @@ def test_a_tokenizer_that_is(kind: str, tmp_path: Path) -> None:
     file.write_text(json.dumps(TOKENIZERS[kind]), "utf-8")
     with pytest.raises(ExchangeError, match=r"tokenizer\.json"):
         read_tokenizer(file)
+
+
+# ------------------------------ Imported runs train in place from their weights
+SIDES = {
+    "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 12, "decoder_ffn_dim": 12,
+    "max_position_embeddings": 256, "d_model": 8, "dropout": 0.0, "attention_dropout": 0.0,
+    "activation_dropout": 0.0, "forced_eos_token_id": None,
+}  # fmt: skip
+PUBLISHED: dict[str, dict[str, Any]] = {  # every family whose models become runs
+    "T5": {
+        "d_model": 8, "d_kv": 4, "d_ff": 12, "num_layers": 1, "num_heads": 2, "dropout_rate": 0.0
+    },
+    "Bart": SIDES,
+    "Marian": SIDES,
+    "Pegasus": SIDES,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A translator with a tokenizer over bytes, which has been trained for two steps."""
+    return translator(tmp_path_factory.mktemp("toy"), "bpe")
+
+
+def published(family: str, toy: Any, folder: Path) -> Path:
+    """A folder as transformers and tokenizers write it, with weights drawn by chance."""
+    tokenizer = toy.task.source_tokenizer
+    ids = {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 2}
+    config = getattr(transformers, f"{family}Config")(
+        **PUBLISHED[family], **ids, vocab_size=tokenizer.vocab_size
+    )
+    name = {"Marian": "MarianMTModel"}.get(family, f"{family}ForConditionalGeneration")
+    torch.manual_seed(3)
+    getattr(transformers, name)(config).save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(tokenizer)), "utf-8")
+    return folder
+
+
+def first_loss(run: Any, step: int = 0) -> float:
+    """The mean loss of the first batch of training, by the weights of a run."""
+    plan = run.task.plan(run.task.lengths("train"), run.config.train.batch_tokens, run.config.seed)
+    batch = run.task.batch("train", plan.epoch(0)[step].tolist())
+    loss = run.task.loss(run.model, batch, run.config.objective.build())
+    return float(loss.total.detach()) / loss.count
+
+
+@pytest.mark.parametrize("family", PUBLISHED)
+@pytest.mark.parametrize("edited", [True, False], ids=["edited", "overrides"])
+def test_an_imported_run_trains_in_place_from_its_weights(
+    family: str, edited: bool, toy: Any, tmp_path: Path, call: Call
+) -> None:
+    """Its data are named in its config.toml or on the command line; validation is not needed."""
+    run = tmp_path / "run"
+    printed = call("import", published(family, toy, tmp_path / "theirs"), run)
+    assert printed.code == 0 and "foveate train" in printed.out, printed
+    keys = {"task.source": toy.config.task.source, "train.max_steps": "2"}
+    keys |= {"train.log_every": "1", "train.batch_tokens": "256", "train.optimizer.lr": "0.01"}
+    keys |= {"train.precision": "fp32"} | ({"train.validation.every": "none"} if edited else {})
+    text = (run / "config.toml").read_text("utf-8")
+    if edited:
+        text = text.replace("{split}.source", keys.pop("task.source"))
+        (run / "config.toml").write_text(text.replace('target = "{split}.target"\n', ""), "utf-8")
+    else:
+        keys["task.target"] = "none"
+    before = foveate.load(run)
+    overrides = [f"{key}={value}" for key, value in keys.items()]
+    printed = call("train", run / "config.toml", *overrides)
+    assert printed.code == 0, printed
+    assert f"begins with the weights of {run}" in printed.err
+    run_after = foveate.load(run)
+    before.task.config, before.config = run_after.task.config, run_after.config
+    log = [line for line in journal.read(run) if line["event"] == "train"]
+    assert [line["step"] for line in log] == [1, 2]
+    assert log[0]["loss"] == pytest.approx(first_loss(before), rel=1e-5)
+    assert first_loss(run_after) < log[0]["loss"], "what answers are the trained weights"
+    assert call("translate", run, text=b"the dog runs\n").code == 0
+    longer = call("train", run / "config.toml", *overrides, "train.max_steps=3")
+    assert longer.code == 0 and "going on from step 2" in longer.err
+    assert call("translate", run, "--checkpoint", "3", text=b"the dog runs\n").code == 0
+
+
+def test_another_model_is_refused_before_the_first_step(
+    toy: Any, tmp_path: Path, call: Call
+) -> None:
+    run = tmp_path / "run"
+    import_from(published("Bart", toy, tmp_path / "theirs"), run)
+    keys = ["task.source=a", "train.max_steps=2", "model.decoder.num_layers=3"]
+    printed = call("train", run / "config.toml", *keys)
+    assert printed.code == 2 and "model.decoder.num_layers is 1 there and 3 now" in printed.err

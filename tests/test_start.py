@@ -11,6 +11,7 @@ from torch import nn
 
 from foveate.config import ConfigError, parse_tree
 from foveate.data.tokenizer import BPE, SPECIALS, Byte, Character, Tokenizer, Unigram
+from foveate.errors import UserError
 from foveate.run import Run, RunConfig
 from foveate.start import Start, by_pieces, copy_parts
 from foveate.training import train
@@ -161,3 +162,58 @@ def test_rows_go_by_the_names_of_tokens() -> None:
     result = by_pieces(inputs, own, *pieces)["encoder.stem.embedding.weight"]
     assert result.flatten().tolist() == [3.0, -2.0, 1.0]
     assert own["encoder.stem.embedding.weight"][0] == -1.0
+
+
+WIDE = {"kind": "transformer", "hidden_size": 16, "num_heads": 2, "num_layers": 1, "ffn_size": 20}
+
+
+def sided(folder: Path, task: str = "translation", **changed: Any) -> dict[str, Any]:
+    """A tiny Transformer of a task; ``changed`` are fields of its encoder and decoder."""
+    plain = tree(folder, "old", {"kind": "bpe", "vocab_size": 265}, {}).tree()
+    part = WIDE | changed
+    plain["model"] = {"kind": "encoder_decoder", "encoder": part, "decoder": part}
+    if task != "translation":
+        plain["task"] = {"kind": task, "source": plain["task"]["source"], "tokenizer": "byte"}
+        kind = {"masked_language": "masked_language_model", "classification": "classifier"}[task]
+        plain["model"] = {"kind": kind, "encoder": part}
+        del plain["objective"]
+    return plain
+
+
+MISMATCHES: dict[str, tuple[dict[str, Any], str]] = {
+    "width": ({"hidden_size": 8}, r"\(265, 16\) in .* and \(265, 8\) here|is \(16,\) in"),
+    "layers": ({"num_layers": 2}, r"is of another model: it lacks \['decoder\.layers\.1"),
+    "ffn": ({"ffn_size": 24}, r"\(20, 16\) in .* and \(24, 16\) here|is \(20,\) in"),
+    "heads": ({"num_heads": 4}, r"num_heads is 2 in .* and 4 here: set the value of that run"),
+    "kind": ({"kind": "recurrent", "num_heads": None, "ffn_size": None}, "is of another model"),
+    "task": ({"task": "classification"}, "is of another model|classification cannot extend"),
+    "masked": (
+        {"task": "masked_language"},
+        "of another model|neither another vocabulary|cannot extend",
+    ),
+}
+
+
+@pytest.mark.parametrize("vocabulary", ["same", "extend", "replace"])
+def test_every_mismatch_is_one_sentence_with_its_remedy(tmp_path: Path, vocabulary: str) -> None:
+    """In width, layers, heads, kind and task; a run that fits all the same says what differs."""
+    old = train(parse_tree(RunConfig, sided(tmp_path)), folder=tmp_path / "old").path
+    start = {"run": str(old), "vocabulary": vocabulary}
+    for name, (changed, message) in MISMATCHES.items():
+        plain = sided(tmp_path, **changed)
+        if name == "kind":
+            part = {"kind": "recurrent", "hidden_size": 16, "embedding_size": 16}
+            plain["model"] |= {"encoder": part, "decoder": part}
+        plain["task"]["tokenizer"] = {"kind": "bpe"} if vocabulary == "same" else "byte"
+        if vocabulary == "extend":
+            plain["task"]["tokenizer"] = {"kind": "bpe", "vocab_size": 270}
+        config = parse_tree(RunConfig, plain | {"start": start})
+        with pytest.raises(UserError, match=message):
+            train(config, folder=tmp_path / name)
+
+
+def test_settings_without_weights_that_differ_are_said(tmp_path: Path, capsys: Any) -> None:
+    old = train(parse_tree(RunConfig, sided(tmp_path)), folder=tmp_path / "old").path
+    plain = sided(tmp_path, feed_forward={"kind": "gelu"}) | {"start": {"run": str(old)}}
+    train(parse_tree(RunConfig, plain), folder=tmp_path / "new")
+    assert f"kind is relu in {old} and gelu here" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from foveate.errors import UserError
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig, load
 from foveate.train import checkpoint, journal
-from foveate.train.stored import WEIGHTS
+from foveate.train.stored import WEIGHTS, TrainError, sealed_folder
 from foveate.training import train
 
 load_kinds()
@@ -135,6 +136,57 @@ def test_changed_data_or_tokenizers_are_refused(tmp_path: Path, small: Tree, cap
     for use in (lambda: load(run), lambda: train(changed(small, max_steps=9), folder=run)):
         with pytest.raises(UserError, match=r"target\.tokenizer\.json is not the file that"):
             use()
+
+
+def removed(run: Path, name: str) -> None:
+    """A folder or a file, be it as it may."""
+    shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("gone", "kept"),
+    [
+        (["checkpoints"], "best.json"),
+        (["checkpoints", "packed.safetensors"], "best.json"),
+        (["checkpoints", "best.json"], "packed.safetensors"),
+        (["checkpoints", "best.json", "packed.safetensors"], "averaged"),
+        (["checkpoints", "config.toml"], "packed.safetensors"),
+    ],
+)
+def test_a_run_without_its_checkpoints_never_begins_again(
+    tmp_path: Path, small: Tree, gone: list[str], kept: str
+) -> None:
+    """Random weights take the place of trained ones only in another folder."""
+    config = changed(small, average=2, save={"every": 2}, validation={"every": 2})
+    run = train(config, folder=tmp_path / "run").path
+    for name in gone:
+        removed(run, name)
+    before = {file: file.read_bytes() for file in run.rglob("*.safetensors")}
+    with pytest.raises(TrainError, match=rf"{kept}.*checkpoints are missing.*--run"):
+        train(config, folder=run)
+    assert before == {file: file.read_bytes() for file in run.rglob("*.safetensors")}
+
+
+def test_weights_alone_are_begun_with_in_another_run_only(tmp_path: Path, small: Tree) -> None:
+    run = train(changed(small), folder=tmp_path / "run").path
+    for step in checkpoint.steps(run):
+        folder = checkpoint.path_of(run, step)
+        with sealed_folder(folder) as new:
+            shutil.copy(folder / WEIGHTS, new / WEIGHTS)
+    with pytest.raises(TrainError, match=r"weights without the state.*start\.run"):
+        train(changed(small), folder=run)
+    other = small | {"start": {"run": str(run)}}
+    train(parse_tree(RunConfig, other), folder=tmp_path / "other")
+
+
+def test_files_of_others_in_a_run_may_change(tmp_path: Path, small: Tree) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "train.log").write_text("what the shell writes\n", encoding="utf-8")
+    train(changed(small), folder=run)
+    (run / "train.log").write_text("more\n", encoding="utf-8")
+    load(run)
+    train(changed(small, max_steps=5), folder=run)
 
 
 def test_each_continuation_is_recorded(tmp_path: Path, small: Tree, capsys) -> None:

@@ -56,17 +56,19 @@ def check_size(start: Start, earlier: BaseConfig, task: BaseConfig) -> None:
 def begin(
     start: Start, earlier: nn.Module, model: nn.Module, tasks: tuple[AnyTask, AnyTask]
 ) -> str:
-    """Copy from the model of an earlier run; a sentence that says what was taken.
+    """Copy from the model of an earlier run; return a sentence that says what was taken.
 
-    ``tasks`` are those of the earlier run and of this one.
+    ``tasks`` are those of the earlier run and of this one. Raises ``ConfigError`` where the parts
+    do not fit.
     """
     state = cast(dict[str, Tensor], earlier.state_dict())
     if start.vocabulary == "same":
-        return copy_parts(start, state, model)
+        return copy_parts(start, state, model) + _other_settings(start, earlier, model)
     theirs, ours = (task.pieces() for task in tasks)
     same = start.model_copy(update={"vocabulary": "same"})
     summary = copy_parts(same, by_pieces(state, model.state_dict(), theirs, ours), model)
-    known = {part: len(set(theirs[part]) & set(ours[part])) for part in theirs}
+    summary += _other_settings(start, earlier, model)
+    known = {part: len(set(theirs[part]) & set(ours[part])) for part in theirs if part in ours}
     taken = ", ".join(f"{part} {n:,} of {len(ours[part]):,}" for part, n in known.items())
     return f"{summary}; tokens known from there: {taken}"
 
@@ -78,13 +80,14 @@ def by_pieces(earlier: State, own: State, theirs: Pieces, ours: Pieces) -> State
     token there; for a token that is not there it is the row that this model has now.
     """
     state = dict(earlier)
-    for part in theirs:
+    for part in filter(ours.__contains__, theirs):
         known = {piece: row for row, piece in enumerate(theirs[part])}
         rows = [(row, known[piece]) for row, piece in enumerate(ours[part]) if piece in known]
         own_rows, their_rows = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
         for name in _of(earlier, (part,)) & own.keys():
             is_table = part == "output" or name.endswith("embedding.weight")
-            if is_table and earlier[name].shape[0] == len(theirs[part]):
+            alike = earlier[name].shape[1:] == own[name].shape[1:]  # else `copy_parts` says so
+            if is_table and alike and earlier[name].shape[0] == len(theirs[part]):
                 state[name] = own[name].clone()
                 state[name][own_rows] = earlier[name][their_rows]
     return state
@@ -125,6 +128,27 @@ def copy_parts(start: Start, earlier: State, model: nn.Module) -> str:
     size = sum(own[name].numel() for name in needed)
     parts = ", ".join(start.parts) or "everything"
     return f"started from {start.run}: {parts}, {size:,} weights in {len(needed)} tensors"
+
+
+def _other_settings(start: Start, earlier: nn.Module, model: nn.Module) -> str:
+    """Return the settings of the copied parts that differ though their weights fit, as a sentence.
+
+    Raises ``ConfigError`` where heads differ, which share the weights in another way.
+    """
+    theirs, differing = dict(earlier.named_modules()), dict[str, str]()
+    for name in _of(own := dict(model.named_modules()), start.parts):
+        configs = [getattr(module, "config", None) for module in (theirs.get(name), own[name])]
+        old, new = ({} if config is None else config.tree() for config in configs)
+        for key in sorted(old.keys() & new.keys()):
+            if old[key] == new[key] or "dropout" in key or isinstance(new[key], dict):
+                continue
+            values = f"{old[key]} in {start.run} and {new[key]} here"
+            if key in ("num_heads", "key_heads"):
+                why = f"{name}.{key} is {values}: set the value of that run, or leave the part out"
+                raise ConfigError(why, ("start", "parts"))
+            differing[key] = values
+    said = [f"{key} is {values}" for key, values in differing.items()]
+    return "".join(f"; {each}" for each in said[:4])
 
 
 def _of(state: Iterable[str], parts: tuple[str, ...]) -> set[str]:

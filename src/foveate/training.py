@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from foveate.config import ConfigError, read
+from foveate.config import ConfigError, read, shipped
 from foveate.data.catalogue import DataError
 from foveate.decode.beam import Greedy
 from foveate.draw.maps import shorten
@@ -40,8 +40,9 @@ def train(
     folder: str | Path | None = None,
     changed_data: bool = False,
 ) -> Run:
-    """Train a config to its end, or go on where it stopped; the folder is ``runs/NAME`` by default.
+    """Train a config to its end, or go on where it stopped.
 
+    The folder is ``runs/NAME`` by default, and that of the config where it is the config of a run.
     A run whose training examples have changed goes on with ``changed_data`` only. Raises
     ``ConfigError`` where the folder holds a run of another config, and `BusyError` where another
     process trains in it.
@@ -52,7 +53,9 @@ def train(
         resolved, path = config, Path(folder)
     else:
         resolved = read(RunConfig, config, overrides)
-        path = Path(folder) if folder is not None else Path("runs") / Path(config).stem
+        own = Path(config).parent if Path(config).name == "config.toml" else None
+        path = own if own and checkpoint.steps(own) else Path("runs") / Path(config).stem
+        path = path if folder is None else Path(folder)
     _check_objective(resolved)
     resolved.train.check()  # before minutes go into preparing the data
     with ranks_of(resolved.train) as ranks, contextlib.ExitStack() as ending:
@@ -160,14 +163,14 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
     """
     task = config.task.build(config.data)
     if (path / "config.toml").is_file():
-        changed = changes(path, read_run(path), config)
+        changed = changes(path, read_run(path), config, checkpoint.is_imported(path))
         task.restore(path)
         return task, changed
     parts = path.with_name(f".{path.name}.new")
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir(parents=True)
     if config.start is not None:  # what the other run does not give, `prepare` learns
-        earlier, vocabulary = Path(config.start.run), config.start.vocabulary
+        earlier, vocabulary = shipped(Path(config.start.run)), config.start.vocabulary
         other = read_run(earlier)
         if vocabulary == "same":
             check_size(config.start, other.task, config.task)

@@ -39,8 +39,11 @@ def set_threads(threads: int | None) -> int | None:
 
 
 def named(paths: Runs) -> Runs:
-    """Paths of runs or files, where a name alone may be that of an installed model."""
+    """Return paths of runs or files, where a name alone may be that of an installed model."""
     from foveate.engine.installed import named
+
+    if not paths:  # of a view that needs no run
+        return paths
 
     resolved = [named(path) for path in (paths if isinstance(paths, list) else [paths])]
     say(remark for _, remark in resolved if remark)

@@ -62,6 +62,7 @@ from foveate.run import RunConfig, load
 from foveate.spec import Pixels, Tokens
 from foveate.tasks.translation import Translation
 from foveate.train import stored
+from foveate.train.checkpoint import path_of
 from foveate.train.stored import WEIGHTS, Size, opened, save_weights, sealed_folder, write_tensors
 
 CONFIG, HUB_WEIGHTS = "config.json", "model.safetensors"
@@ -465,7 +466,6 @@ def _write_json(path: Path, tree: dict[str, object]) -> None:
 # tokenizer of pieces between blanks.
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".npz")
-FOLDER = "weights"
 NAMES = {*SPECIALS, "<blank>"}  # what others call our special pieces
 
 
@@ -517,15 +517,15 @@ def _run(source: Path, out: Path) -> str:
         (place / "config.toml").write_text(config.toml(), encoding="utf-8")
         for side in ("source", "target"):
             tokenizer.save(place / f"{side}.tokenizer.json")
-        with sealed_folder(place / FOLDER) as folder:
+        first = path_of(place, 0)  # weights alone, from which training begins
+        with sealed_folder(first, stored.run_files(place, first)) as folder:
             save_weights(model, folder / WEIGHTS)
-        best = {"folder": FOLDER, "figure": "imported", "value": 0.0, "step": 0}
-        (place / "best.json").write_text(json.dumps(best) + "\n", encoding="utf-8")
         load(place)
     keep(load(out))
     return (
-        f"{out}: a run of {source}, {tokenizer.vocab_size:,} pieces; name data of yours in "
-        f"{out}/config.toml (task.source, task.target) to evaluate it or to train on"
+        f"{out}: a run of {source}, {tokenizer.vocab_size:,} pieces; to train it further: foveate "
+        f"train {out}/config.toml task.source='data/{{split}}.en' task.target='data/{{split}}.fr' "
+        "train.max_steps=1000 (the names of your files)"
     )
 
 

@@ -245,7 +245,9 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
 
     def pieces(self) -> dict[str, list[str]]:
         """The tokens of each part of the model that has a table of them, by their ids."""
-        raise UserError(f"the task {self.config.kind} keeps its vocabulary and has no ensembles")
+        raise UserError(
+            f"the task {self.config.kind} supports neither another vocabulary nor ensembles"
+        )
 
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         """The tokenizers of "source" and "target", or of "text"; the first is of what is read."""

@@ -58,7 +58,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound=Config)
 OPTIMIZER, REST = "optimizer.safetensors", "optimizer.json"
 TRAINED = "trained.safetensors"
-CONFIG = "config.toml"
+CONFIG, STATE = "config.toml", "state.json"
 LOCK = ".writing"  # of the process that writes into a run
 
 
@@ -94,6 +94,25 @@ def steps(run: Path) -> list[int]:
     """The steps of which the run has a checkpoint, sound or not, in order."""
     names = (re.fullmatch(r"step-(\d+)", p.name) for p in (run / "checkpoints").glob("step-*"))
     return sorted(int(name[1]) for name in names if name)
+
+
+def is_imported(run: Path) -> bool:
+    """Whether a run has imported weights as its step 0, and has not been trained here."""
+    folder = path_of(run, 0)
+    return steps(run) == [0] and folder.is_dir() and not (folder / STATE).exists()
+
+
+def refuse_lost(run: Path) -> None:
+    """Raise `TrainError` where a run has no checkpoint but what only a trained one has."""
+    left = [
+        name for name in ("best.json", "averaged", "packed.safetensors") if (run / name).exists()
+    ]
+    if left:
+        raise TrainError(
+            f"{run} has been trained ({', '.join(left)}) but its checkpoints are missing, so that "
+            "training would begin again from random weights: put its checkpoints back, or train in "
+            "another folder (--run)"
+        )
 
 
 @dataclass(frozen=True)
@@ -153,7 +172,7 @@ def save(
             for file, tensors in contents.tensors.items():
                 write_tensors(tensors, folder / file)
             (folder / REST).write_text(json.dumps(contents.rest, indent=1), encoding="utf-8")
-            (folder / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+            (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
             (folder / CONFIG).write_text(toml, encoding="utf-8")
     except TrainError as error:
         known = steps(run)
@@ -188,7 +207,7 @@ def load(run: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimize
     folder = path_of(run, step)
     load_weights(model, folder / (TRAINED if (folder / TRAINED).is_file() else WEIGHTS))
     _load_optimizer(model, optimizer, folder)
-    return cast(Record, json.loads((folder / "state.json").read_text(encoding="utf-8")))
+    return cast(Record, json.loads((folder / STATE).read_text(encoding="utf-8")))
 
 
 def folder_of(run: Path, which: str) -> Path:

@@ -260,6 +260,8 @@ FIXED: Mapping[str, str] = {
     "train.optimizer.nesterov": "the saved state depends on it",
 }
 
+IMPORTED = ("model.", "task.kind", "task.tokenizer", "task.joint")  # what weights depend on
+
 
 @dataclass(frozen=True)
 class ConfigChange:
@@ -299,10 +301,13 @@ class Experiment(Protocol):
         ...
 
 
-def changes(path: Path, old: Experiment, new: Experiment) -> list[ConfigChange]:
-    """What differs between the config of the run ``path`` and the one with which it goes on.
+def changes(
+    path: Path, old: Experiment, new: Experiment, imported: bool = False
+) -> list[ConfigChange]:
+    """Return the differences between the config of the run ``path`` and that of its next session.
 
-    Raises ``ConfigError`` naming the first key that may not change.
+    Raises ``ConfigError`` naming the first key that may not change; of a run that was ``imported``
+    and never trained those are its model and its tokenizer.
     """
     before, after = _flat(old.tree()), _flat(new.tree())
     differences = []
@@ -311,7 +316,7 @@ def changes(path: Path, old: Experiment, new: Experiment) -> list[ConfigChange]:
         if was == now:
             continue
         allowed, effect = effect_of(key)
-        if not allowed:
+        if not allowed and (not imported or key.startswith(IMPORTED)):
             raise ConfigError(
                 f"{path} holds a run of another config: {key} is {was} there and {now} now, and "
                 f"cannot change when a run goes on, for {effect}; "

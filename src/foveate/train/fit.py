@@ -55,6 +55,7 @@ from foveate.train.trainer import (
     Trainer,
     TrainState,
     fingerprint,
+    follows_the_clock,
     mix,
     too_few,
 )
@@ -140,7 +141,9 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         stack.enter_context(tools.display)
         trainer = Trainer(job, config, folder, state, tools)
         finished, messages = state.finished(config), [*messages, *map(str, job.changes)]
-        _say_and_record(trainer, messages if finished else [*messages, *how, tools.precision.why])
+        if finished is None:
+            messages += [*how, tools.precision.why, *follows_the_clock(config, tools.schedule)]
+        _say_and_record(trainer, messages)
         if finished is None:
             _start(trainer)
         reason = trainer.run()
@@ -204,10 +207,21 @@ def resume(
             f"no checkpoint of {folder} is whole ({'; '.join(messages)}): remove "
             f"{folder / 'checkpoints'} to train from the beginning"
         )
-    if step is None:
+    newest = checkpoint.path_of(folder, step or 0)
+    if step is None or checkpoint.is_imported(folder):
+        if step is None:
+            checkpoint.refuse_lost(folder)
+        else:
+            load_weights(job.model, newest / WEIGHTS)
+            messages.append(f"begins with the weights of {newest}")
         state = TrainState(seed=job.seed, plan=order, data=data)
         return state, messages + share_out(config, state, ranks)
-    verify_run(folder, checkpoint.path_of(folder, step))
+    if not (newest / checkpoint.STATE).is_file():
+        raise TrainError(
+            f"{newest} holds weights without the state of their training, which cannot be resumed: "
+            f'begin another run with them (start.run="{folder}", --run)'
+        )
+    verify_run(folder, newest)
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
     changed = [split for split in splits if state.data.get(split, data[split]) != data[split]]
     if changed and not job.changed_data:
@@ -333,7 +347,7 @@ def _start(trainer: Trainer) -> None:
     trainer.parallel.volume(1)
     if machine_is_busy():
         tools.display.say(BUSY_MACHINE)
-    if not checkpoint.steps(trainer.folder):
+    if not (checkpoint.path_of(trainer.folder, state.step) / checkpoint.STATE).is_file():
         trainer.save()  # first weights and precision are kept, and a full disk is met at once
 
 

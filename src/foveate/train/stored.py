@@ -137,14 +137,15 @@ def verify(folder: Path, only: str | None = None) -> None:
 
 
 def run_files(run: Path, newest: Path) -> dict[str, str]:
-    """The sha256 of each file that `Task.prepare` has written into a run.
+    """Return the sha256 of each file that `Task.prepare` has written into a run.
 
-    They are verified by the ``newest`` checkpoint where there is one.
+    They are verified by the ``newest`` checkpoint where there is one. Other files in the folder,
+    such as a log of the user's, may change.
     """
     if newest.is_dir():
         return verify_run(run, newest)
-    written = (f for f in run.iterdir() if f.is_file() and f.suffix not in (".jsonl", ".toml"))
-    return {f.name: sha256(f) for f in sorted(written) if not f.name.startswith(".")}
+    written = (f for f in run.iterdir() if f.is_file() and f.suffix in (".json", ".align"))
+    return {f.name: sha256(f) for f in sorted(written)}
 
 
 def verify_run(run: Path, folder: Path) -> dict[str, str]:

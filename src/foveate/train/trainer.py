@@ -254,6 +254,16 @@ def too_few(config: TrainConfig, state: TrainState, seconds_a_step: float) -> st
     )
 
 
+def follows_the_clock(config: TrainConfig, schedule: Schedule) -> list[str]:
+    """Return a sentence where the learning rate depends on the time that steps take, else none."""
+    if config.max_minutes is None or schedule.rate_at(1, 1.0) == schedule.rate(1):
+        return []
+    return [
+        "the learning rate comes down with the clock (train.max_minutes), so that the same seed "
+        "gives other weights on a slower or busier machine; with train.max_steps alone it does not"
+    ]
+
+
 class TrainObjective(Protocol):
     """What is minimised; it may change with the step."""
 

@@ -285,10 +285,11 @@ class Head:
         path = folder / FILE
         if not path.is_file():
             return otherwise
-        return from_json(path, cls._from_tree)
+        return from_json(path, cls.of)
 
     @classmethod
-    def _from_tree(cls, tree: dict[str, Any]) -> Head:
+    def of(cls, tree: Mapping[str, Any]) -> Head:
+        """The head of plain values. Raises ``ValueError`` or ``LookupError`` where they are wrong."""
         layer, head, rows = tree["layer"], tree["head"], tree["rows"]
         if not isinstance(layer, int) or not isinstance(head, int | None):
             raise ValueError(f"layer {layer!r} and head {head!r} are no numbers")

@@ -29,6 +29,7 @@ _int, _at = ctypes.c_int32, ctypes.c_void_p
 SIGNATURES = {  # result and arguments
     "read_model": (_at, _at, _int, _at, _int),
     "free_model": (None, _at),
+    "model_sizes": (None, _at, _at),
     "new_search": (_at, _at, _at),
     "free_search": (None, _at),
     "add_source": (_int, _at, _int, _at, _int, _at, _int, _int, _at, _int),

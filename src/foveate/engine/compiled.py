@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,6 +133,17 @@ def quantized(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
     return np.rint(weight / scale[:, None]).astype(np.int8), scale
 
 
+class Sizes(NamedTuple):
+    """What a model says of its sizes: 0 tokens where it has no such side."""
+
+    source: int  # tokens of the vocabulary that an encoder reads
+    output: int  # tokens of the vocabulary that a decoder reads and writes
+    labels: int
+    attentions: int
+    encoder_positions: int  # tokens of a text that an encoder can read at most, the end included
+    decoder_positions: int
+
+
 class CompiledModel:
     """A model of the engine: the numbers of its program and its tensors by name, in their order.
 
@@ -167,6 +178,9 @@ class CompiledModel:
         self._arrays = [array for struct, array in named if struct.kept]  # the others are copied
         if not self.address:
             raise EngineFailure("the engine cannot read this model: its program does not fit")
+        sizes = np.empty(len(Sizes._fields), dtype=np.int32)
+        self._library.model_sizes(self.address, sizes.ctypes.data)
+        self.sizes = Sizes(*sizes.tolist())
 
     def __del__(self) -> None:
         if getattr(self, "address", None):
@@ -192,6 +206,10 @@ class CompiledSearch:
             None if table is None else np.ascontiguousarray(table, dtype=np.uint8)
             for table in (settings.characters, flags)
         ]
+        if any(
+            table is not None and table.shape[-1] != model.sizes.output for table in self._tables
+        ):
+            raise EngineFailure("the tokenizer has another number of tokens than the model")
         ruled = bool(settings.min_length or settings.no_repeat or forbids)
         fields = (
             *(settings.sampling is not None, settings.width, settings.start, settings.end),

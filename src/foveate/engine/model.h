@@ -112,7 +112,7 @@ typedef struct {
 } Decoder;
 
 typedef struct {
-    int has_encoder, has_decoder, vocabulary, labels;
+    int has_encoder, has_decoder, vocabulary, labels, attentions;
     int positions[2]; /* that an encoder and a decoder may read at most */
     Encoder encoder;
     Decoder decoder;
@@ -525,6 +525,15 @@ Model *read_model(const double *program, int length, Tensor *tensors, int count)
         m->output = read_map(&r, m->labels, size);
     }
     if (r.bad || r.at != r.end || !(m->has_encoder || m->has_decoder)) return free_model(m), NULL;
+    m->attentions = r.attentions;
     bound_positions(m);
     return m;
+}
+
+/* The sizes that other parts of a file must agree with: tokens of the source and of the output (0 where
+ * there is no such side), labels, attentions, and the positions that an encoder and a decoder know. */
+void model_sizes(const Model *m, int32_t *to) {
+    const int source = m->has_encoder ? m->encoder.embedding.table.rows : 0;
+    const int32_t sizes[] = {source, m->vocabulary, m->labels, m->attentions, m->positions[0], m->positions[1]};
+    memcpy(to, sizes, sizeof sizes);
 }

@@ -12,6 +12,7 @@ executed. `foveate.pack` writes it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 Ids = list[int]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+READING = ("translation", "classification")  # tasks with an encoder
 TaskKind = Literal["translation", "prefix_translation", "language", "classification"]
 PRECISIONS = ("fp32", "fp16", "int8")
 NAME = "packed.safetensors"  # in the folder of a run
@@ -161,6 +163,8 @@ class Header(Config):
     licence: str = ""  # of the training data, with their attribution
     made_of: dict[str, str] = Field(default_factory=dict)
     """Run, checkpoint, hash of its weights, version of foveate."""
+    digests: dict[str, str] = Field(default_factory=dict)
+    """Hash of each other field and of each tensor; none in files of earlier versions."""
 
 
 # ------------------------------------------------------------------------------ reading
@@ -173,7 +177,9 @@ def load(path: str | Path, threads: int | None = None, int8: bool = False) -> Pa
     """
     path = Path(path)
     header, tensors = read(path)
-    return PackedModel(path, header, tensors, threads, int8)
+    model = PackedModel(path, header, tensors, threads, int8)
+    _check_digests(path, tensors)
+    return model
 
 
 def _content(path: Path, weights: bool) -> tuple[str, dict[str, Array]]:
@@ -207,6 +213,33 @@ def read(path: Path) -> tuple[Header, dict[str, Array]]:
                 f"{path}: {name} holds numbers that are not finite; pack another checkpoint"
             )
     return header, tensors
+
+
+def _digests(fields: Mapping[str, object], tensors: Mapping[str, Array]) -> dict[str, str]:
+    """SHA-256 of each field of a header, as it stands in the file, and of each tensor, by name."""
+    texts = {
+        name: json.dumps(value, sort_keys=True).encode()
+        for name, value in fields.items()
+        if name != "digests"
+    }
+    arrays = {
+        f"tensor {name}": f"{array.dtype.name} {array.shape} ".encode() + array.tobytes()
+        for name, array in tensors.items()
+    }
+    return {name: hashlib.sha256(part).hexdigest() for name, part in (texts | arrays).items()}
+
+
+def _check_digests(path: Path, tensors: Mapping[str, Array]) -> None:
+    """Raise `PackedError` if a part of a file is not the one that it was packed with."""
+    fields = json.loads(_content(path, weights=False)[0])
+    if not (stored := fields.get("digests")):
+        return
+    own = _digests(fields, tensors)
+    changed = sorted(name for name in own.keys() | stored if own.get(name) != stored.get(name))
+    if changed:
+        raise PackedError(
+            f"{path}: {', '.join(changed[:3])} changed after it was packed; pack it again"
+        )
 
 
 def packed_file(run: Path) -> tuple[Path | None, str]:
@@ -290,7 +323,9 @@ def rounded(arrays: Mapping[str, Array], maps: Collection[str], precision: str) 
 
 def write(out: Path, header: Header, tensors: Mapping[str, Array]) -> Path:
     """Write a packed file, whole or not at all."""
-    metadata = {KEY: json.dumps(header.tree(), ensure_ascii=False)}
+    fields = header.tree()
+    fields["digests"] = _digests(fields, tensors)
+    metadata = {KEY: json.dumps(fields, ensure_ascii=False)}
     replace_file(out, save(dict(tensors), metadata))
     return out
 
@@ -298,6 +333,7 @@ def write(out: Path, header: Header, tensors: Mapping[str, Array]) -> Path:
 def repack(file: Path, out: Path, precision: str, licence: str = "") -> Path:
     """Write a packed file with its matrices in a precision, and the licence where one is given."""
     header, tensors = read(file)
+    _check_digests(file, tensors)
     header = header.model_copy(update={"licence": licence or header.licence})
     return write(out, header, rounded(tensors, header.maps, precision))
 
@@ -559,6 +595,12 @@ class PackedEngine(Engine):
 # ------------------------------------------------------------------------------ answers
 
 
+def _is_shortlist(arrays: Sequence[NDArray[np.int32]], reads: int, writes: int) -> bool:
+    """Whether arrays are `SHORTLIST` for vocabularies of these sizes."""
+    sound = all(array.min(initial=0) >= 0 and array.max(initial=0) < writes for array in arrays)
+    return sound and [a.shape[:-1] for a in arrays] == [(), (reads,)]
+
+
 class PackedModel:
     """A packed model with everything that it needs to answer; its verbs are those of a run."""
 
@@ -577,7 +619,7 @@ class PackedModel:
             "prefix_translation": ("source", "target"),
         }.get(header.task, ("text",))
         self.tokenizers = [self._tokenizer(name) for name in names]
-        weights = arranged(path, tensors)
+        self._tensors, weights = tensors.keys(), arranged(path, tensors)
         stored = {
             array[0].dtype.name if isinstance(array, tuple) else "fp32"
             for array in weights.values()
@@ -591,10 +633,12 @@ class PackedModel:
             header.reach,
             [tensors[name].astype(np.int32) for name in SHORTLIST if name in tensors],
             header.attentions,
-            Head(**header.head or {}),
+            self._head(),
             header.labels,
             f"take the run that {path.name} was made of, with PyTorch: --engine torch",
         )
+        if wrong := ", ".join(self._unfitting()):
+            raise PackedError(f"{path}: its parts do not fit together: {wrong}; pack it again")
 
     def __repr__(self) -> str:
         return f"PackedModel({str(self.path)!r}, {self.header.task})"
@@ -617,6 +661,36 @@ class PackedModel:
         if tree is None:
             raise PackedError(f"{self.path} has no tokenizer of the {name}; pack it again")
         return Tokenizer.of(tree, str(self.path))
+
+    def _head(self) -> Head:
+        try:
+            return Head() if self.header.head is None else Head.of(self.header.head)
+        except (ValueError, LookupError) as error:
+            raise PackedError(f"{self.path}: its head is damaged: {error}; pack it again") from None
+
+    def _unfitting(self) -> Iterator[str]:
+        """The parts of the file whose sizes differ from those of the model, with both sizes."""
+        header, engine, sizes = self.header, self.engine, self.engine.compiled.sizes
+        reads, writes = self.tokenizers[0].vocab_size, self.tokenizers[-1].vocab_size
+        encodes, decodes = header.task in READING, header.task != "classification"
+        pairs = {
+            "tokens of the source": (reads if encodes else 0, sizes.source),
+            "tokens of the output": (writes if decodes else 0, sizes.output),
+            "tokens of both sides": (reads if header.task == "prefix_translation" else 0,
+                                     writes if header.task == "prefix_translation" else 0),
+            "labels": (len(header.labels), sizes.labels),
+            "attentions": (len(header.attentions), sizes.attentions),
+            "equations": (len(header.equations) or sizes.attentions, sizes.attentions),
+            "shortlists": (len(engine.shortlist) or len(SHORTLIST), len(SHORTLIST)),
+        }  # fmt: skip
+        yield from (f"{a:,} and {b:,} {name}" for name, (a, b) in pairs.items() if a != b)
+        if engine.shortlist and not _is_shortlist(engine.shortlist, reads, writes):
+            yield "a shortlist of other tokens"
+        if not set(header.maps) <= set(self._tensors):
+            yield "maps that are no tensors"
+        layers = len(engine.crosses)
+        if header.head is not None and not -max(layers, 1) <= engine.head.layer < max(layers, 1):
+            yield f"links of layer {engine.head.layer}, and {layers} layers"
 
     def _only(self, verb: str, *tasks: TaskKind) -> None:
         if self.header.task not in tasks:

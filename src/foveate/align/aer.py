@@ -289,7 +289,7 @@ class Head:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Head:
-        """The head of plain values. Raises ``ValueError`` or ``LookupError`` where they are wrong."""
+        """The head of plain values. Raises ``ValueError`` or ``LookupError`` for wrong ones."""
         layer, head, rows = tree["layer"], tree["head"], tree["rows"]
         if not isinstance(layer, int) or not isinstance(head, int | None):
             raise ValueError(f"layer {layer!r} and head {head!r} are no numbers")

@@ -1,4 +1,4 @@
-"""Benchmarks measure what they say: training, decoding, growth, and this machine."""
+"""Benchmarks measure what they say: training, decoding, memory, length, and this machine."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from foveate.bench import decoding, growth, machine, training
+import length
+from foveate.bench import decoding, machine, memory, training
+from foveate.bench.cost import exponent
 from foveate.bench.decoding import Case, batches_of, forced
-from foveate.bench.growth import Variant, cost, exponent, variants, worth
 from foveate.bench.machine import counting, group_of, shares
 from foveate.bench.training import SHAPES, workload
 from foveate.cli import app
-from foveate.cli.bench import draw_growth, growth_view
 from foveate.config import ConfigError, kinds
 from foveate.data import synthetic
 from foveate.engine.base import SearchRequest
 from foveate.kinds import load_kinds
 from foveate.train.config import resolve
+from length import Variant, cost, variants, worth
 
 TOML = """
 [task]
@@ -281,10 +282,10 @@ def test_every_kind_of_attention_is_there_with_lstm_and_mamba() -> None:
 @pytest.mark.parametrize(
     "variant",
     [
-        Variant("full", growth.attention, "full", True),
-        Variant("explicit", growth.explicit, "full"),
-        Variant("lstm", growth.lstm), Variant("mamba", growth.mamba),
-        Variant("linformer", growth.attention, "linformer"),
+        Variant("full", length.attention, "full", True),
+        Variant("explicit", length.explicit, "full"),
+        Variant("lstm", length.lstm), Variant("mamba", length.mamba),
+        Variant("linformer", length.attention, "linformer"),
     ],
     ids=lambda variant: variant.name,
 )  # fmt: skip
@@ -303,25 +304,20 @@ def test_what_would_take_too_long_or_too_much_is_left_out() -> None:
     lengths = (1024, 2048, 4096)
     assert worth([], lengths)
     assert worth([(100.0, 10.0)], lengths)
-    assert not worth([(1000 * growth.PATIENCE / 2, 10.0)], lengths)
-    assert not worth([(100.0, growth.ROOM / 2)], lengths)
+    assert not worth([(1000 * length.PATIENCE / 2, 10.0)], lengths)
+    assert not worth([(100.0, length.ROOM / 2)], lengths)
     assert not worth([None], lengths)
 
 
-def test_the_picture_and_its_text(tmp_path: Path) -> None:
+def test_the_picture_of_lengths() -> None:
     row = {"milliseconds": [1.0, 4.0], "megabytes": [2.0, None]}
-    row |= {"exponent_time": 2.0, "exponent_memory": None}
-    result = {"lengths": [8, 16], "kinds": {"full": row, "full, causal": row}}
-    [wrote] = draw_growth(result, [tmp_path / "growth.svg"])
-    assert "growth.svg" in wrote and "<svg" in (tmp_path / "growth.svg").read_text()
-    text = "\n".join(draw_growth(result, []))
-    assert "full, causal" in text and "2.0" in text and "-" in text
-    assert [d.log for d in growth_view(result).drawings()] == ["xy", "xy"]
-    assert growth_view(result).arrays()["megabytes: full"][0] == 2
+    drawn = length.view({"lengths": [8, 16], "kinds": {"full": row, "full, causal": row}})
+    assert [d.log for d in drawn.drawings()] == ["xy", "xy"]
+    assert drawn.arrays()["megabytes: full"][0] == 2
 
 
 def test_training_holds_weights_gradients_and_twice_that_for_adam(tiny: str) -> None:
-    output, parts = growth.of_training(tiny, [])
+    output, parts = memory.of_training(tiny, [])
     assert parts is not None and output["precision"] == "fp32"
     assert parts["gradients MiB"] == parts["weights MiB"] > 0
     assert parts["optimiser MiB"] == pytest.approx(2 * parts["weights MiB"], abs=0.11)
@@ -335,7 +331,7 @@ def test_what_is_kept_grows_with_the_batch(tiny: str) -> None:
     result = []
     for tokens in (64, 512):
         with workload(tiny, [f"train.batch_tokens={tokens}"]) as work:
-            result.append(growth.saved(work, work.model(), resolve("fp32")))
+            result.append(memory.saved(work, work.model(), resolve("fp32")))
     assert result[1] > 3 * result[0]
 
 
@@ -343,12 +339,12 @@ def test_both_passes_of_r_drop_are_kept(tiny: str) -> None:
     kept = []
     for objective in ("cross_entropy", "r_drop"):
         with workload(tiny, [f"objective={{kind={objective}}}"]) as work:
-            kept.append(growth.saved(work, work.model(), resolve("fp32")))
+            kept.append(memory.saved(work, work.model(), resolve("fp32")))
     assert kept[1] > 1.9 * kept[0]
 
 
 def test_decoding_keeps_no_gradients(tiny: str) -> None:
-    _, parts = growth.of_decoding(tiny, [])
+    _, parts = memory.of_decoding(tiny, [])
     assert parts is not None and list(parts) == [
         "program and data MiB", "weights MiB", "temporaries and allocator MiB", "peak MiB",
     ]  # fmt: skip
@@ -389,7 +385,7 @@ def test_decode_for_people(tiny: str) -> None:
     assert "greedy, one by one: 3 sentences" in done.stderr
 
 
-def test_help_names_the_four() -> None:
+def test_help_names_the_three() -> None:
     done = CliRunner().invoke(app, ["bench", "--help"])
-    for verb in ("train", "decode", "memory", "length"):
+    for verb in ("train", "decode", "memory"):
         assert f" {verb} " in done.stdout

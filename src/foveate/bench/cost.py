@@ -6,6 +6,7 @@ import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -13,7 +14,6 @@ from torch.utils._pytree import tree_leaves
 
 from foveate.bench.budget import Contender, Say
 from foveate.bench.decoding import forced
-from foveate.bench.growth import exponent
 from foveate.bench.machine import MIB, counting, quickest
 from foveate.data.tokenizer import SPECIALS
 from foveate.draw.charts import line_chart
@@ -37,6 +37,22 @@ READ = (16, 32, 64, 128, 256)  # tokens on each side of a training step
 ROWS = 8  # examples of a training step
 SHORT, LONG = 32, 64  # lengths at which operations are counted
 SOURCE = 16  # tokens of the source of what is written
+FITTED = 4  # the longest lengths, to which an exponent is fitted
+
+
+def exponent(
+    lengths: Sequence[int], figures: Sequence[float | None], fitted: int = FITTED
+) -> float | None:
+    """Fit p of figure ∝ length^p by least squares of the logarithms over the longest ``fitted``.
+
+    None if fewer than two figures are known; infinite figures and NaN count as unknown.
+    """
+    pairs = zip(lengths, figures, strict=True)
+    known = [(n, f) for n, f in pairs if f is not None and 0 < f < math.inf]
+    if len(known) < 2:
+        return None
+    x, y = np.log(np.array(known[-fitted:], dtype=float)).T
+    return round(float(np.polyfit(x, y, 1)[0]), 2)
 
 
 class LiveTensors(TorchDispatchMode):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from foveate.errors import ConfigError, UserError
 from foveate.native.kernels import (
@@ -140,10 +141,9 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         stack.enter_context(tools.interrupt)
         stack.enter_context(tools.display)
         trainer = Trainer(job, config, folder, state, tools)
-        finished, messages = state.finished(config), [*messages, *map(str, job.changes)]
-        if finished is None:
-            messages += [*how, tools.precision.why, *follows_the_clock(config, tools.schedule)]
-        _say_and_record(trainer, messages)
+        finished = state.finished(config)
+        how += [tools.precision.why, *follows_the_clock(config, tools.schedule)]
+        _say_and_record(trainer, [*messages, *map(str, job.changes), *([] if finished else how)])
         if finished is None:
             _start(trainer)
         reason = trainer.run()
@@ -207,15 +207,11 @@ def resume(
             f"no checkpoint of {folder} is whole ({'; '.join(messages)}): remove "
             f"{folder / 'checkpoints'} to train from the beginning"
         )
-    newest = checkpoint.path_of(folder, step or 0)
     if step is None or checkpoint.is_imported(folder):
-        if step is None:
-            checkpoint.refuse_lost(folder)
-        else:
-            load_weights(job.model, newest / WEIGHTS)
-            messages.append(f"begins with the weights of {newest}")
+        messages += first_weights(job.model, folder, step)
         state = TrainState(seed=job.seed, plan=order, data=data)
         return state, messages + share_out(config, state, ranks)
+    newest = checkpoint.path_of(folder, step)
     if not (newest / checkpoint.STATE).is_file():
         raise TrainError(
             f"{newest} holds weights without the state of their training, which cannot be resumed: "
@@ -242,16 +238,34 @@ def resume(
     state.data |= data
     if state.finished(config) is None:
         messages.append(f"going on from step {step:,} ({clock(state.seconds)} of training before)")
-    if state.best is not None and state.best.figure != config.save.best:
-        messages.append(
-            f"the best is chosen by {config.save.best} from now on, not {state.best.figure}"
-        )
-    elif state.best is not None and "valid" in changed:
-        messages.append("the data changed: the best is chosen anew, on the new valid")
+    return state, messages + choose_anew(config, state, changed) + share_out(config, state, ranks)
+
+
+def first_weights(model: nn.Module, folder: Path, step: int | None) -> list[str]:
+    """Load the weights that a run was imported with, if any; return a message about them.
+
+    Raises `TrainError` if the run has lost its checkpoints.
+    """
+    if step is None:
+        checkpoint.refuse_lost(folder)
+        return []
+    newest = checkpoint.path_of(folder, step)
+    load_weights(model, newest / WEIGHTS)
+    return [f"begins with the weights of {newest}"]
+
+
+def choose_anew(config: TrainConfig, state: TrainState, changed: Sequence[str]) -> list[str]:
+    """Forget the best checkpoint if its figure is no longer comparable; return a message."""
+    if state.best is None:
+        return []
+    if state.best.figure != config.save.best:
+        why = f"the best is chosen by {config.save.best} from now on, not {state.best.figure}"
+    elif "valid" in changed:
+        why = "the data changed: the best is chosen anew, on the new valid"
     else:
-        return state, messages + share_out(config, state, ranks)
+        return []
     state.best, state.stale = None, 0
-    return state, messages + share_out(config, state, ranks)
+    return [why]
 
 
 def share_out(config: TrainConfig, state: TrainState, ranks: Ranks) -> list[str]:

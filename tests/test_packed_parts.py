@@ -1,4 +1,4 @@
-"""The parts of a packed file agree: a file with any of them changed is refused, or answers alike."""
+"""A packed file of which any part was changed is refused, or answers as before."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def changes(value: Any, deep: int = 8) -> Iterator[Any]:
 
 
 def other_tensors(tensors: dict[str, Array]) -> Iterator[dict[str, Array]]:
-    """Each tensor dropped, cut, turned, changed in one number, renamed, and swapped with another."""
+    """Each tensor dropped, cut, turned, changed in a number, renamed, swapped with another."""
     names = sorted(tensors)
     for name, after in zip(names, names[1:] + names[:1], strict=True):
         array, changed = tensors[name], tensors[name].copy()
@@ -122,7 +122,7 @@ def test_a_file_of_an_earlier_version_is_refused_where_its_sizes_differ(
     assert "digests" not in header
 
     def refused(fields: dict[str, Any], more: dict[str, Array] | None = None) -> None:
-        with pytest.raises(UserError, match="do not fit together|no tokenizer"):
+        with pytest.raises(UserError, match=r"do not fit together|no tokenizer"):
             loaded(tmp_path / "m.safetensors", header | fields, tensors | (more or {}))
 
     for side, tokenizer in header["tokenizers"].items():

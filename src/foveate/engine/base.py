@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from foveate.align.aer import Head, Links
 from foveate.decode.outputs import Outputs, Stop
-from foveate.errors import UserError
+from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Positions, Search
@@ -35,6 +35,13 @@ Picture = int | str | Path  # of the test data by its number, or a file
 
 class EngineError(UserError):
     """A request that an engine cannot answer."""
+
+
+def check_lists(count: int, prefixes: Sequence[Ids], required: Sequence[Sequence[Term]]) -> None:
+    """Raise ``ConfigError`` unless lists that are not empty have an entry for each source."""
+    for name, values in (("prefixes", prefixes), ("lists of required terms", required)):
+        if values and len(values) != count:
+            raise ConfigError(f"{len(values)} {name} for {count} lines: give one for each line")
 
 
 @dataclass(frozen=True)

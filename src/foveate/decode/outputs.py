@@ -29,14 +29,14 @@ Outputs = list[list[Hypothesis]]  # of each source, best first
 Stop = Callable[[], bool]  # whether nobody waits for the outputs any longer
 
 
-class Stopped(UserError):
+class SearchStopped(UserError):
     """A search that was stopped between two positions, as its caller had asked."""
 
 
 def check_stop(stop: Stop | None) -> None:
-    """Raise `Stopped` if the caller of a search no longer wants its outputs."""
+    """Raise `SearchStopped` if the caller of a search no longer wants its outputs."""
     if stop is not None and stop():
-        raise Stopped("the search was stopped: its outputs are no longer wanted")
+        raise SearchStopped("the search was stopped: its outputs are no longer wanted")
 
 
 def best(outputs: Sequence[Hypothesis]) -> Hypothesis:

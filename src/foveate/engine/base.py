@@ -52,7 +52,7 @@ class SearchRequest:
     that they hold, none where there are no lists; no output holds a ``banned`` phrase.
     ``batch_tokens`` bounds source tokens × hypotheses of a batch. Outputs end with the id ``end``,
     the task's own where it is None, and of each source at most ``num`` are given. The search raises
-    `Stopped` once ``stop``, asked every few positions, is true.
+    `SearchStopped` once ``stop``, asked every few positions, is true.
     """
 
     search: Search

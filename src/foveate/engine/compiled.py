@@ -133,7 +133,7 @@ def quantized(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
     return np.rint(weight / scale[:, None]).astype(np.int8), scale
 
 
-class Sizes(NamedTuple):
+class ModelSizes(NamedTuple):
     """What a model says of its sizes: 0 tokens where it has no such side."""
 
     source: int  # tokens of the vocabulary that an encoder reads
@@ -178,9 +178,9 @@ class CompiledModel:
         self._arrays = [array for struct, array in named if struct.kept]  # the others are copied
         if not self.address:
             raise EngineFailure("the engine cannot read this model: its program does not fit")
-        sizes = np.empty(len(Sizes._fields), dtype=np.int32)
+        sizes = np.empty(len(ModelSizes._fields), dtype=np.int32)
         self._library.model_sizes(self.address, sizes.ctypes.data)
-        self.sizes = Sizes(*sizes.tolist())
+        self.sizes = ModelSizes(*sizes.tolist())
 
     def __del__(self) -> None:
         if getattr(self, "address", None):
@@ -242,7 +242,7 @@ class CompiledSearch:
         ``limits`` are the most tokens of each, ``prefixes`` those with which its outputs begin, or
         ``vocabularies`` the ids that they may hold. Samples go by the ``numbers`` of the sources;
         0, 1, … where it is None. The outputs of each source hold its ``required`` phrases.
-        Raises `Stopped` as soon as ``stop`` is true, which is asked every `POSITIONS` positions.
+        Raises `SearchStopped` as soon as ``stop`` is true, which is asked every `POSITIONS` positions.
         """
         self._library.clear(self._address)  # what a search that failed has left
         outputs: list[list[EngineOutput]] = [[] for _ in sources]

@@ -479,7 +479,7 @@ class PackedEngine(Engine):
         """The best outputs of each source, ``count`` at most; none for an empty source.
 
         ``forbids`` gives the ids that may not follow a partial output; those of a source hold all
-        its ``required`` phrases. Raises `Stopped` as soon as ``stop`` is true; where one thread
+        its ``required`` phrases. Raises `SearchStopped` as soon as ``stop`` is true; where one thread
         fails, or Ctrl-C is pressed, the others end too.
         """
         failed = Event()
@@ -516,11 +516,11 @@ class PackedEngine(Engine):
 
         outputs: Outputs = [[] for _ in sources]
         try:
-            found = self.each(searched, shares)
+            each = self.each(searched, shares)
         except BaseException:
             failed.set()
             raise
-        for share, results in zip(shares, found, strict=True):
+        for share, results in zip(shares, each, strict=True):
             for n, hypotheses in zip(share, results, strict=True):
                 outputs[n] = hypotheses
         return outputs

@@ -149,8 +149,8 @@ class Run:
         ``to`` names the language, where the run knows several. ``prefix`` is how the outputs begin:
         one text for all, or one for each line ("" for none); scores count it like the rest.
         ``required`` are the terms that the output of each line must hold, each a list of variants,
-        and ``banned`` phrases that no output may hold. Raises `SearchStopped` once ``stop()``, which is
-        asked every few positions, is true.
+        and ``banned`` phrases that no output may hold. Raises `SearchStopped` once ``stop()``,
+        which is asked every few positions, is true.
         """
         task = self.need(Translates, "translate")
         request = SearchRequest(

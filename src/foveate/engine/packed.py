@@ -47,7 +47,7 @@ from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer, bare
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.characters import token_states
 from foveate.decode.choosing import COMMON, DRAWN, chosen, continuing, widened
-from foveate.decode.outputs import Hypothesis, Outputs, Stop
+from foveate.decode.outputs import Hypothesis, Outputs, Stop, check_outputs
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
 from foveate.engine.base import (
     Ability,
@@ -479,8 +479,8 @@ class PackedEngine(Engine):
         """The best outputs of each source, ``count`` at most; none for an empty source.
 
         ``forbids`` gives the ids that may not follow a partial output; those of a source hold all
-        its ``required`` phrases. Raises `SearchStopped` as soon as ``stop`` is true; where one thread
-        fails, or Ctrl-C is pressed, the others end too.
+        its ``required`` phrases. Raises `SearchStopped` as soon as ``stop`` is true; where one
+        thread fails, or Ctrl-C is pressed, the others end too.
         """
         failed = Event()
         filled = [n for n, ids in enumerate(sources) if ids or self._continues]
@@ -523,6 +523,7 @@ class PackedEngine(Engine):
         for share, results in zip(shares, each, strict=True):
             for n, hypotheses in zip(share, results, strict=True):
                 outputs[n] = hypotheses
+        check_outputs([outputs[n] for n in filled], filled)
         return outputs
 
     def _likely(self, ids: Ids) -> Ids:

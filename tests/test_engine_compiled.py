@@ -82,6 +82,9 @@ PAIRS = [
       for score, project in (("dot", []), ("general", []), (ADDITIVE, []), (PLACES, []),
                              ("cosine", ["query", "key"]),
                              ("scaled_dot", ["query", "key", "value"]))),
+    *((recurrent(), recurrent(attention={"score": score, "normalizer": normalizer}))
+      for score in (PLACES | {"softmax_over": "max_length"}, ADDITIVE)
+      for normalizer in NORMALIZERS),
     (transformer(), recurrent(attention={"query": "previous"})),
     (recurrent(bidirectional=True), transformer()),
     ({"kind": "cbow", "embedding_size": 32}, recurrent(attention={"query": "current"})),

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers as rust
 import torch
 import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import foveate
-from foveate.data.tokenizer import Tokenizer
+from foveate.data.tokenizer import EOS, SPECIALS, Tokenizer
 from foveate.errors import is_for_the_user
 from foveate.export.base import CheckSample, ExchangeError, export, sample_of
 from foveate.export.huggingface import from_huggingface, import_from, read_tokenizer, to_huggingface
@@ -259,3 +260,43 @@ def test_another_model_is_refused_before_the_first_step(
     keys = ["task.source=a", "train.max_steps=2", "model.decoder.num_layers=3"]
     printed = call("train", run / "config.toml", *keys)
     assert printed.code == 2 and "model.decoder.num_layers is 1 there and 3 now" in printed.err
+
+
+# ---- Special tokens: in texts, and at the start and end of outputs
+WAYS = {
+    "bpe": {"kind": "bpe", "vocab_size": 320, "min_frequency": 1},
+    "unigram": {"kind": "unigram", "vocab_size": 320},
+    "byte": {"kind": "byte"},
+    "character": {"kind": "character"},
+    "symbols": {"kind": "character", "symbols": "<[^<>]+>"},
+    "symbol": {"kind": "symbol"},
+}
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_a_tokenizer_json_cuts_every_text_as_ours_does(kind: str, tmp_path: Path) -> None:
+    """Names of special tokens in a text are text."""
+    texts = ["le chien dort .", "", " ", "a<b", "<e6> l'été 🙂"]
+    for name in SPECIALS:
+        texts += [name, f"le {name} dort", f"{name}{name}x", f"x{name}", f" {name} ", name.upper()]
+    own: Tokenizer = Tokenizer.Config.parse(WAYS[kind]).build()
+    own.train([*texts, "the dog runs", "<N> <s> a"] * 3)
+    standard = rust.Tokenizer.from_str(json.dumps(tokenizer_json(own)))
+    for text in texts:
+        ids = standard.encode(text, add_special_tokens=False).ids
+        assert ids == own.encode(text).ids, text
+        assert standard.encode(text).ids == [*ids, EOS]
+
+
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+def test_other_starts_and_ends_than_ours_are_refused(tmp_path: Path, file: str) -> None:
+    run = transformer(translator(tmp_path, "bpe"))
+    export(run, tmp_path / "there", "huggingface", CheckSample(sample_of(run, 3).sources))
+    path = tmp_path / "there" / file
+    settings = json.loads(path.read_text("utf-8"))
+    for key in ("decoder_start_token_id", "eos_token_id", "pad_token_id", "forced_bos_token_id"):
+        path.write_text(json.dumps(settings | {key: 7}), "utf-8")
+        with pytest.raises(ExchangeError, match=f"{key} = 7, but a run of foveate has"):
+            import_from(tmp_path / "there", tmp_path / "back")
+    path.write_text(json.dumps(settings), "utf-8")
+    assert "a run of" in import_from(tmp_path / "there", tmp_path / "back")

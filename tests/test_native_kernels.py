@@ -11,8 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from foveate.native.kernels import X86, _loaded, flushing_denormals, library, run_rows
+from foveate.models.encoder_decoder import Model
+from foveate.native.kernels import (
+    X86,
+    _loaded,
+    flushing_denormals,
+    library,
+    run_rows,
+    without_kernels,
+)
+from foveate.spec import Tokens
 
 
 @pytest.fixture
@@ -112,3 +122,38 @@ def test_threads_sleep_at_barriers_while_others_need_the_cores(setting: dict[str
     else:
         (busy, more), (calm, rest) = lines
         assert (busy, calm, rest) == ("True", "False", "0") and int(more) >= 2
+
+
+@pytest.mark.parametrize("kind", ["mamba", "ssru", "transformer", "recurrent"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.float16])
+@pytest.mark.parametrize("only", ["", "bias", "kernel", "log_a", "skip"])
+def test_parameters_of_any_type_are_read_as_what_they_are(
+    kind: str, dtype: torch.dtype, only: str
+) -> None:
+    """All parameters, or those of a name alone: what the modules compute without kernels."""
+    size = {"embedding_size": 16} if kind == "recurrent" else {}
+    decoder = {"kind": kind, "hidden_size": 16, "num_layers": 1, "dropout": 0.0, **size}
+    torch.manual_seed(3)
+    model = Model.Config.parse({"kind": "language_model", "decoder": decoder}).build(Tokens(20))
+    for name, parameter in model.named_parameters():
+        if only in name:
+            parameter.data = parameter.data.to(dtype)
+    ids = torch.randint(4, 20, (3, 9))
+
+    def outcome() -> tuple[list[Tensor], str]:
+        model.zero_grad()
+        try:
+            logits = model(ids)
+            logits.float().logsumexp(dim=-1).sum().backward()
+        except RuntimeError as error:  # that PyTorch cannot multiply two types
+            return [], str(error)
+        grads = [p.grad.float() for p in model.parameters() if p.grad is not None]
+        return [logits.detach().float(), *grads], ""
+
+    own, said = outcome()
+    with without_kernels():
+        right, other = outcome()
+    assert bool(said) == bool(other)
+    for a, b in zip(own, right, strict=True):
+        scale = max(1.0, float(b.abs().max()))
+        torch.testing.assert_close(a / scale, b / scale, rtol=0, atol=0.03)

@@ -24,7 +24,7 @@ from safetensors.numpy import load_file, save
 import foveate.engine.packed
 from foveate.align.aer import Head
 from foveate.cli.serve import ServerEngine
-from foveate.decode.outputs import Stopped
+from foveate.decode.outputs import SearchStopped
 from foveate.engine import compiled
 from foveate.engine.loading import SETS
 from foveate.engine.packed import KEY, NAME, PackedError, PackedModel, packed_file
@@ -217,7 +217,7 @@ def test_a_search_stops_as_soon_as_nobody_wants_its_outputs(
     assert model.translate(LINES, num_hypotheses=2, stop=lambda: asked.append(1)) == right
     assert len(asked) > 2
     left = iter([False, False])
-    with pytest.raises(Stopped):
+    with pytest.raises(SearchStopped):
         model.translate(LINES, stop=lambda: next(left, True))
 
 

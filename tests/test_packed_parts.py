@@ -1,4 +1,4 @@
-"""Parts of a packed file agree: a file with any of them changed is refused, or answers alike."""
+"""A packed file of which any part was changed is refused, or answers as before."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def changes(value: Any, deep: int = 8) -> Iterator[Any]:
 
 
 def other_tensors(tensors: dict[str, Array]) -> Iterator[dict[str, Array]]:
-    """Each tensor dropped, cut, turned, changed in one number, renamed, swapped with another."""
+    """Each tensor dropped, cut, turned, changed in a number, renamed, swapped with another."""
     names = sorted(tensors)
     for name, after in zip(names, names[1:] + names[:1], strict=True):
         array, changed = tensors[name], tensors[name].copy()

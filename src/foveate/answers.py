@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import Tokenizer
-from foveate.decode.outputs import Hypothesis, Stop, best
+from foveate.decode.outputs import Hypothesis, Stop, best, check_finite
 
 if TYPE_CHECKING:
     from foveate.draw.drawings import Drawing
@@ -251,7 +251,8 @@ class LabelAnswer(Answer):
 
 
 def probabilities_of(log_p: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
-    """Probability of each label (C,), the most probable first."""
+    """Probability of each label (C,), the most probable first. Raises `NoOutputError` for NaN."""
+    check_finite(log_p, "no label")
     descending = np.argsort(-log_p, kind="stable")
     return {names[i]: float(np.exp(log_p[i])) for i in descending}
 
@@ -330,7 +331,11 @@ class PairScore:
 
     @classmethod
     def of(cls, ids: Sequence[int], log_p: list[float], tokenizer: Tokenizer) -> PairScore:
-        """The score of a target from log p of each of its ids, and of the end."""
+        """The score of a target from log p of each of its ids, and of the end.
+
+        Raises `NoOutputError` where log p is not finite.
+        """
+        check_finite(log_p, "no score")
         return cls(sum(log_p), [*(tokenizer.decode([i]) for i in ids), "</s>"], log_p)
 
 

@@ -92,7 +92,7 @@ class Config(pydantic.BaseModel):
         values = {}
         for key, value in tree.items():
             if key not in cls.model_fields:
-                raise ConfigError(_unknown("key", key, cls.model_fields), (*where, key))
+                raise ConfigError(unknown("key", key, cls.model_fields), (*where, key))
             values[key] = _parse_field(cls.model_fields[key], value, (*where, key))
         try:
             return cls(**values)
@@ -181,12 +181,13 @@ def _choose(family: type[Config], kind: object, where: Where) -> type[Config]:
     if kind is None:
         raise ConfigError(f"needs a kind: one of {', '.join(sorted(known))}", (*where, "kind"))
     if not isinstance(kind, str) or kind not in known:
-        message = _unknown(cast(str, family.family).replace("_", " "), str(kind), known)
+        message = unknown(cast(str, family.family).replace("_", " "), str(kind), known)
         raise ConfigError(message, (*where, "kind"))
     return known[kind]
 
 
-def _unknown(what: str, name: str, valid: Iterable[str]) -> str:
+def unknown(what: str, name: str, valid: Iterable[str]) -> str:
+    """An error message for a name that is not valid, with the nearest one that is."""
     near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     names = sorted(valid)
     more = f", … ({len(names) - 22} more: foveate kinds)" if len(names) > 22 else ""

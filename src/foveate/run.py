@@ -32,8 +32,8 @@ from foveate.config import PACKAGED, Config, ConfigError, read_resolved, shipped
 from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, TextData, TextFormat
 from foveate.decode.beam import Beam, another, with_beam
+from foveate.decode.choosing import continuing
 from foveate.decode.outputs import Stop
-from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, SearchRequest
@@ -149,8 +149,8 @@ class Run:
         ``to`` names the language, where the run knows several. ``prefix`` is how the outputs begin:
         one text for all, or one for each line ("" for none); scores count it like the rest.
         ``required`` are the terms that the output of each line must hold, each a list of variants,
-        and ``banned`` phrases that no output may hold. Raises `Stopped` once ``stop()``, which is
-        asked every few positions, is true.
+        and ``banned`` phrases that no output may hold. Raises `SearchStopped` once ``stop()``,
+        which is asked every few positions, is true.
         """
         task = self.need(Translates, "translate")
         request = SearchRequest(
@@ -204,16 +204,12 @@ class Run:
 
         ``choices`` are fields of the search "sample": temperature, top_k, top_p, min_p,
         repetition_penalty, seed; the run's own where it has them. With ``beam_size`` the most
-        probable text is looked for instead (1 is greedy). ``whole_lines`` ends a text with its
-        line; ``listen`` is called with the text so far.
+        probable text is looked for instead (1 is greedy). The run's rules hold for both.
+        ``whole_lines`` ends a text with its line; ``listen`` is called with the text so far.
         """
         task, prompts = self.need(Continues, "generate"), several(prompts, "generate")
-        limits: dict[str, float] = {"max_ratio": 0.0, "max_extra": max_length}
-        own = self.config.decode
-        own = own if isinstance(own, Sample.Config) else Sample.Config()
-        config: Search.Config = Sample.Config.parse(own.tree() | choices | limits)
-        if beam_size is not None:
-            config = Beam.Config(beam_size=beam_size, length_penalty=0.0, **limits)
+        tree = continuing(self.config.decode.tree(), max_length, beam_size, choices)
+        config = Search.Config.parse(tree, ("decode",))
         return task.generate(self.engine, prompts, config, num, whole_lines, listen)
 
     def answer(

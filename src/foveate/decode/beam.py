@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.config import ConfigError
+from foveate.decode.choosing import PENALTY, chosen
 from foveate.decode.constraints import Constrained, Next, PhraseState, RequiredPhrases
 from foveate.decode.outputs import Hypothesis
 from foveate.decode.search import (
@@ -40,11 +40,8 @@ class Beam(Search):
         """``length_penalty`` is α: 0 compares log-probabilities, 1 nearly their means."""
 
         beam_size: int = Field(5, ge=1, le=1000)  # hypotheses that are kept at each step
-        length_penalty: float = Field(0.6, ge=0, le=50)
+        length_penalty: float = Field(PENALTY, ge=0, le=50)
         """Exponent of the length by which scores are divided."""
-
-        def giving(self, count: int) -> Search.Config:
-            return self if count <= self.beam_size else self.like(self, beam_size=count)
 
     config: Config
     groups = 1
@@ -235,11 +232,6 @@ class DiverseBeam(Beam):
                 )
             return self
 
-        def giving(self, count: int) -> Search.Config:
-            if count <= self.beam_size:
-                return self
-            return self.like(self, beam_size=count + -count % self.groups)
-
     config: Config
 
     @property
@@ -355,9 +347,6 @@ class Greedy(SingleSearch):
     class Config(Search.Config, kind="greedy"):
         """There is nothing to choose; for several outputs a beam is taken."""
 
-        def giving(self, count: int) -> Search.Config:
-            return self if count == 1 else Beam.Config.like(self, beam_size=count)
-
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
     ) -> Int[Tensor, "N"]:
@@ -367,21 +356,10 @@ class Greedy(SingleSearch):
 def with_beam(
     own: Search.Config, beam_size: int | None, length_penalty: float | None
 ) -> Search.Config:
-    """The search ``own`` as a beam of this size and penalty; ``own`` where both are None.
-
-    A beam of one without a penalty becomes greedy search, which has less to keep in order.
-    Raises ``ConfigError`` for a length penalty of a search that is no beam.
-    """
-    choices = {"beam_size": beam_size, "length_penalty": length_penalty}
-    choices = {name: value for name, value in choices.items() if value is not None}
-    if not choices:
+    """`foveate.decode.choosing.chosen` of configs; ``own`` itself where nothing is asked for."""
+    if beam_size is None and length_penalty is None:
         return own
-    if beam_size is None and not isinstance(own, Beam.Config):
-        raise ConfigError(f"a search {own.kind} has no length_penalty; give a beam_size beside it")
-    if beam_size == 1 and length_penalty is None and type(own) in (Beam.Config, Greedy.Config):
-        return Greedy.Config.like(own)
-    kind = type(own) if isinstance(own, Beam.Config) else Beam.Config
-    return kind.like(own, **choices)
+    return Search.Config.parse(chosen(own.tree(), beam_size, length_penalty), ("decode",))
 
 
 def another(own: Search.Config, kind: str | None, fields: dict[str, object]) -> Search.Config:

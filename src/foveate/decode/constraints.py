@@ -332,7 +332,7 @@ class Constraints:
     """What outputs keep to; ``prefixes`` and ``required`` phrases by the numbers of the sources.
 
     ``characters`` is the table of a vocabulary whose tokens may be parts of characters. Before
-    each position ``stop`` is asked whether to raise `Stopped`.
+    each position ``stop`` is asked whether to raise `SearchStopped`.
     """
 
     prefixes: Sequence[Sequence[int]] = ()

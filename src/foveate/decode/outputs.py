@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from foveate.errors import UserError
 
@@ -29,14 +31,14 @@ Outputs = list[list[Hypothesis]]  # of each source, best first
 Stop = Callable[[], bool]  # whether nobody waits for the outputs any longer
 
 
-class Stopped(UserError):
+class SearchStopped(UserError):
     """A search that was stopped between two positions, as its caller had asked."""
 
 
 def check_stop(stop: Stop | None) -> None:
-    """Raise `Stopped` if the caller of a search no longer wants its outputs."""
+    """Raise `SearchStopped` if the caller of a search no longer wants its outputs."""
     if stop is not None and stop():
-        raise Stopped("the search was stopped: its outputs are no longer wanted")
+        raise SearchStopped("the search was stopped: its outputs are no longer wanted")
 
 
 def best(outputs: Sequence[Hypothesis]) -> Hypothesis:
@@ -49,14 +51,24 @@ class NoOutputError(UserError):
 
 
 def check_outputs(outputs: Sequence[Sequence[Hypothesis]], rows: Sequence[int]) -> None:
-    """Raise `NoOutputError` for a source without an output, or with a score that is no number.
+    """Raise `NoOutputError` for a source without an output, or with a score that is not finite.
 
     ``rows`` number the sources from 0. An empty output is one; its score is that of the end.
     """
     for row, hypotheses in zip(rows, outputs, strict=True):
-        if not hypotheses or any(math.isnan(h.score) for h in hypotheses):
-            raise NoOutputError(
-                f"source {row + 1} has no output: the model's scores of the next token are not "
-                "numbers (NaN), so its weights are damaged or its training diverged; take another "
-                "checkpoint of the run, or train it again with a lower learning rate"
-            )
+        if not hypotheses:
+            raise NoOutputError(f"source {row + 1} has no output: {DIVERGED}")
+        check_finite([h.score for h in hypotheses], f"source {row + 1} has no output")
+
+
+DIVERGED = (
+    "the model's scores are not finite numbers (NaN, or infinite), so its weights are damaged or "
+    "its training diverged; take another checkpoint of the run, or train it again with a lower "
+    "learning rate"
+)
+
+
+def check_finite(values: ArrayLike, what: str) -> None:
+    """Raise `NoOutputError`, which begins with ``what``, unless all numbers are finite."""
+    if not np.isfinite(values).all():
+        raise NoOutputError(f"{what}: {DIVERGED}")

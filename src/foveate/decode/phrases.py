@@ -9,28 +9,53 @@ from typing import NamedTuple
 from foveate.config import ConfigError
 from foveate.data.tokenizer import SPECIALS, UNK, Tokenizer
 
+UNFINISHED = "\ufffd"  # in the place of a character of which some bytes are there
+
+
+CHARACTER = 4  # tokens that make one at most: its bytes in UTF-8
+
 
 class BannedPhrases:
-    """Phrases as whole words, in whatever case."""
+    """Phrases in whatever case; those that begin or end with a letter or digit as whole words.
+
+    A token that ends with a phrase counts as its end, since what follows is not known yet.
+    """
 
     def __init__(self, phrases: Sequence[str], tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self.phrases = [" " + " ".join(p.casefold().split()) for p in phrases if p.strip()]
-        self.longest = max(map(len, self.phrases), default=0)
+        folded = (" ".join(phrase.casefold().split()) for phrase in phrases)
+        self.phrases = [phrase for phrase in folded if phrase]
+        longest = max(map(len, self.phrases), default=0)
+        self.longest = CHARACTER * (longest + 1)  # tokens that a phrase and what is before it have
         texts = [text.casefold() for text in after_a_word(tokenizer)]
         self.ending = [_ending(phrase, texts) for phrase in self.phrases]
+        pieces = enumerate(tokenizer.surfaces)
+        self.inside = [i for i, piece in pieces if piece and piece[0] & 0xC0 == 0x80]
 
     def completing(self, recent: Sequence[int]) -> set[int]:
         """The tokens that complete a phrase after ``recent``; most are excluded undecoded."""
         text, tokens = self.tokenizer.decode(recent).casefold(), set[int]()
+        part = self.inside if text.endswith(UNFINISHED) else []
+        whole = text.rstrip(UNFINISHED)
         for phrase, ending in zip(self.phrases, self.ending, strict=True):
-            begun = [n for n in range(2, len(phrase)) if text.endswith(phrase[1:n])]
-            for token in {token for n in (1, *begun) for token in ending[n]}:
-                longer = " " + self.tokenizer.decode([*recent, token]).casefold()
-                place = len(longer) - len(phrase) + 1
-                if longer.endswith(phrase[1:]) and place > 0 and not longer[place - 1].isalnum():
+            begun = [n for n in range(1, len(phrase)) if text.endswith(phrase[:n])]
+            for token in {*part, *(token for n in (0, *begun) for token in ending[n])}:
+                longer = self.tokenizer.decode([*recent, token]).casefold()
+                if _holds(longer, phrase, len(whole)):
                     tokens.add(token)
         return tokens
+
+
+def _holds(text: str, phrase: str, start: int) -> bool:
+    """Whether a text holds a phrase, as whole words, that ends after its first characters."""
+    at = text.find(phrase, max(0, start - len(phrase) + 1))
+    while at >= 0:
+        around = text[at - 1 : at], phrase[0], phrase[-1], text[at + len(phrase) :][:1]
+        before, first, last, after = map(str.isalnum, around)
+        if not (before and first) and not (last and after):
+            return True
+        at = text.find(phrase, at + 1)
+    return False
 
 
 def after_a_word(tokenizer: Tokenizer) -> list[str]:
@@ -42,10 +67,11 @@ def after_a_word(tokenizer: Tokenizer) -> list[str]:
 
 
 def _ending(phrase: str, texts: Sequence[str]) -> list[list[int]]:
-    """For each position of a phrase the tokens that end with the phrase from there on."""
-    last = [i for i, text in enumerate(texts) if text.endswith(phrase[-1])]
+    """For each number of characters of a phrase the tokens that may write all after them."""
     rests = [phrase[n:].lstrip() for n in range(len(phrase))]
-    return [[i for i in last if texts[i].endswith(rest)] for rest in rests]
+    bare = list(enumerate(text.lstrip() for text in texts))
+    begun = [[i for i, t in bare if t.startswith(rest) and _holds(t, rest, 0)] for rest in rests]
+    return [[i for i, text in enumerate(texts) if _holds(text, phrase, 0)], *begun[1:]]
 
 
 class Spelling(NamedTuple):
@@ -97,6 +123,19 @@ def phrases_of(
 
 @lru_cache(maxsize=8)
 def word_pieces(tokenizer: Tokenizer) -> WordPieces:
-    """Where each piece of a vocabulary begins and ends relative to words."""
+    """Where each piece of a vocabulary begins and ends relative to words.
+
+    A piece that is a part of a character counts as a letter, or as what most characters are that
+    begin as it does.
+    """
     texts = after_a_word(tokenizer)
-    return WordPieces([t[:1].isalnum() for t in texts], [t[-1:].isalnum() for t in texts])
+    first = [_likely(piece) if text[:1] == UNFINISHED else text[:1]
+             for text, piece in zip(texts, tokenizer.surfaces, strict=True)]  # fmt: skip
+    last = [text[-1:].replace(UNFINISHED, "a") for text in texts]
+    return WordPieces([t.isalnum() for t in first], [t.isalnum() for t in last])
+
+
+def _likely(piece: bytes) -> str:
+    """A character of the many that begin with the bytes of a piece."""
+    texts = (piece + more * (CHARACTER - 1) for more in (b"\x90", b"\xb0"))
+    return next((t[:1] for t in (each.decode(errors="ignore") for each in texts) if t), "a")

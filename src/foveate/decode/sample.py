@@ -93,9 +93,6 @@ class Sample(SingleSearch):
         seed: int = Field(0, ge=0)  # of the random numbers
         num_samples: int = Field(1, ge=1, le=10_000)  # outputs that are drawn for each source
 
-        def giving(self, count: int) -> Sample.Config:
-            return self if count <= self.num_samples else self.like(self, num_samples=count)
-
     config: Config
 
     @property

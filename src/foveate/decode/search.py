@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, ConfigError, Configurable, merge
+from foveate.decode.choosing import widened
 from foveate.decode.constraints import (
     FREE,
     Constrained,
@@ -231,7 +232,7 @@ class Search(Configurable):
 
             A kind with one output only gives a config of another kind.
             """
-            return self
+            return Search.Config.parse(widened(self.tree(), count), ("decode",))
 
     def __init__(self, config: Config) -> None:
         try:

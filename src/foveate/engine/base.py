@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from foveate.align.aer import Head, Links
 from foveate.decode.outputs import Outputs, Stop
-from foveate.errors import UserError
+from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Positions, Search
@@ -37,6 +37,13 @@ class EngineError(UserError):
     """A request that an engine cannot answer."""
 
 
+def check_lists(count: int, prefixes: Sequence[Ids], required: Sequence[Sequence[Term]]) -> None:
+    """Raise ``ConfigError`` unless lists that are not empty have an entry for each source."""
+    for name, values in (("prefixes", prefixes), ("lists of required terms", required)):
+        if values and len(values) != count:
+            raise ConfigError(f"{len(values)} {name} for {count} lines: give one for each line")
+
+
 @dataclass(frozen=True)
 class SearchRequest:
     """How outputs are searched for, and what holds for single sources, listed in their order.
@@ -45,7 +52,7 @@ class SearchRequest:
     that they hold, none where there are no lists; no output holds a ``banned`` phrase.
     ``batch_tokens`` bounds source tokens × hypotheses of a batch. Outputs end with the id ``end``,
     the task's own where it is None, and of each source at most ``num`` are given. The search raises
-    `Stopped` once ``stop``, asked every few positions, is true.
+    `SearchStopped` once ``stop``, asked every few positions, is true.
     """
 
     search: Search

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.decode.outputs import Stop, check_stop
+from foveate.decode.outputs import Stop, check_finite, check_stop
 from foveate.decode.phrases import Phrase, WordPieces
 from foveate.engine.loading import library
 from foveate.errors import UserError
@@ -37,7 +37,7 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 REFUSALS = {  # by what the engine answers
     0: "an id that the model does not know",
     -1: "no room: there is too little memory",
-    -2: "scores that are no numbers",
+    -2: "scores that are no numbers (NaN, or infinite)",
     -3: "more tokens than the model has positions",
     -4: "a model of another kind, or with other labels",
     -5: "a term without tokens, or a search that holds none",
@@ -133,7 +133,7 @@ def quantized(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
     return np.rint(weight / scale[:, None]).astype(np.int8), scale
 
 
-class Sizes(NamedTuple):
+class ModelSizes(NamedTuple):
     """What a model says of its sizes: 0 tokens where it has no such side."""
 
     source: int  # tokens of the vocabulary that an encoder reads
@@ -178,9 +178,9 @@ class CompiledModel:
         self._arrays = [array for struct, array in named if struct.kept]  # the others are copied
         if not self.address:
             raise EngineFailure("the engine cannot read this model: its program does not fit")
-        sizes = np.empty(len(Sizes._fields), dtype=np.int32)
+        sizes = np.empty(len(ModelSizes._fields), dtype=np.int32)
         self._library.model_sizes(self.address, sizes.ctypes.data)
-        self.sizes = Sizes(*sizes.tolist())
+        self.sizes = ModelSizes(*sizes.tolist())
 
     def __del__(self) -> None:
         if getattr(self, "address", None):
@@ -242,7 +242,7 @@ class CompiledSearch:
         ``limits`` are the most tokens of each, ``prefixes`` those with which its outputs begin, or
         ``vocabularies`` the ids that they may hold. Samples go by the ``numbers`` of the sources;
         0, 1, … where it is None. The outputs of each source hold its ``required`` phrases.
-        Raises `Stopped` as soon as ``stop`` is true, which is asked every `POSITIONS` positions.
+        Raises `SearchStopped` as soon as ``stop``, asked every `POSITIONS` positions, is true.
         """
         self._library.clear(self._address)  # what a search that failed has left
         outputs: list[list[EngineOutput]] = [[] for _ in sources]
@@ -363,7 +363,9 @@ class CompiledSearch:
         it too.
         """
         weights = self.stages([(n, "weights") for n in names], compute)
-        pairs = zip(names.values(), weights, strict=True)
+        pairs = list(zip(names.values(), weights, strict=True))
+        for name, each in pairs:
+            check_finite(each, f"no map of {name}")
         return {name: _map_of(name, each, read, written) for name, each in pairs}
 
 

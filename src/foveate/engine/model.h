@@ -279,6 +279,7 @@ static void read_attention(Reader *r, Attention *a, int size, int memory, int ou
     if (same && q != k) r->bad = 1;
     a->normalizer = read_int(r, SOFTMAX, ENTMAX15), a->temperature = read_float(r);
     if (!(a->temperature > 0)) r->bad = 1;
+    if (a->score == LOCATION_CUT) a->normalizer = SOFTMAX, a->temperature = 1; /* its own softmax */
 }
 
 /* Whether positions of a stack are made for the heads of an attention over itself. */

@@ -22,9 +22,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
 
 import numpy as np
+import pydantic
 from numpy.typing import NDArray
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
@@ -45,9 +46,18 @@ from foveate.data.text import TextFormat
 from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer, bare
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.characters import token_states
-from foveate.decode.outputs import Hypothesis, Outputs, Stop
+from foveate.decode.choosing import COMMON, DRAWN, chosen, continuing, widened
+from foveate.decode.outputs import Hypothesis, Outputs, Stop, check_outputs
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
-from foveate.engine.base import Ability, Engine, EngineError, Picture, Result, SearchRequest
+from foveate.engine.base import (
+    Ability,
+    Engine,
+    EngineError,
+    Picture,
+    Result,
+    SearchRequest,
+    check_lists,
+)
 from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import (
     CompiledModel,
@@ -72,12 +82,15 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 READING = ("translation", "classification")  # tasks with an encoder
 TaskKind = Literal["translation", "prefix_translation", "language", "classification"]
+Method = Literal["greedy", "beam", "sample"]
 PRECISIONS = ("fp32", "fp16", "int8")
 NAME = "packed.safetensors"  # in the folder of a run
 VERSION = 1  # of the layout of the file
 KEY = "foveate"  # of the header among the metadata
 LARGEST = 2**26  # numbers of a tensor, and bytes of the header
 SHORTLIST = ("shortlist.often", "shortlist.likely")  # tensors of ids
+WIDEST = 1000  # hypotheses of a beam
+RULES = {"no_repeat": min, "min_length": max}  # of several rules of a kind the strictest one holds
 SHARE = 64  # sources that a thread searches together
 NEAR = 2**24  # bytes of weights that stay in a cache, whatever the number of rows
 Array = NDArray[np.generic]
@@ -92,11 +105,12 @@ class PackedSearch(Config):
     """How outputs are searched for where nothing else is asked for (`foveate.decode`).
 
     With ``sampling`` tokens of ``beam_size`` outputs are drawn; else they are those of a beam, one
-    of size 1 being greedy search.
+    of size 1 being greedy search. Files of earlier versions do not name the ``method``.
     """
 
+    method: Method | None = None
     sampling: bool = False
-    beam_size: int = Field(1, ge=1, le=1000)
+    beam_size: int = Field(1, ge=1, le=10_000)
     length_penalty: float = Field(0.0, ge=0, le=50)
     max_ratio: float = Field(2.0, ge=0, le=1000)
     max_extra: int = Field(20, ge=1, le=1_000_000)
@@ -111,26 +125,50 @@ class PackedSearch(Config):
     repetition_penalty: float = Field(1.0, gt=0)
     seed: int = Field(0, ge=0)
 
+    @pydantic.model_validator(mode="after")
+    def _is_of_its_method(self) -> Self:
+        wide = self.beam_size > 1 or self.length_penalty > 0
+        if self.sampling != (self.name == "sample") or (self.name == "greedy" and wide):
+            raise UserError(f"a search {self.name} with the fields of another")
+        if not self.sampling and self.beam_size > WIDEST:
+            raise UserError(f"beam_size = {self.beam_size}: expected at most {WIDEST}")
+        return self
+
     @classmethod
-    def of(cls, config: Search.Config) -> PackedSearch:
+    def of(cls, config: Search.Config | Tree) -> PackedSearch:
         """The search of a config. Raises `PackedError` for one that the engine lacks."""
-        own, kind = vars(config), config.kind
-        if kind not in ("greedy", "beam", "sample"):
+        own = config if isinstance(config, dict) else config.tree()
+        kind = own["kind"]
+        if kind not in get_args(Method):
             raise PackedError(f"the engine has no search {kind}; take decode.kind=beam")
         fields = {name: own[name] for name in cls.model_fields.keys() & own.keys()}
+        fields["method"] = kind
         if kind == "sample":
-            fields |= {"sampling": True, "beam_size": own["num_samples"]}
-        for rule in config.rules:
-            if rule.kind not in ("no_repeat", "min_length"):
-                raise PackedError(f"the engine has no rule {rule.kind} of outputs; leave it out")
-            fields[rule.kind] = getattr(rule, "size" if rule.kind == "no_repeat" else "length")
-        return cls(**fields)
+            fields |= {"sampling": True, "beam_size": own.get("num_samples", 1)}
+        for rule in own.get("rules", ()):
+            name, value = rule["kind"], rule.get("size", rule.get("length"))
+            if name not in RULES:
+                raise PackedError(f"the engine has no rule {name} of outputs; leave it out")
+            fields[name] = RULES[name](value, fields.get(name, value))
+        return cls.parse(fields, ("decode",))
 
     @property
     def name(self) -> str:
         """The kind of the search (`foveate.decode`)."""
         is_beam = self.beam_size > 1 or self.length_penalty > 0
-        return "sample" if self.sampling else "beam" if is_beam else "greedy"
+        guessed = "sample" if self.sampling else "beam" if is_beam else "greedy"
+        return self.method or guessed
+
+    @property
+    def config(self) -> Tree:
+        """The tree of its config, of which it is made by `of`."""
+        rules = {"no_repeat": ("size", self.no_repeat), "min_length": ("length", self.min_length)}
+        sizes = {"beam": ("beam_size", "length_penalty"), "sample": DRAWN}.get(self.name, ())
+        own = {name: value for name, value in vars(self).items() if name in (*COMMON, *sizes)}
+        own |= {"num_samples": self.beam_size} if self.name == "sample" else {}
+        own["rules"] = [{"kind": kind, of: n} for kind, (of, n) in rules.items() if n]
+        present = {name: value for name, value in own.items() if value is not None}
+        return {"kind": self.name} | present
 
 
 class PackedCorpus(Config):
@@ -390,6 +428,7 @@ class PackedEngine(Engine):
 
     def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
         self.check(request)
+        check_lists(len(sources), request.prefixes, request.required)
         search, own_end = PackedSearch.of(request.search.config), PAD if self._continues else EOS
         phrases = self.phrases(request.required, search)
         outputs = self.decode(
@@ -440,8 +479,8 @@ class PackedEngine(Engine):
         """The best outputs of each source, ``count`` at most; none for an empty source.
 
         ``forbids`` gives the ids that may not follow a partial output; those of a source hold all
-        its ``required`` phrases. Raises `Stopped` as soon as ``stop`` is true; where one thread
-        fails, or Ctrl-C is pressed, the others end too.
+        its ``required`` phrases. Raises `SearchStopped` as soon as ``stop`` is true; where one
+        thread fails, or Ctrl-C is pressed, the others end too.
         """
         failed = Event()
         filled = [n for n, ids in enumerate(sources) if ids or self._continues]
@@ -477,13 +516,14 @@ class PackedEngine(Engine):
 
         outputs: Outputs = [[] for _ in sources]
         try:
-            found = self.each(searched, shares)
+            each = self.each(searched, shares)
         except BaseException:
             failed.set()
             raise
-        for share, results in zip(shares, found, strict=True):
+        for share, results in zip(shares, each, strict=True):
             for n, hypotheses in zip(share, results, strict=True):
                 outputs[n] = hypotheses
+        check_outputs([outputs[n] for n in filled], filled)
         return outputs
 
     def _likely(self, ids: Ids) -> Ids:
@@ -722,6 +762,7 @@ class PackedModel:
         ids = self._ids(sources)
         read = [each[:limit] for each in ids]
         forbids = self.engine.forbidding(banned)
+        check_lists(len(lines), prefixes, required)
         phrases = self.engine.phrases(required, search)
         outputs = self.engine.decode(
             read, search, num_hypotheses, prefixes, forbids, required=phrases, stop=stop
@@ -749,21 +790,8 @@ class PackedModel:
         self, beam_size: int | None, length_penalty: float | None, count: int = 1
     ) -> PackedSearch:
         """The model's own search, or a beam of the given choices, wide enough for ``count``."""
-        own, changes = self.header.search, dict[str, object]()
-        if beam_size is None and length_penalty is not None and own.name != "beam":
-            raise ConfigError("this search has no length_penalty; give a beam_size beside it")
-        if beam_size is not None:
-            penalty = own.length_penalty if own.name == "beam" else 0.6
-            changes = {"sampling": False, "beam_size": beam_size, "length_penalty": penalty}
-            if beam_size == 1 and length_penalty is None:
-                changes["length_penalty"] = 0.0
-        if length_penalty is not None:
-            changes["length_penalty"] = length_penalty
-        search = PackedSearch.parse(own.tree() | changes, ("decode",))
-        if search.beam_size < count:
-            more = {"beam_size": count, "length_penalty": search.length_penalty or 0.6}
-            search = search.model_copy(update=more)
-        return search
+        own = chosen(self.header.search.config, beam_size, length_penalty)
+        return PackedSearch.of(widened(own, count))
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
         """Log p(target | source) of given pairs, and of each target token, the end included."""
@@ -859,13 +887,8 @@ class PackedModel:
         """As `foveate.run.Run.generate`."""
         self._only("generate", "language")
         (tokenizer,) = self.tokenizers
-        own = self.header.search
-        changes: dict[str, object] = {"max_ratio": 0.0, "max_extra": max_length, **choices}
-        if beam_size is not None:
-            changes |= {"sampling": False, "beam_size": beam_size, "length_penalty": 0.0}
-        else:
-            changes |= {"sampling": True, "beam_size": own.beam_size if own.sampling else 1}
-        search = PackedSearch.parse(own.tree() | changes)
+        own = self.header.search.config
+        search = PackedSearch.of(continuing(own, max_length, beam_size, choices))
         ids = [tokenizer.encode_lines(prompt) for prompt in prompts for _ in range(num)]
 
         def heard(output: Sequence[int]) -> Sequence[int]:

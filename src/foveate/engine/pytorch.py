@@ -37,6 +37,7 @@ from foveate.engine.base import (
     Result,
     SearchRequest,
     Source,
+    check_lists,
 )
 from foveate.engine.compiled import CompiledModel
 from foveate.engine.packed import PackedEngine, TaskKind
@@ -245,6 +246,7 @@ class TorchEngine(Engine):
     @torch.inference_mode()
     def search(self, sources: Sequence[Source], request: SearchRequest) -> Iterator[Result]:
         task: Decodes = self.task
+        check_lists(len(sources), request.prefixes, request.required)
         if (packed := self._packed(request)) is not None:
             yield from packed.search(sources, request)
             return

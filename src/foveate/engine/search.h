@@ -256,7 +256,7 @@ static int best_extensions(Search *q, Source *s, float *z, int size, int most, c
     for (int j = 0; j < s->live; j++) {
         float *row = z + (size_t)j * size;
         const float log_z = constrain(q, s, j, s->end, row, size, e->spare);
-        if (log_z != log_z) return q->failed = NO_NUMBERS, -1;
+        if (!(log_z < INFINITY)) return q->failed = NO_NUMBERS, -1;
         const int n = highest(row, size, most, e->value, e->index, e->maxima);
         for (int i = 0; i < n && e->value[i] > -INFINITY; i++)
             count = insert(s->total[j] + (e->value[i] - log_z), j * size + e->index[i], e->best, e->from,
@@ -300,7 +300,7 @@ static int extensions_in_banks(Search *q, Source *s, float *z, int size, const E
     for (int j = 0; j < s->live; j++) {
         float *row = z + (size_t)j * size;
         const float log_z = constrain(q, s, j, s->end, row, size, e->spare);
-        if (log_z != log_z) return q->failed = NO_NUMBERS, -1;
+        if (!(log_z < INFINITY)) return q->failed = NO_NUMBERS, -1;
         x.length = 0;
         for (int i = 0; i < named; i++) x.met[i] = NOT_MET, x.pending[i] = 0;
         for (int t = 0; t < s->written; t++)
@@ -433,7 +433,7 @@ static int extend_samples(Search *q, Source *s, float *z, int size, float *room)
         if (s->done[o]) { token[o] = s->end; continue; }
         memcpy(scores, z + (size_t)j * size, size * sizeof(float));
         const float log_z = constrain(q, s, j, s->end, scores, size, spare);
-        if (log_z != log_z) return q->failed = NO_NUMBERS, 0;
+        if (!(log_z < INFINITY)) return q->failed = NO_NUMBERS, 0;
         memcpy(spare, scores, size * sizeof(float));
         filter(&q->is, s, j, scores, size, ranked);
         const float most = maximum(scores, size);
@@ -589,6 +589,7 @@ static int read_sequence(Search *q, Source *s, int hypothesis, const int32_t *to
             for (int j = 0; j < q->is.nevers; j++) z[q->is.never[j]] = -INFINITY;
             const float log_z = log_sum_exp(z, m->vocabulary);
             log_p[from + i] = z[targets[from + i]] - log_z;
+            if (!isfinite(log_p[from + i])) return q->failed = NO_NUMBERS, 0;
             float *every = q->every ? q->every + (size_t)(from + i) * m->vocabulary : NULL;
             for (int v = 0; every && v < m->vocabulary; v++) every[v] = z[v] - log_z;
         }
@@ -822,6 +823,7 @@ int classify(Search *q, const int32_t *ids, int count, float *scores, int labels
         apply(&m->output, 1, pooled, scores, SET, w->room);
     }
     free_source(s);
+    for (int i = 0; made && i < labels; i++) if (!isfinite(scores[i])) return NO_NUMBERS;
     return made ? 1 : NO_MEMORY;
 }
 

@@ -508,6 +508,7 @@ def _run(source: Path, out: Path) -> str:
             f"{source}: tokenizer.json has {tokenizer.vocab_size} pieces, the weights "
             f"{len(model.output.weight)}: take both from one folder"
         )
+    _check_ends(source)
     task = Translation.Config(
         source="{split}.source", target="{split}.target", tokenizer=tokenizer.config
     )
@@ -527,6 +528,21 @@ def _run(source: Path, out: Path) -> str:
         f"train {out}/config.toml task.source='data/{{split}}.en' task.target='data/{{split}}.fr' "
         "train.max_steps=1000 (the names of your files)"
     )
+
+
+def _check_ends(source: Path) -> None:
+    """Raise `ExchangeError` unless outputs start and end with the tokens of our translators."""
+    ends: Settings = SPECIAL_IDS | {"decoder_start_token_id": BOS, "forced_bos_token_id": None}
+    for path in (source / "config.json", source / "generation_config.json"):
+        settings = _json(path, "save the model again") if path.is_file() else {}
+        for key, right in ends.items() if isinstance(settings, dict) else ():
+            if settings.get(key) not in (None, right, [right]):
+                expected = "none" if right is None else f"{right} ({SPECIALS[right]})"
+                raise ExchangeError(
+                    f"{path}: {key} = {settings[key]}, but a run of foveate has {expected}: it "
+                    "would answer otherwise than this model; from_huggingface reads the weights "
+                    "alone"
+                )
 
 
 def read_tokenizer(path: Path) -> Tokenizer:

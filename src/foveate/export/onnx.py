@@ -65,7 +65,7 @@ while len(written) < 2 * ids.size + 20 and written[-1] != graphs["end"]:
     named = dict(zip(graphs["step"]["inputs"], inputs))
     logits, *state = step.run(None, {{name: named[name] for name in used}})
     written.append(int(logits[0].argmax()))
-print(target.decode(written[1:]))
+print(target.decode([i for i in written[1:] if i != graphs["end"]]))
 """
 
 

@@ -37,7 +37,8 @@ Json = dict[str, Any]
 def tokenizer_json(tokenizer: Tokenizer, start: bool = False) -> Json:
     """A tokenizer that puts ``</s>`` after each text, or where ``start`` before it.
 
-    Raises `ExchangeError` for a kind that the format cannot say.
+    It names no added tokens, which would be cut out of texts: a ``</s>`` in a text is text, as in
+    ours. Raises `ExchangeError` for a kind that the format cannot say.
     """
     if type(tokenizer) not in WAYS:
         fitting = ", ".join(str(kind.Config.kind) for kind in WAYS)
@@ -62,11 +63,7 @@ def tokenizer_json(tokenizer: Tokenizer, start: bool = False) -> Json:
     }
     written = {"version": "1.0", "truncation": None, "padding": None, "normalizer": None}
     written |= WAYS[type(tokenizer)](tokenizer)
-    marks = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    added = [
-        {"id": i, "content": name, "special": True, **marks} for i, name in enumerate(SPECIALS)
-    ]
-    return written | {"added_tokens": added, "post_processor": post}
+    return written | {"added_tokens": [], "post_processor": post}
 
 
 def write_example(run: Run, place: Path, pointer: dict[str, object], example: str) -> None:
@@ -78,10 +75,10 @@ def write_example(run: Run, place: Path, pointer: dict[str, object], example: st
     """
     from tokenizers import Tokenizer as Standard
 
-    task, lines = translator(run), list[str]()
+    task, lines = translator(run), [" ".join(SPECIALS), "".join(SPECIALS)]
     sides = task.source_tokenizer, task.target_tokenizer
     with suppress(DataError, OSError):
-        lines = list(run.pairs("valid")[0][:100])
+        lines += run.pairs("valid")[0][:100]
     names = ["tokenizer.json"] * 2 if sides[0] is sides[1] else ["source.json", "target.json"]
     try:
         texts = [json.dumps(tokenizer_json(side), ensure_ascii=False) for side in sides]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
+from foveate.decode.outputs import check_finite
 from foveate.inspect.foreign import ForeignAttention, explicit_attention, foreign
 from foveate.inspect.records import AttentionRecord, Maps, Units, block_of
 from foveate.nn.attention import BaseAttention, Tap
@@ -270,8 +271,14 @@ class ForcedPass:
         return {name: weights[self.row].cpu().numpy() for name, weights in captured.items()}
 
     def record(self) -> AttentionRecord:
-        """The weights of every attention, with labels on both axes."""
-        return self.label(self.maps(), self.units)
+        """The weights of every attention, with labels on both axes.
+
+        Raises `NoOutputError` where weights are not finite.
+        """
+        maps = self.maps()
+        for name, weights in maps.items():
+            check_finite(weights, f"no map of {name}")
+        return self.label(maps, self.units)
 
     def labelled(self, maps: Maps, note: str) -> AttentionRecord:
         """Maps that were computed from others, with labels on their axes and a note of how."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.native.kernels import fits_either, library
+from foveate.native.kernels import fits, fits_either, library
 from foveate.native.layers import Convolve, Scan, apply
 from foveate.nn.context import State
 from foveate.nn.linear import Linear, linear, single, to_autocast_dtype
@@ -81,8 +81,12 @@ def selective_scan(
     Δ is 0 where ``keys`` is false; ``backwards`` begins with the last step. Where there are native
     kernels these never keep the states of all steps, T E N numbers.
     """
-    inputs = step, u, into, out, gate
-    if library() is not None and all(fits_either(x) and x.dtype == u.dtype for x in inputs):
+    inputs, weights = (
+        (step, u, into, out, gate),
+        [x for x in (a, bias, skip, start) if x is not None],
+    )
+    alike = all(fits_either(x) and x.dtype == u.dtype for x in inputs)
+    if library() is not None and alike and all(map(fits, weights)):
         rows = [None if x is None else x.contiguous() for x in (*inputs, start, keys)]
         y, last = Scan.apply(backwards, *rows, a, bias, skip)  # type: ignore[no-untyped-call]
         return y, last
@@ -110,7 +114,7 @@ def convolve(
     """u_t = SiLU(b + Σ_i w_i x_{t−W+1+i}), each channel for itself, x being 0 before the first step
     and where ``keys`` is false; ``backwards`` begins with the last step.
     """
-    if library() is not None and fits_either(x):
+    if library() is not None and fits_either(x) and fits(kernel) and fits(bias):
         keys = None if keys is None else keys.contiguous()
         return apply(Convolve, backwards, x.contiguous(), keys, kernel, bias)
     x = x if keys is None else x * keys[:, :, None]

@@ -41,6 +41,7 @@ from foveate.data.series import (
     starts,
 )
 from foveate.data.text import TextData
+from foveate.decode.outputs import check_finite
 from foveate.decode.search import Search
 from foveate.draw.charts import line_chart
 from foveate.draw.drawings import Drawing
@@ -672,6 +673,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         values = torch.from_numpy(self.scaling.enter(table.values[read]))[None]
         features = torch.from_numpy(calendar(dates, config.calendar))[None]
         predicted = model(values.to(device), features.to(device))[0].float().cpu().numpy()
+        check_finite(predicted, "no forecast")
         original = self.scaling.leave(predicted.swapaxes(1, 2)).swapaxes(1, 2)  # channels last
         quantiles = np.sort(original, axis=-1) if config.quantiles else None
         return Forecast(ahead, self.names, middle(original), quantiles, config.quantiles)

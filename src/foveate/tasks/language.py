@@ -338,7 +338,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         self, config: Search.Config, kind: str | None = None, **fields: object
     ) -> Search.Config:
         """The search "sample" unless another is named; at most `LENGTH` tokens more."""
-        own = config if isinstance(config, Sampling.Config) else Sampling.Config()
+        own = config if isinstance(config, Sampling.Config) else Sampling.Config.like(config)
         return another(own, kind, {"max_ratio": 0.0, "max_extra": LENGTH} | fields)
 
     def prefix_ids(self, text: str) -> list[int]:

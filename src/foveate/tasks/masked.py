@@ -23,6 +23,7 @@ from foveate.answers import FilledText
 from foveate.data.batches import sorted_batches
 from foveate.data.text import Corpus, is_table
 from foveate.data.tokenizer import SPECIALS, UNK, Encoded
+from foveate.decode.outputs import check_finite
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.draw.texts import Word
 from foveate.engine.base import Engine, SearchRequest
@@ -203,6 +204,7 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
         encoded = self.tokenizer.encode_batch(list(inputs))
         ids = [text.ids[:limit] for text in encoded]
         guesses = self.guess(engine.model, ids, request.batch_tokens)
+        check_finite(guesses.total, "no text")
         return [
             FilledText(
                 text,

@@ -514,9 +514,6 @@ class MinimumBayesRisk(Search):
                     raise UserError(f"say {name} of the search itself, not of its candidates")
             return self
 
-        def giving(self, count: int) -> Search.Config:
-            return self.like(self, candidates=self.candidates.giving(count))
-
     config: Config
 
     def __init__(self, config: Config) -> None:

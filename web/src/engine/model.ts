@@ -112,15 +112,19 @@ export class PackedModel {
     return this.#continues ? 0 : this.#chosen(choices).length_penalty;
   }
 
-  /** The model's own search, or a beam of the given choices, wide enough for the outputs that are wanted. */
+  /** As `foveate.decode.choosing.chosen` and `widened`: the model's own search, or a beam of the given choices. */
   #chosen({ beamSize, lengthPenalty, count = 1 }: Choices): SearchTree {
     let search = this.header.search;
-    const isBeam = !search.sampling && (search.beam_size > 1 || search.length_penalty > 0);
-    if (beamSize !== undefined) {
-      const penalty = lengthPenalty ?? (beamSize === 1 ? 0 : isBeam ? search.length_penalty : 0.6);
-      search = { ...search, sampling: false, beam_size: beamSize, length_penalty: penalty };
+    const isBeam = search.method ? search.method === "beam" : !search.sampling && (search.beam_size > 1 || search.length_penalty > 0);
+    let isGreedy = !isBeam && !search.sampling;
+    if (beamSize === 1 && lengthPenalty === undefined && !search.sampling) {
+      search = { ...search, beam_size: 1, length_penalty: 0 };
+      isGreedy = true;
+    } else if (beamSize !== undefined) {
+      search = { ...search, sampling: false, beam_size: beamSize, length_penalty: lengthPenalty ?? (isBeam ? search.length_penalty : 0.6) };
+      isGreedy = false;
     } else if (lengthPenalty !== undefined) search = { ...search, length_penalty: lengthPenalty };
-    return search.beam_size >= count ? search : { ...search, beam_size: count, length_penalty: search.length_penalty || 0.6 };
+    return search.beam_size >= count ? search : { ...search, beam_size: count, length_penalty: isGreedy ? 0.6 : search.length_penalty };
   }
 
   /** The ids that an output of a source may hold. */

@@ -1,0 +1,79 @@
+"""The search that answers a request, made of a run's own search and of what is asked for.
+
+Every engine takes its search from here, so these are functions of plain values: the trees of the
+configs of searches (`foveate.config.Config.tree`), whose classes need PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from foveate.config import Tree, unknown
+from foveate.errors import ConfigError
+
+COMMON = ("max_ratio", "max_extra", "rules", "shortlist", "whole_characters")  # of every search
+DRAWN = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")  # of sampling
+PENALTY = 0.6  # of a beam that is taken in place of another search
+
+
+def chosen(own: Tree, beam_size: int | None, length_penalty: float | None) -> Tree:
+    """The search ``own`` as a beam of this size and penalty; ``own`` where both are None.
+
+    A beam of one without a penalty becomes greedy search, which has less to keep in order.
+    Raises ``ConfigError`` for a length penalty of a search that is no beam.
+    """
+    choices: Tree = {"beam_size": beam_size, "length_penalty": length_penalty}
+    choices = {name: value for name, value in choices.items() if value is not None}
+    if not choices:
+        return own
+    if beam_size is not None and beam_size < 1:
+        raise ConfigError(f"beam_size = {beam_size}: expected at least 1")
+    if beam_size is None and "beam_size" not in own:
+        raise ConfigError(
+            f"a search {own['kind']} has no length_penalty; give a beam_size beside it"
+        )
+    if beam_size == 1 and length_penalty is None and own["kind"] in ("beam", "greedy"):
+        return _common(own, "greedy")
+    return (own if "beam_size" in own else _common(own, "beam")) | choices
+
+
+def widened(own: Tree, count: int) -> Tree:
+    """The same search, wide enough for ``count`` outputs of each source.
+
+    Greedy search, which has one output, becomes a beam. Raises ``ConfigError`` for less than one.
+    """
+    if count < 1:
+        raise ConfigError(f"{count} outputs of a line are asked for: expected at least 1")
+    if "candidates" in own:
+        return own | {"candidates": widened(own["candidates"], count)}
+    if own["kind"] == "greedy" and count > 1:
+        return _common(own, "beam") | {"beam_size": count}
+    for size in ("beam_size", "num_samples"):
+        if count > own.get(size, count):
+            return own | {size: count + -count % own.get("groups", 1)}
+    return own
+
+
+def continuing(
+    own: Tree, max_length: int, beam_size: int | None, choices: Mapping[str, object]
+) -> Tree:
+    """The search for the continuations of a text: by sampling, or by a beam where one is asked for.
+
+    ``choices`` are fields of sampling. Raises ``ConfigError`` for a field that it does not have,
+    and for one beside a beam.
+    """
+    if wrong := sorted(choices.keys() - set(DRAWN)):
+        raise ConfigError(unknown("key", wrong[0], DRAWN), ("decode",))
+    if choices and beam_size is not None:
+        raise ConfigError(f"{next(iter(choices))} is a choice of sampling: leave out beam_size")
+    limits: Tree = {"max_ratio": 0.0, "max_extra": max_length}
+    if beam_size is not None:
+        return _common(own, "beam") | {"beam_size": beam_size, "length_penalty": 0.0} | limits
+    sampling = own if own["kind"] == "sample" else _common(own, "sample")
+    return sampling | choices | limits
+
+
+def _common(own: Tree, kind: str) -> Tree:
+    """A search of another kind with the fields that all kinds have."""
+    penalty = {"length_penalty": PENALTY} if kind == "beam" else {}
+    return {"kind": kind} | penalty | {name: own[name] for name in COMMON if name in own}

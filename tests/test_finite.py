@@ -1,0 +1,100 @@
+"""Weights that overflow give an error or finite answers, by every verb, task and engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foveate.engine.packed import PackedModel
+from foveate.errors import UserError
+from foveate.native.kernels import without_kernels
+from foveate.pack import content
+from foveate.run import Run
+from small_runs import CONFIGS, MORE, made
+
+NAMES = sorted(CONFIGS | MORE)
+LINE, TARGET = "the dog runs", "le chien court"
+Verb = Callable[[Any], object]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return made(tmp_path_factory.mktemp("finite"), NAMES, steps=2)
+
+
+def verbs(run: Run) -> dict[str, Verb]:
+    """All that answers, by the task of a run."""
+    kind = str(run.config.task.kind)
+    shown: dict[str, Verb] = {"explain": lambda m: m.explain(LINE, None)}
+    by_task: dict[str, dict[str, Verb]] = {
+        "translation": {
+            "beam": lambda m: m.translate([LINE], 2, 2),
+            "greedy": lambda m: m.translate([LINE], 1),
+            "score": lambda m: m.score([(LINE, TARGET)]),
+            "links": lambda m: m.links([(LINE, TARGET)]),
+            "explain": lambda m: m.explain(LINE, TARGET),
+        },
+        "language": shown | {
+            "drawn": lambda m: m.generate(["the"], 4, seed=1),
+            "beam": lambda m: m.generate(["the"], 4, beam_size=2),
+        },
+        "classification": shown | {"classify": lambda m: m.classify([LINE])},
+        "image_classification": {"classify": lambda m: m.classify([0])},
+        "captioning": {"caption": lambda m: m.caption([0])},
+        "forecasting": {"forecast": lambda m: m.forecast()},
+        "masked_language": shown | {"answer": lambda m: m.answer([LINE])},
+    }  # fmt: skip
+    return by_task[kind]
+
+
+def numbers(value: object) -> Iterator[float]:
+    """All numbers in an answer."""
+    if isinstance(value, float | int):
+        yield float(value)
+    elif isinstance(value, np.ndarray):
+        yield from np.asarray(value, dtype=np.float64).ravel().tolist()
+    elif isinstance(value, dict):
+        yield from (n for each in value.values() for n in numbers(each))
+    elif isinstance(value, list | tuple | set):
+        yield from (n for each in value for n in numbers(each))
+    elif hasattr(value, "json"):
+        yield from numbers(value.json())
+    elif hasattr(value, "__dict__"):
+        yield from numbers(vars(value))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("engine", ["packed", "torch", "modules"])
+def test_every_answer_is_finite_or_an_error(runs: dict[str, Run], name: str, engine: str) -> None:
+    run, refused, answered = runs[name], 0, 0
+    if engine == "packed" and run.task.packed_kind is None:
+        return
+    for weight in list(run.model.parameters())[::2]:
+        kept = weight.detach().clone()
+        with torch.no_grad():
+            weight.copy_(torch.where(weight < 0, -3e37, 3e37))
+        model: Any = run
+        if engine == "packed":
+            model = PackedModel(Path("m"), *content(run, "fp32"), threads=1)
+        for verb in verbs(run).values():
+            try:
+                if engine == "modules":
+                    with without_kernels():
+                        answer = verb(model)
+                else:
+                    answer = verb(model)
+            except UserError as error:
+                refused += 1
+                assert "finite" in str(error) or "numbers" in str(error), error
+            else:
+                answered += 1
+                assert all(map(math.isfinite, numbers(answer)))
+        with torch.no_grad():
+            weight.copy_(kept)
+    assert answered + refused > 2 and (refused or "rnn" in name)

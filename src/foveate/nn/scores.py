@@ -276,6 +276,7 @@ class Normalizer(Configurable, nn.Module):
         """Which normaliser, and what it needs."""
 
     equation = ""  # as printed, with α_i on the left
+    sums_to_one = True  # whether weights are not negative and sum to 1
     fusable = False
     """Whether it is a softmax, so that a fused kernel may form it; a class that defines another
     `forward` has to set it anew."""

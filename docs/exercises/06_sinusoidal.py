@@ -10,6 +10,7 @@ added to it (Vaswani et al., 2017, §3.5). Sines stand in the even columns, cosi
 Fill the gap; the answer is `foveate check docs/exercises/06_sinusoidal.py`.
 """
 
+import torch
 
 from foveate.nn.positions import Position
 

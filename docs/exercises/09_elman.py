@@ -11,6 +11,8 @@ Hidden states are tuples: here of one tensor, h.
 Fill the gap; the answer is `foveate check docs/exercises/09_elman.py`.
 """
 
+import torch
+from torch.nn.functional import linear
 
 from foveate.nn.recurrent import Cell
 

@@ -10,6 +10,7 @@ gives the arguments of all four; its columns are those of i, f, c̃ and o, in th
 Fill the gap; the answer is `foveate check docs/exercises/10_lstm.py`.
 """
 
+import torch
 from torch.nn.functional import linear
 
 from foveate.nn.recurrent import Cell

@@ -10,6 +10,7 @@ Logits differ from log-probabilities by a number that is the same for all tokens
 Fill the gap; the answer is `foveate check docs/exercises/11_greedy.py`.
 """
 
+import torch
 
 from foveate.decode.search import SingleSearch
 

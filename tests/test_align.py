@@ -18,6 +18,7 @@ from foveate.align.aer import (
     Links,
     agree,
     judge,
+    link_lines,
     links,
     rank_heads,
     read_gold,
@@ -326,3 +327,11 @@ def test_growing_stays_between_intersection_and_union() -> None:
         result = METHODS[name](FORWARD, BACKWARD)
         assert FORWARD & BACKWARD <= result <= FORWARD | BACKWARD
         assert METHODS[name](FORWARD, FORWARD) == FORWARD
+
+
+@pytest.mark.parametrize("odd", "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+def test_lines_of_links_end_at_a_line_feed_alone(odd: str, tmp_path: Path) -> None:
+    path = tmp_path / "links"
+    path.write_bytes(f"0-0{odd} 1-1\n\n2-2{odd}\n".encode())
+    lines = link_lines(path)
+    assert [read_pharaoh(line) for line in lines] == [{(0, 0), (1, 1)}, set(), {(2, 2)}]

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -235,11 +236,110 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_score_of_the_docs_keeps_every_law(tmp_path: Path) -> None:
-    for page in ("add-a-score.md", "add-a-position.md"):
+PAGES = (
+    "add-a-score.md", "add-a-position.md", "add-an-attention.md", "add-a-feed-forward.md",
+    "add-a-model.md",
+)  # fmt: skip
+
+
+def test_the_kinds_of_the_docs_keep_every_law(tmp_path: Path) -> None:
+    for page in PAGES:
         text = (ROOT / "docs/guide" / page).read_text("utf-8")
         code = text.partition("```python\n")[2].partition("```")[0]
-        assert only(check(written(tmp_path, code))).good, page
+        report = only(check(written(tmp_path, code), seconds=200))
+        assert report.good and report.verdicts, report.text()
+        config = tomllib.loads(text.partition("```toml\n")[2].partition("```")[0])
+        assert re.search(r"\bmy_\w+", str(config["model"])), page
+
+
+# ---- kinds that are wrong, by family: the base class, the methods, what the report says
+HEAD = """import torch
+from foveate.{module} import {base}
+class Mine({base}):
+    class Config({base}.Config, kind="mine"):
+        pass
+"""
+ATTENTION = ("nn.attention", "Attention")
+BROKEN = {
+    "a gate that counts rows": (
+        *ATTENTION,
+        "def _attend(self, q, source, memory, context):\n"
+        "        return super()._attend(q, source, memory, context) * source[:, None, :, :1]",
+        "two hypotheses of a source get something else than each with a memory of its own",
+    ),
+    "weights of another sum": (
+        *ATTENTION,
+        "def _weights(self, *inputs):\n        return 0.5 * super()._weights(*inputs)",
+        "row 0 sums to 0.5, not 1: the weights of a query must sum to 1; set sums_to_one = False",
+    ),
+    "a scale that is not true": (
+        "nn.scores",
+        "Score",
+        "scale = 2.0\n    def forward(self, query, key):\n        return query @ key.mT",
+        "scale = 2, but the score is not 2 · qᵀk",
+    ),
+    "positions that are mixed": (
+        "nn.feed_forward",
+        "ReLU",
+        "def forward(self, x):\n        return super().forward(x + x.mean(1, keepdim=True))",
+        "position 0 changes when position 1 changes: a feed-forward layer",
+    ),
+    "something else in training": (
+        "nn.feed_forward",
+        "ReLU",
+        "def activate(self, x):\n        return x * (2 if self.training else 1)",
+        "forward gives something else in training",
+    ),
+    "padding that is read": (
+        "models.transformer",
+        "TransformerEncoder",
+        "def forward(self, inputs, keys=None):\n        return super().forward(inputs, None)",
+        "the output changes when padding changes",
+    ),
+    "a look ahead": (
+        "models.transformer",
+        "TransformerDecoder",
+        "def forward(self, ids, memory, state=None):\n"
+        "        x = super().forward(ids, memory, state)\n        return x + x.roll(-1, 1)",
+        "it looks ahead of the causal mask",
+    ),
+    "answers of its own": (
+        "models.encoder_decoder",
+        "EncoderDecoder",
+        "def forward(self, *inputs):\n        return 2 * super().forward(*inputs)",
+        "predict gives other scores than forward: training and answers would differ",
+    ),
+    "labels of its own": (
+        "models.classifier",
+        "Classifier",
+        'scored_by = ("forward",)\n'
+        "    def forward(self, *inputs):\n        return 2 * super().forward(*inputs)",
+        "the output layer gives other scores than forward",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_kind_of_each_family_is_refused_with_the_reason(name: str, tmp_path: Path) -> None:
+    module, base, methods, reason = BROKEN[name]
+    text = HEAD.format(module=module, base=base) + f"    {methods}\n"
+    report = only(check(written(tmp_path, text), seconds=200))
+    assert not report.good and reason in report.text(), report.text()
+
+
+@pytest.mark.parametrize(
+    ("module", "base", "why"),
+    [
+        ("nn.linear", "Norm", "there are no laws for kinds of norm"),
+        ("models.encoder_decoder", "Model", "it is derived from none of EncoderDecoder, Language"),
+        ("models.vision", "ConvolutionalEncoder", "it does not read tokens"),
+    ],
+)
+def test_a_kind_without_laws_is_named_as_not_tried(module, base, why, tmp_path: Path) -> None:
+    target = written(tmp_path, HEAD.format(module=module, base=base))
+    report = only(check(target))
+    assert not report.good and f"'mine'\n  not tried: {why}" in report.text()
+    assert CliRunner().invoke(app, ["check", target]).exit_code == 1
 
 
 def test_the_smallest_counterexample_is_shown_with_its_numbers(tmp_path: Path) -> None:
@@ -301,7 +401,7 @@ def test_the_command_writes_exercises_and_exits_with_1_where_a_law_fails(tmp_pat
     assert result.exit_code == 1 and "02_scaled_dot.py" in result.output  # a folder: all its files
     path = filled("01_dot", FILLINGS["01_dot"][0], tmp_path)
     result = CliRunner().invoke(app, ["check", str(path)])
-    assert result.exit_code == 0 and "9 of 9 laws hold" in result.output
+    assert result.exit_code == 0 and "11 of 11 laws hold" in result.output
     assert CliRunner().invoke(app, ["check", str(tmp_path / "own" / "01_dot.py")]).exit_code == 1
 
 

@@ -263,6 +263,16 @@ tag = "<2fr>"
     links = run.links(pairs, Head(0))
     assert code == 0 and [read_pharaoh(line) for line in out.splitlines()] == links
     assert all(i < len(s.split()) for s, each in zip(ENGLISH, links, strict=True) for i, _ in each)
+    both = tmp_path / "tagged.en", tmp_path / "tagged.fr"  # tags in place of --to, of both runs
+    for path, texts in zip(both, (ENGLISH, FRENCH), strict=True):
+        path.write_text("".join(f"<2fr> {text}\n" for text in texts), encoding="utf-8")
+    apart = call("align", run.path, *sides(folder), "--to", "fr", "--reverse", run.path)
+    assert apart[0] == 2 and "begin each line of TARGET with a tag" in apart[2]
+    tagged = both[0], [*sides(folder)][1]
+    mixed = call("align", run.path, *tagged, "--reverse", folder / "run")
+    plain = call("align", run.path, *sides(folder), "--to", "fr", "--reverse", folder / "run")
+    assert mixed[0] == plain[0] == 0 and mixed[1] == plain[1], mixed[2]
+    assert call("align", run.path, *both, "--reverse", run.path)[0] == 0
     gold = "--gold", folder / "gold.txt"
     code, _, err = call("align", run.path, *sides(folder), "--to", "fr", *gold)
     assert code == 0, err

@@ -120,9 +120,10 @@ def test_gradients_flow_while_looking() -> None:
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_a_model_without_attention_has_no_maps() -> None:
-    with capture(torch.nn.Linear(2, 2)) as maps:
-        pass
+def test_a_model_of_foveate_without_attention_has_no_maps() -> None:
+    model = RecurrentEncoder.Config(embedding_size=8, hidden_size=8).build(Tokens(20))
+    with capture(model) as maps:
+        model(SOURCE)
     assert maps == {}
 
 
@@ -193,8 +194,13 @@ def test_steps_of_a_search_are_joined_and_keys_that_are_not_there_yet_are_zero()
         close(steps[name], weights, terms=ROW, why=name)
 
 
-def test_calls_that_are_no_one_map_are_refused() -> None:
+def test_steps_of_other_rows_are_refused_and_other_calls_kept_apart() -> None:
     model = transformer()
-    with pytest.raises(ConfigError, match="called for 2 rows and then for 1"), capture(model):
+    with capture(model, "encoder") as maps:
         model(SOURCE, TARGET)
         model(SOURCE[:1], TARGET[:1])
+    assert [len(weights) for weights in maps.values()] == [2, 2, 1, 1]
+    assert list(maps)[2] == "encoder.layers.0.self_attention#2"
+    with pytest.raises(ConfigError, match="called for 2 rows and then for 1"), capture(model):
+        model(SOURCE, TARGET[:, :1])
+        model(SOURCE[:1], TARGET[:1, :1])

@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stored_models
 from foveate.engine.loading import FORCED, instruction_sets
+from foveate.engine.packed import load
 from test_packed import no_torch
 
 FOLDERS = sorted((Path(__file__).parent / "packed").iterdir())  # the newest one last
@@ -27,6 +29,13 @@ def same(own: Any, stored: Any) -> bool:
     if isinstance(own, float) and isinstance(stored, float):
         return abs(own - stored) <= 1e-4
     return bool(own == stored)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", "\t "])
+@pytest.mark.parametrize("path", sorted(FOLDERS[-1].glob("*.safetensors")), ids=lambda p: p.stem)
+def test_an_empty_line_is_explained_by_its_end(path: Path, text: str) -> None:
+    record = load(path).explain(text)
+    assert all(np.isfinite(weights).all() for weights in record.maps.values())
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

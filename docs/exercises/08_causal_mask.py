@@ -27,7 +27,7 @@ class MyCausal(Attention):
         t = indices(context.query_at, None)[:, None]  # (T, 1) positions of the queries
         s = indices(key_at, None)[None, :]  # (1, S) positions of the keys
         visible = ...  # (T, S), true if the query at t may attend to the key at s
-        visible = visible if context.mask.causal else torch.ones_like(visible)
+        visible = visible if context.mask.causal else s >= 0  # every query sees all of a memory
         if context.mask.keys is not None:
             visible = visible & context.mask.keys[:, None, None, :]
         return self.normalizer(scores.masked_fill(~visible, -torch.inf)).masked_fill(~visible, 0)

@@ -16,7 +16,7 @@ from torch import Tensor
 from foveate.config import Config, kinds
 from foveate.inspect.hooks import capture
 from foveate.kinds import load_kinds
-from foveate.laws import layers, searches
+from foveate.laws import layers, models, searches
 from foveate.laws.trial import LAWS, Trial
 from foveate.laws.trial import SIZES as CHECKED
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -33,7 +33,7 @@ from foveate.spec import Tokens
 from variants import at_scale
 
 load_kinds()
-assert layers and searches  # whose laws are registered
+assert models and searches  # whose laws are registered
 
 VOCABULARY, SIZE = 30, 16
 SIZES: dict[str, int | float] = {
@@ -97,7 +97,8 @@ def each(family: str) -> pytest.MarkDecorator:
 def keeps_laws(config: Config) -> None:
     """Every law of `foveate check` holds for a kind, at its sizes, with one seed of each."""
     concerned = [law for law in LAWS if law.concerns(config, None)]
-    assert len(concerned) >= (3 if config.family == "search" else 7)
+    fewer = {"search": 3} | dict.fromkeys((*layers.WHOLE, "feed_forward"), 5)
+    assert len(concerned) >= fewer.get(config.family or "", 7)
     for law in concerned:
         for sizes in CHECKED[1::3]:
             law.holds(Trial(config, sizes))

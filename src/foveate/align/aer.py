@@ -51,9 +51,10 @@ def read_pharaoh(line: str, where: str = "") -> Links:
 def link_lines(path: Path) -> list[str]:
     """The lines of a file of links. Raises `UserError` naming a file that is no text."""
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        text = path.read_bytes().decode("utf-8-sig")  # lines end at \n alone, \r is a blank
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text: byte {error.start + 1} is not UTF-8") from None
+        raise UserError(f"{path} is not text: byte {error.start + 1} is not UTF-8") from None
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def read_link(entry: str, separator: str, where: str = "") -> Link:

@@ -13,7 +13,14 @@ import torch
 from foveate.bench.budget import Budget, ComparisonPlan, Contender, Say, contenders
 from foveate.bench.cost import laws, written
 from foveate.bench.machine import describe
-from foveate.bench.quality import Quality, lengths_of_texts, losses, quality_of, spent_table
+from foveate.bench.quality import (
+    LossChart,
+    Quality,
+    lengths_of_texts,
+    losses,
+    quality_of,
+    spent_table,
+)
 from foveate.config import ConfigError
 from foveate.data.text import Corpus
 from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart
@@ -113,14 +120,18 @@ def as_table(drawing: Drawing) -> TableDrawing | None:
     elif isinstance(drawing, LinesDrawing):
         columns = [drawing.across, *(curve.name for curve in drawing.curves)]
         places, count = drawing.labels or drawing.x.tolist(), len(drawing.x)
-        rows = [
-            [places[i], *listed(c.y[i] for c in drawing.curves)]
-            for i in np.unique(np.linspace(0, count - 1, min(12, count)).astype(int))
-        ]
+        shown = np.unique(np.linspace(0, count - 1, min(12, count)).astype(int))
+        rows = [[places[i], *listed(c.y[i] for c in drawing.curves)] for i in shown]
     else:
         return None
-    title = drawing.title or drawing.up
-    return TableDrawing(title=title, columns=columns, rows=rows, caption=drawing.caption)
+    title, caption = drawing.title or drawing.up, drawing.caption
+    if isinstance(drawing, LossChart):
+        for row, i in zip(rows, shown, strict=True):
+            for column, curve in enumerate(drawing.curves, 1):
+                if _written(row[column]) and not drawing.measured[curve.name][i]:
+                    row[column] = f"≈ {_written(row[column])}"
+        caption = " · ".join(filter(None, [caption, "≈: interpolated between two measurements"]))
+    return TableDrawing(title=title, columns=columns, rows=rows, caption=caption)
 
 
 def _written(cell: Cell) -> str:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from foveate.bench.budget import Contender, Say
 from foveate.data.text import Corpus
 from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
-from foveate.draw.drawings import Drawing
+from foveate.draw.drawings import Arrays, Drawing
 from foveate.draw.parts import Cell
 from foveate.draw.texts import TableDrawing
 from foveate.run import Run
@@ -386,4 +387,18 @@ def loss_chart(
         points[each.name] = x, factor * (y if event == "valid" else smoothed(y))
     places = common_places([x for x, _ in points.values()])
     drawn = {name: at(places, x, y) for name, (x, y) in points.items()}
-    return line_chart(places, drawn, across, title, f"{title} against {across}")
+    chart = line_chart(places, drawn, across, title, f"{title} against {across}")
+    measured = {n: np.isin(places, x[np.isfinite(y)]) for n, (x, y) in points.items()}
+    return LossChart(**dict(chart), measured=measured)
+
+
+class LossChart(LinesDrawing):
+    """Losses of several models at the positions of all; ``measured`` says which are of the log.
+
+    The others lie on the straight line between two measurements.
+    """
+
+    measured: dict[str, NDArray[np.bool_]] = Field(exclude=True)
+
+    def arrays(self) -> Arrays:
+        return super().arrays() | {f"{n}, measured": own for n, own in self.measured.items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from foveate.cli.options import Checkpoint, DefaultGroup, Json, load, say, to_json
-from foveate.errors import ConfigError
+from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from foveate.align.aer import Gold, Links, Maps, Method, Rows, Weights
@@ -78,8 +78,9 @@ def align_files(
             refuse("it is for two runs, of which --reverse names one", threshold=threshold)
         rows: Rows = "read" if after_reading else "produced"
         selection = HeadSelection(layer, head, gold, agree_with, rows)
-        weights, messages = by_run(Path(model), checkpoint, files, selection, save, to)
-        back = None if reverse is None else by_run(reverse, checkpoint, files.exchanged())[0]
+        marks = [] if reverse is None else tags_of(reverse, checkpoint)
+        weights, messages = by_run(Path(model), checkpoint, files, selection, save, to, marks)
+        back = None if reverse is None else by_reverse(reverse, Path(model), checkpoint, files)
         links = links_of_maps(weights, back, 0.3 if threshold is None else threshold)
     say(messages)
     write_links(links, out)
@@ -267,9 +268,11 @@ def by_run(
     selection: HeadSelection | None = None,
     save: bool = False,
     to: str | None = None,
+    marks: Sequence[str] = (),
 ) -> tuple[Iterator[Weights], list[str]]:
     """The maps (T, S + 1) of a head of a run, which is chosen first unless its own is wanted, and
-    messages; ``save`` stores the choice, ``to`` names the language where the run knows several.
+    messages; ``save`` stores the choice, ``to`` names the language where the run knows several,
+    and ``marks`` are tags of another run's languages, which are no words of the target.
     """
     from foveate.align.aer import Head, choose
     from foveate.config import kinds, shipped
@@ -285,7 +288,8 @@ def by_run(
     run, texts = load(folder, checkpoint), read_texts(files.source, files.target)
     task = run.need(Aligns, "align")
     sources = run.addressed([source for source, _ in texts], to)
-    read = [(source, target) for source, (_, target) in zip(sources, texts, strict=True)]
+    targets = [bare(target, marks) for _, target in texts]
+    read = list(zip(sources, targets, strict=True))
     tags = [f"<2{name}>" for name in run.languages]
     texts = [(bare(source, tags), target) for source, target in read]
     files, messages = files.resolved(texts)
@@ -313,6 +317,24 @@ def by_run(
         renew(folder)
         messages.append(f"saved: {folder} aligns with layer {head.layer}, head {head.head}")
     return map(head.weights, maps()), messages
+
+
+def tags_of(run: Path, checkpoint: str) -> list[str]:
+    """The tags of the languages that a run translates to."""
+    from foveate.config import shipped
+
+    folder = shipped(run)
+    languages = load(folder, checkpoint).languages if folder.is_dir() else ()
+    return [f"<2{name}>" for name in languages]
+
+
+def by_reverse(run: Path, forward: Path, checkpoint: str, files: PairFiles) -> Iterator[Weights]:
+    """The maps of a run from target to source, whose language the tags in TARGET name."""
+    try:
+        return by_run(run, checkpoint, files.exchanged(), marks=tags_of(forward, checkpoint))[0]
+    except UserError as error:
+        hint = "; --to is of MODEL: begin each line of TARGET with a tag, as in <2en>"
+        raise ConfigError(f"--reverse {run}: {error}{hint * ('several' in str(error))}") from None
 
 
 def links_of_maps(

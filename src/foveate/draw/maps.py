@@ -45,8 +45,7 @@ MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a sec
 
 def block_in(record: AttentionRecord, block: str | None) -> str:
     """The block that is named, else cross_attention where there is one, else the model's first."""
-    crosses = record.names("cross_attention")
-    return block or ("cross_attention" if crosses else next(iter(record.blocks()), ""))
+    return block or record.first_block()
 
 
 class Block(DrawingPart):
@@ -255,17 +254,19 @@ def _checked(scale: ScaleName | None) -> ScaleName:
 
 def attention(
     record: AttentionRecord,
-    block: str = "cross_attention",
+    block: str | None = None,
     layer: int = -1,
     head: int | None = None,
     scale: ScaleName | None = None,
 ) -> AttentionView:
     """The drawing of one layer of a block: of one head, or of the mean of all.
 
-    ``scale`` says how weights become colours: ``"absolute"`` from 0 to 1 (the default), ``"row"``
-    against the largest of the row, in which an even row is as bright as a sharp one. Raises
-    `UserError` naming the blocks, layers, heads or scales that exist.
+    The block is cross-attention, or else the first, unless one is named. ``scale`` says how weights
+    become colours: ``"absolute"`` from 0 to 1 (the default), ``"row"`` against the largest of the
+    row, in which an even row is as bright as a sharp one. Raises `UserError` naming the blocks,
+    layers, heads or scales that exist.
     """
+    block = block_in(record, block)
     record.select(block, layer, head)  # refuses what does not exist now, not when it is drawn
     scale = _checked(scale)
     names = record.names(block)
@@ -286,18 +287,20 @@ def attention(
     )
 
 
-def links(view: AttentionView) -> LinksView:
-    """The same map as lines between words."""
+def links(of: AttentionView | AttentionRecord) -> LinksView:
+    """The same map as lines between words; of a record the one that `attention` shows."""
+    view = of if isinstance(of, AttentionView) else attention(of)
     return LinksView(**{**dict(view), "form": "links"})
 
 
 def heads(
-    record: AttentionRecord, block: str = "cross_attention", scale: ScaleName | None = None
+    record: AttentionRecord, block: str | None = None, scale: ScaleName | None = None
 ) -> HeadsView:
-    """The drawing of all layers and heads of a block.
+    """The drawing of all layers and heads of a block, chosen as in `attention`.
 
     Raises `UserError` naming the blocks or the scales that exist.
     """
+    block = block_in(record, block)
     for name in record.layers(block):
         record.drawn(name)
     name, scale = block_of(record.names(block)[0]), _checked(scale)

@@ -835,7 +835,8 @@ class PackedModel:
     ) -> AttentionRecord:
         """As `foveate.run.Run.explain`, of a text."""
         if target is None and self.header.task in ("translation", "prefix_translation"):
-            target = self.translate([source])[0].outputs[0].ids
+            outputs = self.translate([source])[0].outputs  # none of an empty line
+            target = outputs[0].ids if outputs else []
         return self.engine.explain(source, target, units)
 
     # ---- what a server and documents ask of any model

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         silence,
         uniform,
     )
+    from foveate.inspect.flow import rollout
     from foveate.inspect.hooks import capture
     from foveate.inspect.records import AttentionRecord
 
@@ -29,6 +30,7 @@ __all__ = [
     "force",
     "patch",
     "patch_output",
+    "rollout",
     "silence",
     "uniform",
 ]
@@ -37,5 +39,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"foveate.inspect has no {name!r}; it has {', '.join(__all__)}")
-    home = {"AttentionRecord": "records", "capture": "hooks"}.get(name, "edits")
-    return getattr(importlib.import_module(f"foveate.inspect.{home}"), name)
+    homes = {"AttentionRecord": "records", "capture": "hooks", "rollout": "flow"}
+    return getattr(importlib.import_module(f"foveate.inspect.{homes.get(name, 'edits')}"), name)

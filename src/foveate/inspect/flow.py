@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.inspect.hooks import ForcedPass, hook_points, tapped
-from foveate.inspect.records import AttentionRecord, Maps
+from foveate.inspect.records import AttentionRecord, Maps, block_of
 
 # -------------------------------------------------------------------------------------------- flow
 # How attention flows through all layers, and how much it contributed to the output.
@@ -35,14 +35,23 @@ def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
     """R_l = (½ A_l + ½ I) R_{l−1}, R_0 = I, for each self-attention, A_l the mean of the heads.
 
     Cross-attention attends to outputs of the encoder: A_l R, R the encoder's last. Shapes:
-    (H, T, S) to (1, T, S), by the same names.
+    (H, T, S) to (1, T, S), by the same names. What is called neither self- nor cross-attention is
+    the former where it has as many queries as keys. Raises ``ConfigError`` where the layers of a
+    side have other lengths.
     """
     products: dict[str, NDArray[np.float32]] = {}
     last: dict[str, Figures] = {}  # by the side of the model
     for name, weights in maps.items():
         mean: Figures = weights.mean(axis=0, dtype=np.float64)
-        side = "encoder" if name.startswith("encoder") else "decoder"
-        if name.endswith("self_attention"):
+        block = block_of(name)
+        side = "encoder" if block.startswith("encoder") else "decoder"
+        square = mean.shape[0] == mean.shape[1]
+        if block.endswith("self_attention") or (square and not block.endswith("cross_attention")):
+            if not square or (side in last and len(last[side]) != len(mean)):
+                raise ConfigError(
+                    f"{name}: rollout multiplies layers with as many queries as keys, the same in "
+                    f"all; this map is {mean.shape[0]} × {mean.shape[1]}"
+                )
             mixed = (mean + np.eye(len(mean))) / 2
             last[side] = mixed @ last[side] if side in last else mixed
             products[name] = last[side][None].astype(np.float32)
@@ -52,9 +61,14 @@ def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
     return products
 
 
-def rollout(forced: ForcedPass) -> AttentionRecord:
-    """What each place has of each input after each layer, by `rolled`, with words on its axes."""
-    return forced.labelled(rolled(forced.maps()), ROLLOUT)
+def rollout(of: ForcedPass | AttentionRecord) -> AttentionRecord:
+    """What each position has of each input after each layer, by `rolled`, with words on its axes.
+
+    A record holds the captured maps of any model, of all of its layers.
+    """
+    if isinstance(of, AttentionRecord):
+        return replace(of, maps=rolled(of.maps), notes=[*of.notes, ROLLOUT])
+    return of.labelled(rolled(of.maps()), ROLLOUT)
 
 
 @dataclass

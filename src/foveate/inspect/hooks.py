@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,16 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.config import ConfigError
+from foveate.config import ConfigError, Configurable
 from foveate.decode.outputs import check_finite
-from foveate.inspect.foreign import ForeignAttention, explicit_attention, foreign
+from foveate.inspect.foreign import (
+    LISTED,
+    ForeignAttention,
+    explicit_attention,
+    foreign,
+    refuse_unknown,
+    report_unclear,
+)
 from foveate.inspect.records import AttentionRecord, Maps, Units, block_of
 from foveate.nn.attention import BaseAttention, Tap
 
@@ -26,19 +34,19 @@ from foveate.nn.attention import BaseAttention, Tap
 # A tap is called with weights (B, H, T, S) and may return others, which mix the values instead.
 
 Where = str | Iterable[str] | Callable[[str], bool]
-LISTED = 12  # names that an error lists
-
-
 HookPoint = BaseAttention | ForeignAttention
 
 
-def hook_points(model: nn.Module) -> dict[str, HookPoint]:
+def hook_points(model: nn.Module, modules: str | Iterable[str] = ()) -> dict[str, HookPoint]:
     """All attention modules of a model by name, in the order of the model.
 
     Those of foveate have the dotted names of their modules. Those of plain PyTorch and of Hugging
     Face have the names that they would have in foveate (``decoder.layers.0.cross_attention``) where
-    that is clear, else the names of their modules.
+    that is clear, else the names of their modules. ``modules`` names the attentions of a model of
+    another library by the names of its modules, or by patterns of these.
     """
+    if modules:
+        return dict(foreign(model, [modules] if isinstance(modules, str) else modules))
     attentions: dict[str, HookPoint] = {
         name: part for name, part in model.named_modules() if isinstance(part, BaseAttention)
     }
@@ -50,13 +58,15 @@ def everywhere(name: str) -> bool:
     return True
 
 
-def chosen(model: nn.Module, where: Where) -> dict[str, HookPoint]:
+def chosen(
+    model: nn.Module, where: Where, modules: str | Iterable[str] = ()
+) -> dict[str, HookPoint]:
     """The hook points whose names fit. Raises ``ConfigError`` naming those that exist.
 
     A text fits a name that holds it, part by part (``cross_attention``, ``layers.1``, ``encoder``),
     a block (``decoder.cross_attention``), or as a pattern (``decoder.layers.*.cross*``).
     """
-    available = hook_points(model)
+    available = hook_points(model, modules)
     if callable(where):
         return {name: point for name, point in available.items() if where(name)}
     patterns = [where] if isinstance(where, str) else list(where)
@@ -76,14 +86,20 @@ def fits(name: str, pattern: str) -> bool:
 
 @contextmanager
 def tapped(
-    taps: Mapping[str, Tap], places: Mapping[str, HookPoint], first: bool = False
+    taps: Mapping[str, Tap],
+    places: Mapping[str, HookPoint],
+    first: bool = False,
+    reads: bool = False,
 ) -> Iterator[None]:
-    """Set taps for the context, after those that are set already (or before them: ``first``)."""
+    """Set taps for the context, after those that are set already (or before them: ``first``).
+
+    ``reads`` says that these taps return nothing, so that outputs stay as they are.
+    """
     before = {name: places[name].tap for name in taps}
     hosts = {s.model for name in taps if isinstance(s := places[name], ForeignAttention)}
     with ExitStack() as stack:
         for host in hosts:
-            stack.enter_context(explicit_attention(host))
+            stack.enter_context(explicit_attention(host, reads))
         try:
             for name, tap in taps.items():
                 there = before[name]
@@ -117,39 +133,68 @@ BYTES = 4  # of a weight, kept in single precision
 
 @contextmanager
 def capture(
-    model: nn.Module, where: Where = everywhere, limit: int = LIMIT
+    model: nn.Module,
+    where: Where = everywhere,
+    limit: int = LIMIT,
+    modules: str | Iterable[str] = (),
 ) -> Iterator[dict[str, Tensor]]:
     """Collect the weights (B, H, T, S) of attentions, those that are mixed in the end, by name.
 
     ``where`` names blocks, layers or maps (``"cross_attention"``, ``"decoder.layers.1"``, a
-    pattern, several of them), or is a function that chooses names; see `chosen`. Calls of a module
-    that is called several times (a recurrent decoder attends once per step) are joined along the
-    queries T; keys that did not exist yet get 0. The outputs of the model do not change. Models of
-    plain PyTorch (``nn.MultiheadAttention``) and of Hugging Face compute explicit attention
-    meanwhile.
+    pattern, several of them), or is a function that chooses names; see `chosen`. The steps of a
+    decoder are joined along the queries T; keys that did not exist yet get 0. Other calls of one
+    module (of layers that share it, or of two in a block) are kept apart: ``name``, ``name#2``, ….
+    The outputs of the model do not change. Models of plain PyTorch (``nn.MultiheadAttention``) and
+    of Hugging Face compute their weights a second time meanwhile; ``modules`` names attentions
+    that are not recognised by their class, by names or patterns of names.
 
         with capture(model, "cross_attention") as maps:
             model(source, target)
         maps["decoder.layers.2.cross_attention"]
 
-    Raises ``ConfigError`` where nothing has such a name, or as soon as it is foreseen that the maps
-    of all layers together would take more than ``limit`` bytes.
+    Raises ``ConfigError`` where nothing has such a name, where no module of a model of another
+    library is recognised or no weights are understood, or as soon as it is foreseen that the maps
+    of all layers together would take more than ``limit`` bytes. Warns of attentions whose weights
+    are not understood.
     """
-    attentions = chosen(model, where)
+    attentions = chosen(model, where, modules)
+    if not attentions and not any(isinstance(part, Configurable) for part in model.modules()):
+        refuse_unknown(model)
     maps: dict[str, Tensor] = {}
+    calls: dict[str, list[str]] = {name: [] for name in attentions}  # the maps of each
+    last: dict[str, Tensor] = {}
 
-    def tap(name: str) -> Callable[[Tensor], None]:
-        def see(weights: Tensor) -> None:
-            remaining = len(attentions.keys() - maps.keys() - {name})
-            held = sum(map(Tensor.numel, maps.values())) + weights.numel()
-            _refuse_above(limit, held + remaining * weights.numel(), weights, len(attentions))
-            seen = weights.detach().float()
-            maps[name] = _joined(name, maps[name], seen) if name in maps else seen
+    def see(name: str, weights: Tensor) -> None:
+        remaining = sum(not known for known in calls.values()) - (not calls[name])
+        held = sum(map(Tensor.numel, maps.values())) + weights.numel()
+        _refuse_above(limit, held + remaining * weights.numel(), weights, len(attentions))
+        seen, known = weights.detach().float(), calls[name]
+        if known and _continues(attentions[name], last[name], maps[known[-1]], seen):
+            maps[known[-1]] = _joined(name, maps[known[-1]], seen)
+        else:
+            known.append(f"{name}#{len(known) + 1}" if known else name)
+            maps[known[-1]] = seen
+        last[name] = seen
 
-        return see
-
-    with tapped({name: tap(name) for name in attentions}, attentions):
+    taps = {name: partial(see, name) for name in attentions}
+    with tapped(taps, attentions, reads=True):
         yield maps
+    found = [point for point in attentions.values() if isinstance(point, ForeignAttention)]
+    report_unclear(found, bool(maps))
+
+
+def _continues(point: HookPoint, last: Tensor, joined: Tensor, now: Tensor) -> bool:
+    """Whether a call is a step further of the calls before it, rather than another call.
+
+    Then its keys are those of before, or these and its own. Of a module of another library it must
+    be one query after one, since one that attends twice in a layer would look alike.
+    """
+    steps, keys = now.shape[2:]
+    grown, same = keys == joined.shape[3] + steps, keys == joined.shape[3]
+    if isinstance(point, BaseAttention):
+        return grown or (same and steps == 1)
+    cross = keys > 1 or point.name.endswith("cross_attention")
+    return steps == 1 and (grown or (same and cross and last.shape[2] == 1))
 
 
 def _refuse_above(limit: int, numbers: int, weights: Tensor, layers: int) -> None:

@@ -27,9 +27,10 @@ Units = Literal["auto", "tokens", "words"]
 def block_of(name: str) -> str:
     """The name of a module without its layer.
 
-    ``decoder.layers.3.cross_attention`` is of the block ``decoder.cross_attention``.
+    ``decoder.layers.3.cross_attention`` is of the block ``decoder.cross_attention``, and so is a
+    second call of it, ``decoder.layers.3.cross_attention#2``.
     """
-    parts = name.split(".")
+    parts = name.partition("#")[0].split(".")
     return ".".join(p for p in parts if p not in LAYERS and not p.isdecimal())
 
 
@@ -78,9 +79,9 @@ class AttentionRecord:
         read, before = list(source), list(target)
         produced = [*before[1:], "…"] if before else []
         own, cross = (produced, before), (produced, read)
-        labels = {name: cross if name.endswith("cross_attention") else own for name in maps} | {
-            name: (read, read) for name in maps if name.startswith("encoder")
-        }
+        labels = {
+            name: cross if block_of(name).endswith("cross_attention") else own for name in maps
+        } | {name: (read, read) for name in maps if name.startswith("encoder")}
         return cls(
             {name: weights[row].detach().float().cpu().numpy() for name, weights in maps.items()},
             {name: rows for name, (rows, _) in labels.items() if rows},
@@ -159,13 +160,20 @@ class AttentionRecord:
             )
         return labelled
 
+    def first_block(self) -> str:
+        """The block that is shown unless another is named: cross-attention, else the first."""
+        crosses = self.names("cross_attention")
+        return "cross_attention" if crosses else next(iter(self.blocks()), "")
+
     def select(
-        self, block: str = "cross_attention", layer: int = -1, head: int | None = None
+        self, block: str | None = None, layer: int = -1, head: int | None = None
     ) -> NDArray[np.float32]:
         """One map of shape (T, S): a layer of a block, one head or the mean of all.
 
-        Raises `UserError` naming the blocks, layers or heads that exist.
+        Without a ``block`` it is `first_block`. Raises `UserError` naming the blocks, layers or
+        heads that exist.
         """
+        block = block or self.first_block()
         names = self.layers(block)
         if not -len(names) <= layer < len(names):
             raise UserError(f"layer {layer} of {block}: there are {len(names)}")

@@ -19,10 +19,10 @@ import torch
 
 from foveate.config import Config, ConfigError, kinds
 from foveate.kinds import load_kinds
-from foveate.laws import layers, searches
+from foveate.laws import layers, models, searches
 from foveate.laws.trial import LAWS, SIZES, Counterexample, Law, Sizes, Trial
 
-FAMILIES = (*layers.LAYERS, *searches.FAMILIES)
+FAMILIES = (*layers.LAYERS, *layers.WHOLE, *searches.FAMILIES)
 
 
 class TimeLimit(BaseException):
@@ -51,20 +51,27 @@ class Verdict:
 
 @dataclass
 class KindReport:
-    """The verdicts on one kind. ``stopped`` is where the time limit stopped it, None if nowhere."""
+    """The verdicts on one kind.
+
+    ``stopped`` is where the time limit stopped it, None if nowhere; ``untried`` is why no law is
+    tried on it, empty where laws are.
+    """
 
     title: str
     verdicts: list[Verdict] = field(default_factory=list)
     stopped: str | None = None
+    untried: str = ""
 
     @property
     def good(self) -> bool:
-        """Whether every law was tried and none failed."""
+        """Whether every law was tried, some were, and none failed."""
         whole = all(v.sizes is not None and v.counterexample is None for v in self.verdicts)
-        return whole and self.stopped is None
+        return whole and self.stopped is None and not self.untried
 
     def text(self) -> str:
         """The report as it is printed."""
+        if self.untried:
+            return f"{self.title}\n  not tried: {self.untried}"
         tried = [verdict for verdict in self.verdicts if verdict.sizes is not None]
         reasons = [v.counterexample.why if v.counterexample else "" for v in tried]
         lines = [self.title]
@@ -80,7 +87,8 @@ class KindReport:
 def check(target: str, seconds: float = 20.0) -> list[KindReport]:
     """The laws on each kind that a Python file or an importable module defines.
 
-    Raises ``ConfigError`` where it cannot be imported, or defines no kind of `FAMILIES`.
+    A kind of a family without laws is reported as not tried. Raises ``ConfigError`` where the file
+    cannot be imported, or defines no kind.
     """
     load_kinds()
     registered = kinds()
@@ -88,17 +96,23 @@ def check(target: str, seconds: float = 20.0) -> list[KindReport]:
     defined = set(map(id, vars(module).values()))
     own = [
         config
-        for family in FAMILIES
-        for config in kinds(family)[family].values()
+        for family, members in sorted(kinds().items(), key=lambda item: _rank(item[0]))
+        for config in members.values()
         if config.__module__ == module.__name__ and id(config.owner) in defined
     ]
     if not own:
         raise ConfigError(
             f"{target} defines no kind: it needs a class derived from Score, Normalizer, Position, "
-            'Cell, BaseAttention or Search with a nested Config(Score.Config, kind="my_score")'
+            "Cell, BaseAttention, FeedForward, Encoder, Decoder, Model or Search with a nested "
+            'Config(Score.Config, kind="my_score")'
         )
     limit = time.monotonic() + seconds
     return [_tried(config, registered, limit, seconds, target) for config in own]
+
+
+def _rank(family: str) -> int:
+    """The order of families: that of the laws, then those without."""
+    return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
 
 
 def write_exercises(folder: Path) -> list[Path]:
@@ -128,19 +142,28 @@ def _tried(
     if name is not None and name not in before:
         known = ", ".join(sorted(before))
         raise ConfigError(f"{file}: no {config.family} {name!r} to reimplement; there are: {known}")
-    required = [key for key, value in config.model_fields.items() if value.is_required()]
+    title = f"{file}: {config.family} '{config.kind}'"
+    if config.family not in FAMILIES:
+        why = f"there are no laws for kinds of {config.family}; test it yourself"
+        return KindReport(title, untried=why)
+    given = models.PARTS if config.family == "model" else {}
+    needed = [key for key, value in config.model_fields.items() if value.is_required()]
+    required = [key for key in needed if key not in given]
     if required:
         raise ConfigError(
             f"{file}: the {config.family} {config.kind} needs a default for {', '.join(required)}"
         )
     reference = None if name is None else before[name]()
     equal = "" if name is None else f", to equal '{name}'"
-    report = KindReport(f"{file}: {config.family} '{config.kind}'{equal}")
-    made = config()
+    report = KindReport(f"{title}{equal}")
+    made = config(**{key: given[key] for key in needed})
+    if config.family in layers.WHOLE and (why := models.untried(made)):
+        return KindReport(title, untried=why)
     report.verdicts = [Verdict(law) for law in LAWS if law.concerns(made, reference)]
     try:
         with _within(limit - time.monotonic()):
-            for sizes in SIZES:
+            # whole models take longer to build than a seed more is worth
+            for sizes in SIZES[1::3] if config.family in layers.WHOLE else SIZES:
                 if not _try_all(report, made, sizes, reference, file):
                     break
     except TimeLimit as error:

@@ -26,14 +26,15 @@ from foveate.laws.trial import (
     require,
     require_same,
 )
-from foveate.nn.attention import BaseAttention
+from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask, State, definer, overridden
-from foveate.nn.efficient_attention import LowRankAttention
+from foveate.nn.feed_forward import FeedForward
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.scores import Normalizer, Score
 
-LAYERS = ("score", "normalizer", "position", "cell", "attention")
+LAYERS = ("score", "normalizer", "position", "cell", "attention", "feed_forward")
+WHOLE = ("encoder", "decoder", "model")  # `foveate.laws.models`
 
 
 class Apart(NamedTuple):
@@ -76,6 +77,7 @@ PLACE = "the encoding of a position depends on this position only"
 FUTURE = "it looks ahead of the causal mask"
 PAST = "a step may read the steps before it only"
 KEY = "the score of a key depends on this key only, so that keys of earlier steps are read once"
+EACH = "a feed-forward layer computes the same at every position, each for itself"
 QUERY = "the scores of a query depend on this query only"
 OVER = "the weights of each query are normalised alone, over its keys (the last axis)"
 
@@ -166,7 +168,7 @@ def _states(trial: Trial) -> list[LayerOutput]:
 
 def _outputs(trial: Trial) -> list[LayerOutput]:
     rows, length, heads, width, _ = trial.sizes
-    config = trial.config.model_copy(update={"num_heads": heads})
+    config = without_dropout(trial.config).model_copy(update={"num_heads": heads})
     attention: BaseAttention = trial.prepare(config.build(heads * width))
     shape, x = (rows, length, heads * width), ("x",)
     apart = Apart("batch row", x, 0, 0, ROW), Apart("position", x, 1, 1, FUTURE, exact=True)
@@ -179,12 +181,34 @@ def _outputs(trial: Trial) -> list[LayerOutput]:
     return [LayerOutput("forward", attend, inputs, shape, "(B, T, D)", attention, rules)]
 
 
+def _transformed(trial: Trial) -> list[LayerOutput]:
+    rows, length, _, width, _ = trial.sizes
+    layer: FeedForward = trial.prepare(without_dropout(trial.config).build(width, 2 * width))
+    shape, x = (rows, length, width), ("x",)
+    apart = Apart("batch row", x, 0, 0, ROW), Apart("position", x, 1, 1, EACH)
+    inputs = {"x": trial.draw(*shape)}
+    return [LayerOutput("forward", layer, inputs, shape, "(B, T, D)", layer, apart)]
+
+
+def without_dropout(config: Config) -> Config:
+    """The config with every dropout 0, so that training computes what use does."""
+    changes: dict[str, object] = {}
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, Config):
+            changes[name] = without_dropout(value)
+        elif name.endswith("dropout"):
+            changes[name] = 0.0
+    return config.model_copy(update=changes)
+
+
 COMPUTATIONS: dict[str, Callable[[Trial], list[LayerOutput]]] = {
     "score": _scores,
     "normalizer": _weights,
     "position": _encodings,
     "cell": _states,
     "attention": _outputs,
+    "feed_forward": _transformed,
 }
 
 
@@ -197,7 +221,7 @@ def computations(trial: Trial) -> list[LayerOutput]:
 # ------------------------------------------------------------------------------ of every layer
 
 
-@law("the output has the right shape, and its numbers are finite", *LAYERS)
+@law("the output has the right shape, and its numbers are finite", *LAYERS, *WHOLE)
 def has_shape(trial: Trial) -> None:
     """The shape of every output, and no NaN and no ∞ in it."""
     for part in computations(trial):
@@ -209,7 +233,7 @@ def has_shape(trial: Trial) -> None:
         require(output.isfinite().all(), f"{part.name} gives numbers that are not finite", shown)
 
 
-@law("the same inputs give the same output", *LAYERS)
+@law("the same inputs give the same output", *LAYERS, *WHOLE)
 def is_a_function(trial: Trial) -> None:
     """Two calls in evaluation mode are equal bit for bit."""
     for part in computations(trial):
@@ -252,13 +276,56 @@ def _apart(noun: str, trial: Trial) -> None:
 
 
 for _noun, _sentence, _families in (
-    ("batch row", "rows of a batch do not change each other", LAYERS),
+    ("batch row", "rows of a batch do not change each other", LAYERS + WHOLE),
     ("head", "heads do not change each other", ("score", "normalizer", "position")),
     ("query", "queries do not change each other", ("score", "normalizer")),
     ("key", "keys do not change each other's scores", ("score",)),
-    ("position", "later positions do not change earlier outputs", LAYERS[2:]),
+    ("position", "later positions do not change earlier outputs", LAYERS[2:] + WHOLE[1:]),
 ):
     LAWS.append(Law(_sentence, _families, partial(_apart, _noun)))
+
+
+@law("it computes the same in training, without dropout, as in use", *LAYERS, *WHOLE)
+def trains_as_it_is_used(trial: Trial) -> None:
+    """In training, with gradients, a kernel may compute what `forward` says."""
+    for part in computations(trial):
+        expected, module = part(), part.module.train()
+        with torch.enable_grad():
+            output = part(**{name: x.clone().requires_grad_() for name, x in part.inputs.items()})
+        module.eval()
+        why = f"{part.name} gives something else in training"
+        require_same(output.detach(), expected, why, part.inputs)
+
+
+LONG = 132  # positions of which 132² weights are more than a short attention's
+
+
+@law("long inputs and training, by kernels, give what the equation gives", *LAYERS[:2], "attention")
+def kernels_keep_to_the_equation(trial: Trial) -> None:
+    """Attention with this score, normaliser or attention; a tap wants the equation computed."""
+    rows, length, heads, width, seed = trial.sizes
+    family = trial.config.family or ""
+    config = without_dropout(trial.config)
+    if family != "attention":
+        config = Attention.Config.model_validate({family: config})
+    config = config.model_copy(update={"num_heads": heads})
+    lengths = [length] + [LONG] * ((rows, length, seed) == (1, 4, 1))
+    for count in lengths:
+        attention: BaseAttention = trial.prepare(config.build(heads * width))
+        x, mask = trial.draw(rows, count, heads * width), Mask(causal=attention.causal)
+        attention.tap = lambda weights: None
+        try:
+            expected = attention(x, None, mask)
+        except UserError:
+            if count == LONG:  # longer than the kind reads
+                continue
+            raise
+        attention.tap = None
+        for training in (False, True):
+            with torch.set_grad_enabled(training):
+                output = attention.train(training)(x, None, mask).detach()
+            why = "a kernel gives something else: does `scale` or `fusable` say what is not true?"
+            require_same(output, expected, why, {"x": x} if count == length else {})
 
 
 @law("every parameter has a gradient, and gradients are finite", *LAYERS)
@@ -297,28 +364,40 @@ def has_scale(trial: Trial) -> None:
 # ------------------------------------------------------------------------------ weights
 
 
-def check_weights(weights: Tensor, shown: Shown, visible: Tensor | None = None) -> None:
-    """Weights (…, T, S) are not negative, exactly 0 where keys are masked, and sum to 1."""
+def check_weights(
+    weights: Tensor, shown: Shown, visible: Tensor | None = None, sums_to_one: bool = True
+) -> None:
+    """Weights (…, T, S) are 0 where keys are masked; they are not negative and sum to 1 unless
+    their class says that they do not (``sums_to_one``).
+    """
     weights = weights.detach()
     shown = {**shown, "came out": weights}
-    least = number(float(weights.min()))
-    require((weights >= 0).all(), f"a weight is {least}: weights must not be negative", shown)
     if visible is not None:
         masked = weights.masked_select(~visible.expand_as(weights))
         top = number(float(masked.max())) if len(masked) else ""
         require((masked == 0).all(), f"the weight of a masked key is {top}, not 0", shown)
+    if not sums_to_one:
+        return
+    opt_out = "; set sums_to_one = False in the class if that is meant"
+    least = f"a weight is {number(float(weights.min()))}: weights must not be negative"
+    require((weights >= 0).all(), least + opt_out, shown)
     sums = weights.flatten(0, -2).sum(dim=-1)
     wrong = differences(sums, torch.ones_like(sums)).nonzero()
     row = int(wrong[0]) if len(wrong) else 0
     why = f"row {row} sums to {number(float(sums[row]))}, not 1: the weights of a query must sum"
-    require(len(wrong) == 0, f"{why} to 1", {**shown, "sums of the rows": sums})
+    require(len(wrong) == 0, f"{why} to 1{opt_out}", {**shown, "sums of the rows": sums})
 
 
-@law("weights are not negative and sum to 1 over the keys", "normalizer")
+@law("weights are not negative and sum to 1, unless sums_to_one = False", "normalizer")
 def has_weights(trial: Trial) -> None:
-    """Of every query."""
+    """Those of every query."""
     (part,) = computations(trial)
-    check_weights(part(), part.inputs)
+    check_weights(part(), part.inputs, None, _normalizer(part).sums_to_one)
+
+
+def _normalizer(part: LayerOutput) -> Normalizer:
+    assert isinstance(part.module, Normalizer)
+    return part.module
 
 
 @law("masked keys (score −∞) have weight 0, and gradients stay finite", "normalizer")
@@ -330,7 +409,7 @@ def masks(trial: Trial) -> None:
     scores = part.inputs["scores"].masked_fill(~visible, -torch.inf).requires_grad_()
     with torch.enable_grad():
         weights = part(scores=scores)
-        check_weights(weights, {"scores": scores}, visible)
+        check_weights(weights, {"scores": scores}, visible, _normalizer(part).sums_to_one)
         if weights.requires_grad:
             weights.square().sum().backward()
     gradient = torch.zeros(1) if scores.grad is None else scores.grad
@@ -359,7 +438,7 @@ def is_stable(trial: Trial) -> None:
         weights = part(**shown)
         why = "exp of a large score overflows: subtract the highest score of the row first"
         require(weights.isfinite().all(), why, {**shown, "came out": weights})
-        check_weights(weights, shown)
+        check_weights(weights, shown, None, _normalizer(part).sums_to_one)
 
 
 # ------------------------------------------------------------------------------ positions
@@ -521,18 +600,36 @@ def _attends(part: LayerOutput) -> BaseAttention:
     return part.module
 
 
-@law("weights sum to 1 over the keys, and are 0 on masked keys", "attention")
+@law("weights are 0 on masked keys and sum to 1, unless sums_to_one = False", "attention")
 def attends_with_weights(trial: Trial) -> None:
-    """With the causal mask where it has one. Low-rank keys are mixed by learned matrices, whose
-    weights over the keys may be negative.
-    """
+    """With the causal mask where it has one."""
     (part,) = computations(trial)
     attention, at = _attends(part), range(trial.sizes.length)
-    if isinstance(attention, LowRankAttention):
-        return
     mask = Mask(causal=attention.causal)
     weights = attention_weights(attention, part.inputs["x"], mask)
-    check_weights(weights, part.inputs, mask.dense(at, at))
+    check_weights(weights, part.inputs, mask.dense(at, at), attention.sums_to_one)
+
+
+@law("hypotheses that share the memory of their source get what each gets alone", "attention")
+def serves_hypotheses(trial: Trial) -> None:
+    """A beam of two reads one row of memory for both, step by step as well."""
+    rows, length, heads, width, _ = trial.sizes
+    config = cast(BaseAttention.Config, trial.config)
+    config = config.model_copy(update={"num_heads": heads})
+    if type(config.across()) is not type(config):  # another kind attends to memories
+        return
+    attention: BaseAttention = trial.prepare(config.build(heads * width, heads * width))
+    memory, query = (trial.draw(n, length, heads * width) for n in (rows, 2 * rows))
+    keys = torch.arange(length).expand(rows, -1) < max(length - 1, 1)
+    alone = attention(query, memory.repeat_interleave(2, 0), Mask(keys.repeat_interleave(2, 0)))
+    shown = {"query": query, "memory": memory}
+    why = "two hypotheses of a source get something else than each with a memory of its own"
+    require_same(attention(query, memory, Mask(keys)), alone, why, shown)
+    state, steps = State(), []
+    for token in query.split(1, dim=1):
+        steps.append(attention(token, memory, Mask(keys), state))
+        state.position += 1
+    require_same(torch.cat(steps, dim=1), alone, f"step by step {why}", shown)
 
 
 @law("what stands in padding changes nothing", "attention")

@@ -67,8 +67,18 @@ _disabled = False
 
 
 def library() -> ctypes.CDLL | None:
-    """The compiled kernels; None without a compiler, with FOVEATE_NATIVE=0, or where disabled."""
-    return None if _disabled else _loaded()
+    """The compiled kernels; None without a compiler, with FOVEATE_NATIVE=0, where disabled, and
+    inside a transform.
+    """
+    return None if _disabled or transformed() else _loaded()
+
+
+def transformed() -> bool:
+    """Whether `torch.func` transforms what is computed (grad, vmap, jvp, …).
+
+    Then PyTorch computes alone: neither kernels nor autograd functions of ours know transforms.
+    """
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 @contextlib.contextmanager

@@ -123,6 +123,8 @@ class BaseAttention(Probed, Configurable, nn.Module):
     config: Config
     causal: ClassVar[bool] = True  # whether future keys can be masked, as a decoder needs
     reads_keys: bool = True  # False where the score depends on the query only
+    sums_to_one: bool = True
+    """Whether weights are not negative and sum to 1; false for differential attention, a gate, …"""
 
     def __init__(self, config: Config, hidden_size: int, memory_size: int | None = None) -> None:
         """``hidden_size`` D of queries and output, ``memory_size`` of keys and values (D if None).
@@ -304,6 +306,7 @@ class Attention(BaseAttention):
         self.score: Score = self.config.score.build(self.num_heads, head_size, *other)
         self.reads_keys = self.score.reads_keys
         self.normalizer: Normalizer = self.config.normalizer.build()
+        self.sums_to_one = type(self).sums_to_one and self.normalizer.sums_to_one
         self.dropout = Dropout(self.config.dropout)
 
     def _joins_sizes(self) -> bool:

@@ -239,6 +239,7 @@ class LowRankAttention(Attention):
 
     config: Config
     causal: ClassVar[bool] = False
+    sums_to_one = False
 
     def _prepare(self, head_size: int) -> None:
         super()._prepare(head_size)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from foveate.config import BaseConfig, Configurable
-from foveate.native.kernels import AutogradContext, fits, library
+from foveate.native.kernels import AutogradContext, fits, library, transformed
 from foveate.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
 from foveate.nn.context import overridden
 
@@ -83,7 +83,8 @@ def linear(
 ) -> Float[Tensor, "*B O"]:
     """W x + b, with ``relu`` max(0, W x + b); see `Linear`."""
     x = to_autocast_dtype(x)
-    if x.device.type != "cpu" or x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
+    plain = x.device.type != "cpu" or x.dtype != torch.bfloat16 or not torch.is_grad_enabled()
+    if plain or transformed():
         y = F.linear(x, weight, bias)
         return F.relu(y) if relu else y
     return apply(_Map, x, weight, bias, relu)
@@ -131,7 +132,7 @@ class Dropout(nn.Module):
     def forward(self, change: Tensor, x: Tensor | None = None) -> Tensor:
         """Dropout of ``change``, added to ``x`` where that is not None."""
         drop = int(256 * self.p)
-        if self.training and drop and change.device.type == "cpu":
+        if self.training and drop and change.device.type == "cpu" and not transformed():
             return apply(_ByteDropout, change, drop, x)
         if self.training and drop:
             change = F.dropout(change, self.p)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.native.kernels import AutogradContext, cross_entropy_, divergence_
+from foveate.native.kernels import AutogradContext, cross_entropy_, divergence_, transformed
 from foveate.native.layers import apply
 from foveate.nn.linear import to_autocast_dtype
 
@@ -121,6 +121,11 @@ def _rows(count: int, vocabulary: int) -> int:
     return max(1, min(count, even))
 
 
+def _log_p(hidden: Tensor, weight: Tensor) -> Float[Tensor, "N V"]:
+    """Log p of all tokens at once, for transforms, which the functions above do not know."""
+    return F.linear(hidden, weight.to(hidden.dtype)).log_softmax(dim=-1, dtype=torch.float32)
+
+
 def linear_cross_entropy(
     hidden: Float[Tensor, "N D"],
     weight: Float[Tensor, "V D"],
@@ -134,6 +139,10 @@ def linear_cross_entropy(
     """
     if not torch.is_grad_enabled():
         hidden, weight = hidden.detach(), weight.detach()
+    if transformed():
+        log_p = _log_p(hidden, weight)
+        nll = -log_p.gather(1, target[:, None]).sum()
+        return (1 - smoothing) * nll - smoothing * log_p.mean(dim=1).sum(), nll.detach()
     hidden = to_autocast_dtype(hidden)
     with torch.autocast(hidden.device.type, enabled=False):
         return _LinearCrossEntropy.apply(hidden, weight, target, smoothing)  # type: ignore[no-untyped-call]
@@ -143,6 +152,9 @@ def linear_divergence(
     hidden: Float[Tensor, "N D"], other: Float[Tensor, "N D"], weight: Float[Tensor, "V D"]
 ) -> Float[Tensor, ""]:
     """KL(p‖q) + KL(q‖p) of p = softmax(W h) and q = softmax(W g), summed over the N targets."""
+    if transformed():
+        log_p, log_q = (_log_p(each, weight) for each in (hidden, other))
+        return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
     both = to_autocast_dtype(torch.stack((hidden, other)))
     with torch.autocast(both.device.type, enabled=False):
         return apply(_LinearDivergence, both, weight)
@@ -157,5 +169,8 @@ def linear_taught(
     """
     hidden = to_autocast_dtype(hidden)
     taught = [[each.detach().to(hidden.dtype) for each in teacher] for teacher in teachers]
+    if transformed():
+        mean = torch.stack([_log_p(*teacher).exp() for teacher in taught]).mean(dim=0)
+        return F.kl_div(_log_p(hidden, weight), mean, reduction="sum")
     with torch.autocast(hidden.device.type, enabled=False):
         return apply(_LinearTaught, hidden, weight, taught)

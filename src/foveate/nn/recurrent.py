@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.native.kernels import transformed
 from foveate.nn.context import Probed, overridden
 from foveate.nn.linear import Dropout
 
@@ -214,7 +215,8 @@ class LSTMCell(Cell):
         goes step by step with a probe, and where a derived class has another step. A GPU's kernel
         joins the four weights at each call, and warns of that.
         """
-        if self.probe is not None or overridden(self, LSTMCell, "forward", "project"):
+        own = overridden(self, LSTMCell, "forward", "project")
+        if self.probe is not None or own or transformed():
             return super().run(x, hidden)
         kind = self.weight_hh.dtype
         caught = warnings.catch_warnings() if x.is_cuda else nullcontext()

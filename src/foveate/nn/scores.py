@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.native.kernels import AutogradContext
+from foveate.native.kernels import AutogradContext, transformed
 from foveate.nn.context import Probed
 from foveate.nn.linear import single
 
@@ -276,6 +276,7 @@ class Normalizer(Configurable, nn.Module):
         """Which normaliser, and what it needs."""
 
     equation = ""  # as printed, with α_i on the left
+    sums_to_one = True  # whether weights are not negative and sum to 1
     fusable = False
     """Whether it is a softmax, so that a fused kernel may form it; a class that defines another
     `forward` has to set it anew."""
@@ -345,7 +346,7 @@ class Sparsemax(Normalizer):
         threshold = (sums.gather(-1, support - 1) - 1) / support
         weights = (z - threshold).clamp(min=0)
         slope = (weights > 0).to(weights.dtype)
-        return _EntmaxWeights.apply(scores, weights, slope)  # type: ignore[no-untyped-call]
+        return _with_slope(scores, weights, slope)
 
 
 class Entmax15(Normalizer):
@@ -366,7 +367,7 @@ class Entmax15(Normalizer):
         thresholds = mean - ((1 - spread) / rank).clamp(min=0).sqrt()
         support = (thresholds <= ordered).sum(dim=-1, keepdim=True)
         root = (z - thresholds.gather(-1, support - 1)).clamp(min=0)
-        return _EntmaxWeights.apply(scores, root.square(), root)  # type: ignore[no-untyped-call]
+        return _with_slope(scores, root.square(), root)
 
 
 class _EntmaxWeights(torch.autograd.Function):
@@ -386,6 +387,16 @@ class _EntmaxWeights(torch.autograd.Function):
         change = grads[0] * slope
         change = change - slope * change.sum(dim=-1, keepdim=True) / slope.sum(-1, keepdim=True)
         return change.to(ctx.dtype), None, None
+
+
+def _with_slope(scores: Tensor, weights: Tensor, slope: Tensor) -> Tensor:
+    """The weights, with the gradient of `_EntmaxWeights`."""
+    if transformed():  # the same by a term that is 0: s ⊙ (e − e₀) − s sᵀ (e − e₀) / Σs
+        change = (scores - scores.detach()).masked_fill(scores.isneginf(), 0) * slope
+        total = change.sum(dim=-1, keepdim=True) / slope.sum(dim=-1, keepdim=True)
+        return (weights + change - slope * total).to(scores.dtype)
+    result: Tensor = _EntmaxWeights.apply(scores, weights, slope)  # type: ignore[no-untyped-call]
+    return result
 
 
 def _below_top(scores: Tensor) -> Tensor:

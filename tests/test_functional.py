@@ -1,0 +1,100 @@
+"""Transforms of `torch.func` go through modules in training: they take the plain road."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, jvp, vmap
+
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.mamba import MambaDecoder
+from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.attention import Attention
+from foveate.nn.linear import Dropout, Linear, RMSNorm
+from foveate.nn.loss import linear_cross_entropy, linear_divergence, linear_taught
+from foveate.nn.recurrent import LSTMCell
+from foveate.nn.scores import Entmax15, Sparsemax
+from foveate.spec import Tokens
+from tolerances import close
+
+TARGET = torch.tensor([0, 2, 1, 3])
+
+
+def lstm() -> Callable[[Tensor], Tensor]:
+    cell = LSTMCell.Config().build(8, 8)
+    return lambda x: cell.run(x, cell.start(x))[0]
+
+
+def attention(**parts: object) -> nn.Module:
+    return Attention.Config(num_heads=2, **parts).build(8)  # type: ignore[arg-type]
+
+
+MAKERS: dict[str, Callable[[], Callable[[Tensor], Tensor]]] = {
+    "attention": attention,
+    "sparsemax": lambda: attention(normalizer=Sparsemax.Config()),
+    "entmax": lambda: attention(normalizer=Entmax15.Config()),
+    "linear": lambda: Linear(8, 8),
+    "norm": lambda: RMSNorm.Config().build(8),
+    "lstm": lstm,
+    "loss": lambda: lambda x: linear_cross_entropy(x[0], torch.eye(8) + 0.1, TARGET, 0.1)[0],
+    "divergence": lambda: lambda x: linear_divergence(x[0], x[0] * 2 + 1, torch.eye(8) + 0.1),
+    "taught": lambda: lambda x: linear_taught(x[0], torch.eye(8) + 0.1, [(x[0] + 1, torch.eye(8))]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # of jvp itself
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_function_with_a_kernel_can_be_transformed(name: str) -> None:
+    torch.manual_seed(0)
+    compute, x = MAKERS[name](), torch.randn(1, 4, 8, requires_grad=True)
+    weigh = torch.linspace(-1, 1, 8)
+
+    def scalar(x: Tensor) -> Tensor:
+        output = compute(x)
+        return output if output.dim() == 0 else (output * weigh).sum()
+
+    (expected,) = torch.autograd.grad(scalar(x), x)
+    close(grad(scalar)(x), expected)
+    close(jvp(scalar, (x.detach(),), (torch.ones_like(x),))[1], expected.sum())
+    rows = torch.stack((x.detach(), x.detach() + 1))
+    close(vmap(grad(scalar))(rows)[0], expected)
+
+
+def models() -> dict[str, EncoderDecoder.Config]:
+    sizes = {"hidden_size": 8, "dropout": 0.0}
+    pair = {"num_layers": 1, "num_heads": 2, "ffn_size": 8}
+    transformer = (
+        TransformerEncoder.Config(**sizes, **pair), TransformerDecoder.Config(**sizes, **pair),
+    )  # fmt: skip
+    recurrent = (
+        RecurrentEncoder.Config(**sizes, embedding_size=8, cell=LSTMCell.Config()),
+        RecurrentDecoder.Config(**sizes, embedding_size=8, attention=RecurrentAttention()),
+    )
+    mamba = transformer[0], MambaDecoder.Config(hidden_size=8, num_layers=1, dropout=0.0)
+    pairs = {"transformer": transformer, "recurrent": recurrent, "mamba": mamba}
+    return {n: EncoderDecoder.Config(encoder=e, decoder=d) for n, (e, d) in pairs.items()}
+
+
+@pytest.mark.parametrize("config", models().values(), ids=models())
+def test_gradients_of_a_model_in_training_are_autograds(config: EncoderDecoder.Config) -> None:
+    torch.manual_seed(0)
+    model = config.build(Tokens(12), Tokens(12)).train()
+    source, target = torch.randint(4, 12, (2, 5)), torch.randint(4, 12, (2, 4))
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+
+    def loss(weights: dict[str, Tensor]) -> Tensor:
+        logits = functional_call(model, weights, (source, target))
+        return nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten())
+
+    nn.functional.cross_entropy(model(source, target).flatten(0, 1), target.flatten()).backward()
+    for name, gradient in grad(loss)(weights).items():
+        close(gradient, model.get_parameter(name).grad, why=name)
+
+
+def test_dropout_is_drawn_in_a_transform() -> None:
+    layer, x = Dropout(0.5).train(), torch.ones(200)
+    assert 0.2 < float((grad(lambda x: layer(x).sum())(x) == 0).float().mean()) < 0.8

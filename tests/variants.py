@@ -21,7 +21,7 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def at_scale(names: Iterable[str], small: Container[str]) -> list[Any]:
+def at_scale(names: Iterable[Any], small: Container[Any]) -> list[Any]:
     """Parameters of a test: those of the small suite, the others for ``make proofs``."""
     return [n if n in small else pytest.param(n, marks=pytest.mark.scale) for n in names]
 

@@ -87,14 +87,19 @@ def one_line_errors() -> Iterator[None]:
 
 
 def is_for_the_user(error: Exception) -> bool:
-    """Whether it is a `UserError` or an error of a file; a bare ValueError, too, is a bug."""
-    return isinstance(error, (UserError, OSError))
+    """Whether it is a `UserError`, an error of a file, or of text whose bytes are not UTF-8.
+
+    A bare ValueError is a bug.
+    """
+    return isinstance(error, (UserError, OSError, UnicodeEncodeError))
 
 
 def message_of(error: Exception) -> str:
     """The error as one line of text; an error of a file begins with the file's name."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.object[error.start : error.end]!a} is not UTF-8: write the text in UTF-8"
     if isinstance(error, OSError) and error.errno in FULL:  # a stream: it has no file name
         return f"the output cannot be written: {error.strerror}; free some space and try again"
     return " ".join(str(error).split("\n"))

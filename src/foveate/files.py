@@ -85,7 +85,12 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 def part_of(path: Path) -> Path:
-    """The temporary file of this process for ``path``; those of killed processes are removed."""
+    """Return the temporary file of this process for ``path``; remove those of killed processes.
+
+    Raises ``OSError`` where the path has no name, as "" and "." have none.
+    """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     host = re.sub(r"[^\w-]", "-", platform.node())[:20]
     forms = re.compile(rf"\.{re.escape(path.name)}\.{host}\.(\d+)\.part")
     with contextlib.suppress(OSError):

@@ -166,6 +166,8 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
         changed = changes(path, read_run(path), config, checkpoint.is_imported(path))
         task.restore(path)
         return task, changed
+    if not path.name:
+        raise ConfigError(f"--run {path}: name a new folder for the run")
     parts = path.with_name(f".{path.name}.new")
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir(parents=True)

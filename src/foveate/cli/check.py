@@ -24,11 +24,13 @@ def check(
 
     if exercises is not None:
         typer.echo("\n".join(map(str, write_exercises(exercises))) or "all are there already")
-    elif not files:
+    elif not files or "" in files:
         raise ConfigError("name a file that defines a kind: foveate check my_scores.py")
-    each = [
-        path for file in files or () for path in sorted(Path(file).glob("*.py")) or [Path(file)]
-    ]
+    each = list[Path]()
+    for path in map(Path, files or ()):
+        each += sorted(path.glob("*.py")) or [path]
+        if each[-1].is_dir():
+            raise ConfigError(f"{each[-1]} is a folder without Python files")
     reports = [report for file in each for report in check(str(file), seconds)]
     typer.echo("\n\n".join(report.text() for report in reports), nl=bool(reports))
     tried = [report for report in reports if not report.untried]

@@ -70,9 +70,11 @@ look = typer.Typer(
 @look.command()
 def positions(
     kind: Annotated[str, typer.Argument(metavar="KIND|RUN", help="see: foveate kinds position")],
-    length: Annotated[int, typer.Option(min=2, help="places")] = 64,
-    hidden_size: Annotated[int, typer.Option(min=2, help="numbers of a vector, of a KIND")] = 64,
-    num_heads: Annotated[int, typer.Option(min=1, help="of a KIND")] = 4,
+    length: Annotated[int, typer.Option(min=2, max=4096, help="positions")] = 64,
+    hidden_size: Annotated[
+        int, typer.Option(min=2, max=2**16, help="size of a vector, of a KIND")
+    ] = 64,
+    num_heads: Annotated[int, typer.Option(min=1, max=4096, help="of a KIND")] = 4,
     out: Out = None,
     checkpoint: Checkpoint = "best",
 ) -> None:
@@ -95,7 +97,9 @@ def positions(
 @look.command()
 def schedule(
     configs: Annotated[list[Path], typer.Argument(metavar="CONFIG…", help="TOML files or runs")],
-    steps: Annotated[int | None, typer.Option(min=1, help="default: the longest")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=10**12, help="default: the longest")
+    ] = None,
     out: Out = None,
 ) -> None:
     """Draw the learning rates of configs."""

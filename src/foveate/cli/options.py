@@ -50,7 +50,9 @@ def named(paths: Runs) -> Runs:
     return [path for path, _ in resolved] if isinstance(paths, list) else resolved[0][0]
 
 
-Threads = Annotated[int | None, typer.Option(min=1, callback=set_threads, help="processor threads")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=4096, callback=set_threads, help="processor threads")
+]
 RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", callback=named, help="folder of a run, or a model's name")
 ]

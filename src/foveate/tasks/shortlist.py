@@ -133,6 +133,7 @@ def partners(
     by_p = np.lexsort((-p, source))
     source, target = source[by_p], target[by_p]
     place = np.arange(len(source)) - np.searchsorted(source, source)  # among those of its source
+    most = min(most, vocab_size)
     likely = (source >= 0) & (place < most)
     table = np.zeros((vocab_size, most), dtype=np.int64)
     table[source[likely], place[likely]] = target[likely]

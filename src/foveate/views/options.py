@@ -35,7 +35,7 @@ Num = Annotated[int, Field(ge=1, description="how many outputs")]
 BeamSize = Annotated[
     int | None, Field(ge=1, description="of the run, or as wide as --num, if absent")
 ]
-Length = Annotated[int, Field(ge=2, description="places")]
+Length = Annotated[int, Field(ge=2, le=4096, description="positions")]
 Steps = Annotated[int, Field(ge=3, le=51, description="steps a side of the grid, an odd number")]
 Silent = Annotated[tuple[str, ...], Field(description="heads that add nothing: PLACE:HEAD; repeat")]
 Across = Annotated[Literal["step", "time"], Field(description="what x is: step or time")]

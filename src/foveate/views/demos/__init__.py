@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from foveate.errors import ConfigError
 from foveate.views import Entry, nearest
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 D = TypeVar("D", bound="Drawing")
+LARGEST = 10_000_000  # a number of a demo, which draws by single precision
 LETTERS = 68  # of a line of a caption: as wide as a figure, and less than a terminal
 _FUNCTIONS: dict[str, Callable[..., Drawing]] = {}
 
@@ -62,6 +64,10 @@ class DemoEntry(Entry["Callable[..., Drawing]"]):
         Raises `ConfigError` for an option that does not exist or a value out of its range.
         """
         config = self.options.parse(values or {})
+        for name, value in config:
+            for number in value if isinstance(value, tuple) else (value,):
+                if isinstance(number, int | float) and not abs(number) <= LARGEST:
+                    raise ConfigError(f"{number:g} is too large: at most {LARGEST:,}", (name,))
         return self.spec(**dict(config))
 
 

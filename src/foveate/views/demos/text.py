@@ -358,6 +358,8 @@ def bag(
     """
     default = ("yes , we have no bananas", "say yes for bananas", "no bananas , we say")
     documents = [line.split() for line in texts or lines_of(file, default)]
+    if not all(documents):
+        raise ConfigError("a text has no words", ("texts",))
     counts = document_terms(documents)
     names = [f"text {n}" for n in range(1, len(documents) + 1)]
     cells = [[str(count) for count in row] for row in counts.table.tolist() if len(row) <= WRITTEN]

@@ -112,7 +112,9 @@ def alone(*what: Any) -> dict[str, Any]:
     """A measurement in a process of its own, whose peak of memory is its own."""
     parts = [word for part in what for word in ("--one", str(part))]
     command = [sys.executable, __file__, *parts]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    output = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    ).stdout
     measured: dict[str, Any] = json.loads(output.splitlines()[-1])
     print(json.dumps(measured), file=sys.stderr)
     return measured
@@ -132,7 +134,10 @@ def main(
     folder = folder / str(pairs)
     if not (folder / "all.en").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "all.fr").open("w") as target, (folder / "all.part").open("w") as source:
+        with (
+            (folder / "all.fr").open("w", encoding="utf-8", newline="\n") as target,
+            (folder / "all.part").open("w", encoding="utf-8", newline="\n") as source,
+        ):
             for pair in islice(stream("train"), pairs):
                 source.write(f"{pair.source}\n")
                 target.write(f"{pair.target}\n")

@@ -55,9 +55,7 @@ Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
 BeamSize = Annotated[int | None, typer.Option(min=1, help="default: the run's own")]
 LengthPenalty = Annotated[float | None, typer.Option(help="exponent of the length in scores")]
 BatchTokens = Annotated[int | None, typer.Option(min=1, help="source tokens of a batch")]
-Ensemble = Annotated[
-    list[Path] | None, typer.Option(metavar="RUN", help="decode with it too; may be repeated")
-]
+Ensemble = Annotated[list[Path] | None, typer.Option(metavar="RUN", help="add a run; repeatable")]
 Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Overrides = Annotated[
@@ -68,25 +66,15 @@ Overrides = Annotated[
 ]
 DataKind = Literal["pairs", "labelled", "text", "series"]
 TaskName = Literal[
-    "auto",
-    "translation",
-    "transduction",
-    "classification",
-    "language",
-    "masked",
-    "forecasting",
-    "captioning",
-    "vision",
-]
+    "auto", "translation", "transduction", "classification", "language", "masked", "forecasting",
+    "captioning", "vision",
+]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Sample = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="lines to try ctranslate2 on, without the run's own data"),
+    Path | None, typer.Option(metavar="FILE", help="try ctranslate2 on it, not on the run's data")
 ]
 Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in no output")]
-Fuzzy = Annotated[
-    float, typer.Option(min=1, max=100, help="% of likeness that will do in the memory")
-]
+Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="% similarity accepted in the memory")]
 CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="put source words for <unk>")]
 
 

@@ -18,6 +18,7 @@ import typer
 import foveate.cli.options as options
 from foveate.cli.options import load, say
 from foveate.errors import ConfigError, install
+from foveate.files import write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -266,7 +267,7 @@ def start(
     console.print(f"{sizes['train']:,} pairs to train on, {sizes['test']:,} held out: {data}")
     config = folder / f"{own.name}.toml"
     template = files("foveate").joinpath(config.name).read_text(encoding="utf-8")
-    config.write_text(template.replace("{folder}", folder.as_posix()), encoding="utf-8")
+    write_text(config, template.replace("{folder}", folder.as_posix()))
 
     console.rule(f"2 · training: {config}")
     console.print(EXPECTED.format(own.expected), soft_wrap=True)

@@ -127,11 +127,8 @@ def process_work(values: Mapping[str, Any]) -> Work:
         chosen = None if head is None else Head(**head)
         return [sorted(links) for links in run.engine.links(pairs, chosen)]
 
-    work: dict[str, Callable[..., Iterable[object]]] = {
-        "search": search,
-        "links": links,
-        "score": run.engine.score,
-    }
+    work: dict[str, Callable[..., Iterable[object]]]
+    work = {"search": search, "links": links, "score": run.engine.score}
     return lambda kind, *arguments: _arrays(work[kind](*arguments))
 
 

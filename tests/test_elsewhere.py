@@ -105,6 +105,8 @@ def test_what_is_absent_elsewhere_is_known() -> None:
         "ctypes.CDLL(None)",
         "(p := pathlib.Path('{tmp}')).write_text('a\\n'); assert b'\\r' not in p.read_bytes()",
         "pathlib.Path('{tmp}').write_text('→')",
+        "with open('{tmp}', 'wb') as file: os.replace('{tmp}', '{tmp}2')",
+        "with open('{tmp}', 'wb') as file: pathlib.Path('{tmp}').unlink()",
     ],
 )
 def test_the_play_can_fail(code: str, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Makes Python look as on another system to the modules of foveate: ELSEWHERE names a JSON file.
 
-What typeshed says is absent there is absent from the modules that foveate imports, and on Windows
-text is written with its line ends, in its code page, unless a call says otherwise.
+What typeshed says is absent there is absent from the modules that foveate imports. On Windows text
+is written with its line ends and in its code page, unless a call says otherwise, and what is open
+or mapped is neither replaced nor removed.
 """
 
 import builtins
@@ -12,6 +13,8 @@ import json
 import os
 import sys
 import types
+
+plain_open = open
 
 
 class Reduced(types.ModuleType):
@@ -78,9 +81,45 @@ def write_as_windows():
     builtins.open = io.open = opened
 
 
+def held(path):
+    """Whether this process has a file open or mapped: that one, or one in that folder."""
+    real, taken = os.path.realpath(path), set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            taken.add(os.readlink(f"/proc/self/fd/{number}"))
+        except OSError:
+            continue
+    with plain_open("/proc/self/maps", encoding="utf-8") as maps:
+        taken.update("/" + line.rstrip("\n").partition("/")[2] for line in maps)
+    return any(name == real or name.startswith(real + "/") for name in taken)
+
+
+def refuse_what_is_open():
+    """Neither replace nor remove, for foveate, what this process has open, as Windows does."""
+    helpers = {"pathlib", "shutil", "contextlib", "tempfile", __name__}
+
+    def guarded(function):
+        @functools.wraps(function)
+        def called(*paths, **options):
+            frame = sys._getframe(1)
+            while frame.f_globals.get("__name__") in helpers:
+                frame = frame.f_back
+            module = frame.f_globals.get("__name__", "")
+            if module.startswith("foveate") and "dir_fd" not in options:
+                for path in filter(held, paths):
+                    raise PermissionError(13, "The process cannot access the file", str(path))
+            return function(*paths, **options)
+
+        return called
+
+    for name in ("replace", "rename", "unlink", "remove", "rmdir"):
+        setattr(os, name, guarded(getattr(os, name)))
+
+
 if "ELSEWHERE" in os.environ:
     with open(os.environ["ELSEWHERE"], encoding="utf-8") as file:
         elsewhere = json.load(file)
     reduce_imports(**elsewhere)
     if elsewhere["platform"] == "win32":
         write_as_windows()
+        refuse_what_is_open()

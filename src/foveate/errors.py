@@ -40,6 +40,14 @@ def install(extra: str) -> str:
     return f"pip install 'foveate[{extra}]{place}'"
 
 
+def not_built(part: str) -> str:
+    """Return the message for a part that runs in the browser and that this installation lacks."""
+    return (
+        f"{part} is not built: install Node 20.19 or newer and run `make page` in a checkout of "
+        "foveate, then install that again (an editable installation needs only the first)"
+    )
+
+
 class ConfigError(UserError):
     """A key or value that cannot be used: names its place and what would be valid."""
 

@@ -17,7 +17,7 @@ import typer
 
 import foveate.cli.options as options
 from foveate.cli.options import load, say
-from foveate.errors import ConfigError, install
+from foveate.errors import ConfigError, install, not_built
 from foveate.files import write_text
 
 if TYPE_CHECKING:
@@ -396,7 +396,7 @@ def missing_for_studio() -> str:
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         lines += f"\n  the studio's packages are missing; {install('studio')}"
     if not files("foveate").joinpath("server/static/index.html").is_file():
-        lines += "\n  the studio's page is not built: install Node 20.19 or newer, then make page"
+        lines += "\n  " + not_built("the studio's page")
     return lines
 
 

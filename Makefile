@@ -60,11 +60,11 @@ setup: $(STAMPS)/dev
 PAGE := src/foveate/server/static/index.html
 page:
 	@test -f $(PAGE) || if ! command -v npm >/dev/null; then \
-	    echo "The page of the studio is not built: no npm. Install Node 20.19 or newer, then: make page" >&2; \
+	    echo "The studio's page is not built, since npm is missing: install Node 20.19 or newer, then run: make page" >&2; \
 	else \
 	    echo "building the page of the studio (log: build/page.log)" >&2; mkdir -p build; \
 	    (cd web && npm ci --no-audit --no-fund && npm run build) >build/page.log 2>&1 || \
-	        echo "The page of the studio is not built: npm failed, see build/page.log; again: make page" >&2; \
+	        echo "The studio's page is not built, since npm failed (see build/page.log); to try again: make page" >&2; \
 	fi
 
 # The pages and references come from the program; Sphinx, which only parses its sources, has an

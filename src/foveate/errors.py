@@ -42,10 +42,8 @@ def install(extra: str) -> str:
 
 def not_built(part: str) -> str:
     """Return the message for a part that runs in the browser and that this installation lacks."""
-    return (
-        f"{part} is not built: install Node 20.19 or newer and run `make page` in a checkout of "
-        "foveate, then install that again (an editable installation needs only the first)"
-    )
+    how = "install Node 20.19 or newer, run `make page` in a checkout of foveate, and install that"
+    return f"{part} is not built: {how}"
 
 
 class ConfigError(UserError):

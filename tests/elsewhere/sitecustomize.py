@@ -1,6 +1,7 @@
 """Makes Python look as on another system to the modules of foveate: ELSEWHERE names a JSON file.
 
-What typeshed says is absent there is absent from the modules that foveate imports. On Windows text
+What typeshed says is absent there is absent from the modules that foveate imports, and so are /proc
+and /sys. On Windows text
 is written with its line ends and in its code page, unless a call says otherwise, and what is open
 or mapped is neither replaced nor removed.
 """
@@ -14,7 +15,7 @@ import os
 import sys
 import types
 
-plain_open = open
+plain_open, plain_listdir = open, os.listdir
 
 
 class Reduced(types.ModuleType):
@@ -84,7 +85,7 @@ def write_as_windows():
 def held(path):
     """Whether this process has a file open or mapped: that one, or one in that folder."""
     real, taken = os.path.realpath(path), set()
-    for number in os.listdir("/proc/self/fd"):
+    for number in plain_listdir("/proc/self/fd"):
         try:
             taken.add(os.readlink(f"/proc/self/fd/{number}"))
         except OSError:
@@ -94,18 +95,39 @@ def held(path):
     return any(name == real or name.startswith(real + "/") for name in taken)
 
 
+def called_by_foveate(frame):
+    """Whether foveate calls, itself or by a helper of the standard library."""
+    helpers = {"pathlib", "shutil", "contextlib", "tempfile", "genericpath", "functools", __name__}
+    while frame.f_globals.get("__name__") in helpers:
+        frame = frame.f_back
+    return frame.f_globals.get("__name__", "").startswith("foveate")
+
+
+def hide_the_files_of_linux():
+    """There is no /proc and no /sys for foveate."""
+
+    def hidden(function):
+        @functools.wraps(function)
+        def called(path, *rest, **options):
+            name = path if isinstance(path, str) else getattr(path, "__fspath__", str)()
+            if str(name).startswith(("/proc", "/sys")) and called_by_foveate(sys._getframe(1)):
+                raise FileNotFoundError(2, "No such file or directory", str(name))
+            return function(path, *rest, **options)
+
+        return called
+
+    for name in ("listdir", "scandir", "stat"):
+        setattr(os, name, hidden(getattr(os, name)))
+    builtins.open = io.open = hidden(io.open)
+
+
 def refuse_what_is_open():
     """Neither replace nor remove, for foveate, what this process has open, as Windows does."""
-    helpers = {"pathlib", "shutil", "contextlib", "tempfile", __name__}
 
     def guarded(function):
         @functools.wraps(function)
         def called(*paths, **options):
-            frame = sys._getframe(1)
-            while frame.f_globals.get("__name__") in helpers:
-                frame = frame.f_back
-            module = frame.f_globals.get("__name__", "")
-            if module.startswith("foveate") and "dir_fd" not in options:
+            if "dir_fd" not in options and called_by_foveate(sys._getframe(1)):
                 for path in filter(held, paths):
                     raise PermissionError(13, "The process cannot access the file", str(path))
             return function(*paths, **options)
@@ -120,6 +142,7 @@ if "ELSEWHERE" in os.environ:
     with open(os.environ["ELSEWHERE"], encoding="utf-8") as file:
         elsewhere = json.load(file)
     reduce_imports(**elsewhere)
+    hide_the_files_of_linux()
     if elsewhere["platform"] == "win32":
         write_as_windows()
         refuse_what_is_open()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.bench import decoding, training
-from foveate.bench.machine import MIB, ceilings, describe, peak, quickest, resident, start_method
+from foveate.bench.machine import MIB, START_METHOD, ceilings, describe, peak, quickest, resident
 from foveate.bench.training import Say, Workload, mute, workload
 from foveate.config import Tree, kinds
 from foveate.engine.base import SearchRequest
@@ -56,8 +56,8 @@ def measure_length(
     only: Sequence[str] = (),
 ) -> Tree:
     """All variants (or those whose names hold one of ``only``) at all lengths, shortest first."""
-    fresh = multiprocessing.get_context(start_method())
-    if start_method() == "forkserver":
+    fresh = multiprocessing.get_context(START_METHOD)
+    if START_METHOD == "forkserver":
         fresh.set_forkserver_preload(["foveate.bench.growth"])  # imports once, then forks
     load_kinds()
     growths = {}
@@ -201,7 +201,7 @@ ROWS = 64  # sentences decoded together
 
 def measure_memory(shape: str, overrides: Sequence[str] = (), say: Say = mute) -> Tree:
     """Peaks in MiB and their parts, of training and of decoding with beam 5 (where it decodes)."""
-    fresh = multiprocessing.get_context(start_method())
+    fresh = multiprocessing.get_context(START_METHOD)
     result: Tree = {"what": "memory"}
     for name, work in {"training": of_training, "decoding": of_decoding}.items():
         say(f"{shape}: the peak of {name}, in a process of its own")

@@ -24,6 +24,7 @@ from foveate.train.journal import peak_memory
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SIZE = 2048  # rows and columns of the products; 512 and 4,096 are slower on the CPUs tried
 MIB = 2**20
+START_METHOD = "spawn" if sys.platform == "win32" else "forkserver"  # of processes of their own
 
 
 def quickest(
@@ -119,11 +120,6 @@ def _commit() -> str | None:
     except OSError:
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None
-
-
-def start_method() -> str:
-    """How processes of their own are begun: from a server where there is one, else anew."""
-    return "spawn" if sys.platform == "win32" else "forkserver"
 
 
 # ---------------------------------------------------------------------------------------- products

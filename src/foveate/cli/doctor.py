@@ -18,13 +18,7 @@ import typer
 from foveate import __version__
 from foveate.cli.options import Json, RunPath, load, say, to_json
 from foveate.errors import ConfigError, install
-from foveate.system import (
-    processor_flags,
-    processor_name,
-    processors,
-    system_field,
-    system_text,
-)
+from foveate.system import processor_flags, processor_name, processors, system_field, system_text
 
 if TYPE_CHECKING:
     from foveate.run import Run
@@ -231,16 +225,10 @@ def _processor_advice(
             f"bf16 is no quicker than fp32 here ({gflops['bf16']:.0f} against "
             f'{gflops["fp32"]:.0f} GFLOP/s): train with train.precision = "fp32".'
         )
-    if threads > usable:
-        advice.append(
-            f"torch runs {threads} threads on {usable:g} usable cores, so they wait for each "
-            f"other: set OMP_NUM_THREADS={max(1, int(usable))}."
-        )
-    if threads < int(usable):
-        advice.append(
-            f"torch uses {threads} of {usable:g} cores: unset OMP_NUM_THREADS, or set it to "
-            f"{int(usable)}."
-        )
+    if not int(usable) <= threads <= max(1, usable):
+        best = max(1, int(usable))
+        cores = f"torch runs {threads} threads on {usable:g} usable cores"
+        advice.append(f"{cores}: set OMP_NUM_THREADS={best}.")
     if busy:
         advice.append(
             f"Other programs use the {usable:g} cores now: training has its share of them, and "

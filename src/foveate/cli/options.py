@@ -39,11 +39,14 @@ def set_threads(threads: int | None) -> int | None:
 
 
 def named(paths: Runs) -> Runs:
-    """Paths of runs or files, where a name alone may be that of an installed model."""
+    """Paths of runs, files, or named models; ``ConfigError`` for others, before PyTorch comes."""
+    from foveate.config import check_run, shipped
     from foveate.engine.installed import named
 
     resolved = [named(path) for path in (paths if isinstance(paths, list) else [paths])]
     say(remark for _, remark in resolved if remark)
+    for folder in (shipped(path) for path, _ in resolved if not shipped(path).is_file()):
+        check_run(folder)
     return [path for path, _ in resolved] if isinstance(paths, list) else resolved[0][0]
 
 

@@ -199,8 +199,11 @@ def studio(
     openapi: Annotated[bool, typer.Option("--openapi", help="print the API and end")] = False,
 ) -> None:
     """Open runs in the browser; without any, those that ship."""
+    from foveate.config import check_run, shipped
     from foveate.server.launch import serve_studio, studio_document
 
+    for folder in (run for run in runs or [] if not shipped(run).is_dir()):
+        check_run(folder)  # a folder may hold runs
     if openapi:
         typer.echo(studio_document(), nl=False)
     else:

@@ -1,8 +1,6 @@
-"""Runs in several processes.
+"""Runs in several processes of one thread each, which translate many sentences faster than threads.
 
-Several processes of one thread each translate many sentences faster than one process of several
-threads. A server with many connections needs them too, since the threads that search and those that
-serve would wait for each other.
+A server with many connections needs them too: threads that search and serve wait for each other.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from foveate.system import LibraryError, c_compiler, compiled, loaded_libraries
+from foveate.system import LibraryError, c_compiler, compiled, loaded_libraries, system_text
 
 SOURCES = [Path(__file__).with_name("kernels.c"), *sorted(Path(__file__).parent.glob("*.h"))]
 X86 = platform.machine() in ("x86_64", "AMD64")
@@ -272,12 +272,9 @@ def waiting_times() -> Iterator[float]:
 
 def _waited() -> dict[str, int]:
     """Nanoseconds that each thread has waited so far."""
-    waited = {}
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError, IndexError, ValueError):  # a thread ended meanwhile
-            text = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii")
-            waited[thread] = int(text.split()[1])
-    return waited
+    files = Path("/proc/self/task").glob("*/schedstat")  # none outside Linux
+    fields = {str(file): system_text(str(file)).split() for file in files}
+    return {name: int(row[1]) for name, row in fields.items() if len(row) > 1}  # others have ended
 
 
 def cross_entropy_(

@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Choices of `make speedrun` and `make scores`: RUNS="--only grammar --config my.toml".
 RUNS   ?=
 
-.PHONY: help quickstart test proofs lint format web web-alone setup page site wheel wheels wheel-browser bench bench-peers bench-quality claims speedrun scores configs kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences models lectures packaged gallery lock clean
+.PHONY: help quickstart test proofs lint form format web web-alone setup page site wheel wheels wheel-browser bench bench-peers bench-quality claims speedrun scores configs kill faults fuzz sanitize audit hosts scaling ray corpus sizes architecture differences models lectures packaged gallery lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -30,10 +30,15 @@ test: $(STAMPS)/dev  ## set up and run every test
 proofs: $(STAMPS)/dev  ## at scale what smaller tests prove too (minutes)
 	$(BIN)/python -m pytest -q -m "scale or hypothesis" --hypothesis-profile thorough $(TESTS)
 
-lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
+lint: form types-linux types-darwin types-win32  ## ruff, and mypy for Linux, macOS and Windows
+
+form: $(STAMPS)/dev
 	$(BIN)/ruff check src tests benchmarks tools web hatch_build.py
 	$(BIN)/ruff format --check src tests benchmarks tools web hatch_build.py
-	$(BIN)/mypy
+
+# typeshed knows which names a system lacks; a cache for each keeps a second call quick
+types-%: $(STAMPS)/dev
+	$(BIN)/mypy --platform $* --cache-dir .mypy_cache/$*
 
 format: $(STAMPS)/dev  ## let ruff write the code's form
 	$(BIN)/ruff check --fix src tests benchmarks tools web hatch_build.py
@@ -54,11 +59,11 @@ setup: $(STAMPS)/dev
 PAGE := src/foveate/server/static/index.html
 page:
 	@test -f $(PAGE) || if ! command -v npm >/dev/null; then \
-	    echo "The page of the studio is not built: no npm. Install Node 20.19 or newer, then: make page" >&2; \
+	    echo "The studio's page is not built, since npm is missing: install Node 20.19 or newer, then run: make page" >&2; \
 	else \
 	    echo "building the page of the studio (log: build/page.log)" >&2; mkdir -p build; \
 	    (cd web && npm ci --no-audit --no-fund && npm run build) >build/page.log 2>&1 || \
-	        echo "The page of the studio is not built: npm failed, see build/page.log; again: make page" >&2; \
+	        echo "The studio's page is not built, since npm failed (see build/page.log); to try again: make page" >&2; \
 	fi
 
 # The pages and references come from the program; Sphinx, which only parses its sources, has an

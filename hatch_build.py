@@ -1,7 +1,8 @@
-"""What the browser runs goes into wheel and sdist, and into a wheel for a platform the engine.
+"""Wheels and the sdist hold what the browser runs; a wheel for a platform holds the engine too.
 
 FOVEATE_WHEEL names the platform of a wheel as its tag does; without it a wheel is for every
-platform, and compiles the engine where it is first used. ``make wheels`` builds one for each.
+platform, and compiles the engine where it is first used. Such a wheel is also built without Node,
+and a warning names what it lacks then. ``make wheels`` builds one for each platform.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-BUILT = (
-    "src/foveate/draw/widget.js", "src/foveate/draw/publish.js", "src/foveate/draw/publish.css",
-    "src/foveate/server/static/index.html",
-)  # fmt: skip
+BUILT = {  # what is built from web/, and what runs it
+    "src/foveate/server/static/index.html": "page of `foveate studio`",
+    "src/foveate/draw/publish.js": "script of `foveate publish`",
+    "src/foveate/draw/publish.css": "style of `foveate publish`",
+    "src/foveate/draw/widget.js": "live views in notebooks",
+}
 BUILDING = "src/foveate/engine/building.py"
 ZIG = "ziglang==0.17.1"  # one version, so that a wheel has the same bytes wherever it is built
 X86 = ("sse4", "avx2", "avxvnni", "avx512vnni")
@@ -71,14 +74,14 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         return [ZIG] if os.environ.get("FOVEATE_WHEEL") else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build what is missing. Raises ``RuntimeError`` where nothing can build it."""
+        """Build what is missing. Raises ``RuntimeError`` if a platform's wheel would lack it."""
         if version == "editable":
             return
         platform = os.environ.get("FOVEATE_WHEEL")
         if platform and platform not in PLATFORMS:
             known = ", ".join(PLATFORMS)
             raise RuntimeError(f"FOVEATE_WHEEL={platform}: no such platform; name one of {known}")
-        self._build_web()
+        self._build_web(optional=not platform)
         if not platform or self.target_name != "wheel":
             return
         self._made = Path(tempfile.mkdtemp())
@@ -91,16 +94,26 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if made := getattr(self, "_made", None):
             shutil.rmtree(made)
 
-    def _build_web(self) -> None:
-        root = Path(self.root)
-        missing = [name for name in BUILT if not (root / name).is_file()]
-        if not missing:
+    def _build_web(self, optional: bool) -> None:
+        """Build what the browser runs; where that fails and is ``optional``, warn of what lacks."""
+        root, reason = Path(self.root), ""
+        if all((root / name).is_file() for name in BUILT):
             return
         npm = shutil.which("npm")
-        if npm is None:
-            raise RuntimeError(
-                f"{', '.join(missing)} not built, and no npm to build with: install Node 20.19 or "
-                "newer, or install foveate from a wheel, or editable (pip install -e .)"
-            )
-        for command in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
-            subprocess.run([npm, *command], cwd=root / "web", check=True)
+        try:
+            for command in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
+                subprocess.run([npm or "npm", *command], cwd=root / "web", check=True)
+        except OSError:
+            reason = "npm is not installed"
+        except subprocess.CalledProcessError as error:
+            reason = f"`npm {command[0]}` failed with exit code {error.returncode}"
+        lacking = [what for name, what in BUILT.items() if not (root / name).is_file()]
+        if not lacking:
+            return
+        message = (
+            f"{reason or 'npm has not built them'}, so this build has no {', no '.join(lacking)}. "
+            "Install Node 20.19 or newer and build again to include them"
+        )
+        if not optional:
+            raise RuntimeError(message)
+        self.app.display_warning(f"warning: {message}; everything else works without Node.")

@@ -93,10 +93,12 @@ def joined(pairs: Sequence[Pair], links_of: Sequence[Links]) -> list[tuple[Pair,
 def write_text(work: Path, name: str, rows: Sequence[tuple[Pair, Links]]) -> None:
     """A TSV and files of links from source to target and back."""
     text = "".join(f"{' '.join(s)}\t{' '.join(t)}\n" for (s, t), _ in rows)
-    (work / f"{name}.tsv").write_text(text, encoding="utf-8")
+    (work / f"{name}.tsv").write_text(text, encoding="utf-8", newline="\n")
     for direction, turn in zip(DIRECTIONS, (1, -1), strict=True):
         lines = (write_pharaoh({link[::turn] for link in own}) for _, own in rows)  # type: ignore[misc]
-        (work / f"{name}.{direction}.align").write_text("".join(f"{x}\n" for x in lines))
+        (work / f"{name}.{direction}.align").write_text(
+            "".join(f"{x}\n" for x in lines), encoding="utf-8", newline="\n"
+        )
 
 
 def prepare(work: Path, name: str) -> dict[str, Any]:
@@ -119,7 +121,7 @@ def prepare(work: Path, name: str) -> dict[str, Any]:
         rows = rows[: len(again)] + again
     write_text(work, name, rows)
     own = row(of_test, seconds=seconds)
-    done.write_text(json.dumps(own), encoding="utf-8")
+    done.write_text(json.dumps(own), encoding="utf-8", newline="\n")
     return own
 
 

@@ -73,10 +73,10 @@ def main(
                 cell = {"rate": rate, "foreign": taken[0]}
                 print(name, measure, "beside", neighbours, cell, file=sys.stderr, flush=True)
                 rates.setdefault(measure, {}).setdefault(name, {})[neighbours] = cell
-                out.write_text(json.dumps({"rates": rates}))
+                out.write_text(json.dumps({"rates": rates}), encoding="utf-8", newline="\n")
     autogroup = Path("/proc/sys/kernel/sched_autogroup_enabled")
     facts = {
-        "autogroup": autogroup.exists() and autogroup.read_text().strip() == "1",
+        "autogroup": autogroup.exists() and autogroup.read_text(encoding="utf-8").strip() == "1",
         "neighbours": "each in a session of its own",
     }
     harness.write("busy", {**facts, "rates": rates, "shares": shares(rates)}, out)
@@ -127,7 +127,7 @@ def prepare(folder: Path) -> None:
     synthetic.write(folder / "data", {"train": 20_000, "valid": 50, "test": 50})
     template = files("foveate").joinpath("grammar.toml").read_text(encoding="utf-8")
     config = template.replace("{folder}", folder.as_posix())
-    (folder / "grammar.toml").write_text(config, encoding="utf-8")
+    (folder / "grammar.toml").write_text(config, encoding="utf-8", newline="\n")
 
 
 def training(

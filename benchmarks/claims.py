@@ -511,7 +511,7 @@ def main(
         return
     if not page_only:
         harness.write("claims", {"claims": results(), "not_measured": NOT_MEASURED})
-    PAGE.write_text(page(harness.previous("claims")), encoding="utf-8")
+    PAGE.write_text(page(harness.previous("claims")), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

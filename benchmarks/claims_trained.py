@@ -120,7 +120,7 @@ def scaling_curve(runs: Path, seconds: float, seeds: int) -> dict[str, Any]:
     if not plan.exists():
         runs.mkdir(parents=True, exist_ok=True)
         times = {size: seconds_of_step(size) for size in SIZES}
-        plan.write_text(json.dumps(times), encoding="utf-8")
+        plan.write_text(json.dumps(times), encoding="utf-8", newline="\n")
     rows = {}
     for size, (count, of_step) in json.loads(plan.read_text(encoding="utf-8")).items():
         steps = EVERY * max(1, round(seconds / of_step / EVERY))
@@ -151,7 +151,7 @@ def translated(path: Path, which: str) -> list[str]:
     file = path / f"{which}.json"
     if not file.exists():
         outputs = foveate.load(path, which).evaluate(split="test", beam_size=5).outputs
-        file.write_text(json.dumps(list(outputs)), encoding="utf-8")
+        file.write_text(json.dumps(list(outputs)), encoding="utf-8", newline="\n")
     return list(json.loads(file.read_text(encoding="utf-8")))
 
 
@@ -172,7 +172,7 @@ def smoothing_averaging(runs: Path, seconds: float, seeds: int) -> dict[str, Any
     synthetic.write(runs / "data", {"train": 60_000, "valid": 500, "test": 1000})
     template = files("foveate").joinpath("grammar.toml").read_text(encoding="utf-8")
     config = runs / "grammar.toml"
-    config.write_text(template.replace("{folder}", runs.as_posix()), encoding="utf-8")
+    config.write_text(template.replace("{folder}", runs.as_posix()), encoding="utf-8", newline="\n")
     references = synthetic.read_lines("test", "fr", 1000)
     outputs: dict[str, list[list[str]]] = {}
     for kind, (smoothing, schedule) in KINDS.items():

@@ -57,7 +57,9 @@ def train(path: Path, folder: Path) -> dict[str, Any]:
         changes.append(f'start.run="{folder / name}"')
     started = time.perf_counter()
     command = harness.foveate("train", path, "--run", run, *changes)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=harness.ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=harness.ROOT, encoding="utf-8"
+    )
     lines = (done.stderr if done.returncode else done.stdout + done.stderr).strip().splitlines()
     return {
         "exit_code": done.returncode,

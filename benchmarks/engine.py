@@ -107,7 +107,7 @@ def made(name: str, folder: Path) -> Path:
         config = harness.ROOT / "configs" / "classification" / first
         return harness.trained(run, config, ("train.max_steps=150",))
     config = folder / "config.toml"
-    config.write_text(TRAINED.replace("DATA", str(data)), encoding="utf-8")
+    config.write_text(TRAINED.replace("DATA", str(data)), encoding="utf-8", newline="\n")
     choices = [choice.replace("DATA", str(data)) for choice in FAMILIES[name]]
     return harness.trained(run, config, choices)
 

@@ -90,7 +90,7 @@ def fill(page: Path, name: str, text: str) -> None:
     begin, end = (f"<!-- {name}: {mark} -->" for mark in ("begin", "end"))
     old = page.read_text("utf-8")
     before, after = old.split(begin)[0], old.split(end)[1]
-    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", "utf-8")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", "utf-8", newline="\n")
 
 
 def write(name: str, result: dict[str, Any], out: Path | None = None) -> Path:
@@ -98,7 +98,9 @@ def write(name: str, result: dict[str, Any], out: Path | None = None) -> Path:
     path = out or RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {"command": command(), "machine": describe(), **result}
-    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n"
+    )
     return path
 
 

@@ -83,6 +83,7 @@ def typed(line: str, folder: Path, programs: Path, steps: int | None) -> dict[st
         ["timeout", str(LIMIT), "bash", "-c", f"{line} {more}"],
         cwd=folder, env=environment(programs), text=True, errors="replace",
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        encoding="utf-8",
     )  # fmt: skip
     code, output = done.returncode, done.stdout.strip() + "\n"
     seconds = round(time.monotonic() - start, 1)
@@ -101,7 +102,12 @@ def studio(folder: Path, programs: Path) -> Iterator[str]:
     runs = ["runs"] if (folder / "runs").is_dir() else []
     line = [programs.resolve() / "foveate", "studio", *runs, "--no-browser", "--port", str(PORT)]
     process = subprocess.Popen(
-        line, cwd=folder, env=environment(programs), stdout=subprocess.PIPE, text=True
+        line,
+        cwd=folder,
+        env=environment(programs),
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
     )
     assert process.stdout is not None
     said = process.stdout.readline()  # studio: ADDRESS  (…)

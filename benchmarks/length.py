@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import harness
 from foveate.bench.cost import exponent
-from foveate.bench.machine import ceilings, describe, peak, quickest, start_method
+from foveate.bench.machine import START_METHOD, ceilings, describe, peak, quickest
 from foveate.bench.training import Say, mute
 from foveate.config import Tree, kinds
 from foveate.draw.charts import PanelGrid, line_chart
@@ -61,8 +61,8 @@ def measure(
     only: Sequence[str] = (),
 ) -> Tree:
     """All variants (or those whose names hold one of ``only``) at all lengths, shortest first."""
-    fresh = multiprocessing.get_context(start_method())
-    if start_method() == "forkserver":
+    fresh = multiprocessing.get_context(START_METHOD)
+    if START_METHOD == "forkserver":
         fresh.set_forkserver_preload(["foveate.bench.training"])  # imports once, then forks
     load_kinds()
     growths = {}

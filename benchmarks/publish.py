@@ -338,7 +338,9 @@ def in_node(folder: Path, file: Path, calls: list[list[Any]]) -> list[Any]:
     script = harness.ROOT / "tests" / "web_engine.mjs"
     command = ["node", str(script), str(folder / "engine.js"), str(web_engine("engine-wasm"))]
     text = json.dumps({str(file): calls})
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=True, encoding="utf-8"
+    )
     return list(json.loads(done.stdout)[str(file)])
 
 

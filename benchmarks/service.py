@@ -66,13 +66,14 @@ def further(path: Path, seen: set[str], most: int) -> Pairs:
 def served(file: Path, folder: Path) -> Iterator[str]:
     """The address of a server of a packed file, in a process without PyTorch."""
     blocked = "import sys\nsys.modules['torch'] = None\n"
-    (folder / "sitecustomize.py").write_text(blocked)
+    (folder / "sitecustomize.py").write_text(blocked, encoding="utf-8", newline="\n")
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
         harness.foveate("serve", file, "--as", "en:fr", "--port", 0, "--log-level", "error"),
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": path},
+        encoding="utf-8",
     )
     assert process.stdout is not None
     try:

@@ -74,7 +74,7 @@ def timed(config: Path, seed: int, threads: int, record: Record) -> dict[str, fl
         if "{folder}" in text:
             synthetic.write(Path(folder) / "data", {"train": 60_000, "valid": 500, "test": 1000})
         recipe, run = Path(folder) / config.name, Path(folder) / "run"
-        recipe.write_text(text.replace("{folder}", folder), "utf-8")
+        recipe.write_text(text.replace("{folder}", folder), "utf-8", newline="\n")
         shell = {k: value for k, value in os.environ.items() if not k.startswith("OMP_")}
         environment = shell | {
             "XDG_CACHE_HOME": f"{folder}/cache", "OMP_NUM_THREADS": str(threads),

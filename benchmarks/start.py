@@ -60,7 +60,9 @@ def main(run: Path, wheel: Path, rounds: int = 15, out: Path | None = None) -> N
         call(*harness.foveate("export", run, peer, *exports))
         for side in ("source", "target"):
             tokenizer = json.loads((run / f"{side}.tokenizer.json").read_bytes())["vocabulary"]
-            (peer / f"{side[0]}.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+            (peer / f"{side[0]}.json").write_text(
+                json.dumps(tokenizer), encoding="utf-8", newline="\n"
+            )
         own, other = folder / "own", folder / "other"
         install(own, str(wheel.resolve()))
         install(other, "ctranslate2==4.8.5", "tokenizers")
@@ -131,7 +133,9 @@ def started(command: Iterable[str]) -> tuple[float, float, float]:
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | threads
     small = [sys.executable, "-S", "-c", MEASURE, *command]
-    done = subprocess.run(small, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        small, env=environment, capture_output=True, text=True, check=True, encoding="utf-8"
+    )
     seconds, processor, kilobytes = map(float, done.stdout.split())
     return seconds, processor, kilobytes * 1024 / 1e6
 

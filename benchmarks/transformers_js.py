@@ -121,8 +121,8 @@ def write_model(run: Run, folder: Path) -> None:
         "encoder_layers": len(layers), "decoder_layers": len(layers), "vocab_size": 0,
         "encoder_attention_heads": heads, "decoder_attention_heads": heads, **ends,
     }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "generation_config.json").write_text(json.dumps(ends))
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8", newline="\n")
+    (folder / "generation_config.json").write_text(json.dumps(ends), encoding="utf-8", newline="\n")
 
 
 def size_of(answer: Any) -> int:
@@ -142,13 +142,13 @@ def beside(
     root, modules = folder / "peer", package / "node_modules"
     root.mkdir()
     write_model(run, root / "models" / "ours")
-    (root / "index.html").write_text(PAGE)
+    (root / "index.html").write_text(PAGE, encoding="utf-8", newline="\n")
     (root / "package").symlink_to(modules / "@huggingface" / "transformers")
     (root / "ort").symlink_to(modules / "onnxruntime-web" / "dist")
     quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(root)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    version = json.loads((root / "package" / "package.json").read_text())["version"]
+    version = json.loads((root / "package" / "package.json").read_text(encoding="utf-8"))["version"]
     result: dict[str, Any] = {"transformers.js": version}
     for dtype, suffix in (("fp32", ""), ("q8", "_quantized")):
         page = browser.new_page()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import io
 import os
 import shutil
@@ -24,6 +23,7 @@ import torch
 
 from foveate import cli
 from foveate.cli.doctor import BROWSERS, find_browser
+from foveate.files import locked
 from foveate.run import Run
 from small_runs import Call, Once, Printed, made
 
@@ -62,8 +62,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
 
     def filled(name: str, fill: Callable[[Path], None]) -> Path:
         folder, done = root / f"once-{name}", root / f"once-{name}.done"
-        with (root / f"once-{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(root / f"once-{name}.lock"):
             if not done.exists():
                 shutil.rmtree(folder, ignore_errors=True)  # of a process that failed
                 folder.mkdir()

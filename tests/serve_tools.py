@@ -75,12 +75,15 @@ def running(app: FastAPI, head_seconds: float = 20.0) -> Iterator[int]:
 
 
 class Program:
-    """``foveate serve`` as a process; its log is read as it comes."""
+    """``foveate serve``, or the studio, as a process; its log is read as it comes."""
 
     def __init__(
-        self, arguments: Sequence[str | Path], environment: Mapping[str, str] | None = None
+        self,
+        arguments: Sequence[str | Path],
+        environment: Mapping[str, str] | None = None,
+        verb: str = "serve",
     ) -> None:
-        command = [sys.executable, "-m", "foveate", "serve", *map(str, arguments), "--port", "0"]
+        command = [sys.executable, "-m", "foveate", verb, *map(str, arguments), "--port", "0"]
         own = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", **(environment or {})}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | own
@@ -125,10 +128,10 @@ class Program:
 
 @contextmanager
 def program(
-    *arguments: str | Path, environment: Mapping[str, str] | None = None
+    *arguments: str | Path, environment: Mapping[str, str] | None = None, verb: str = "serve"
 ) -> Iterator[Program]:
     """The program, ended whatever happens."""
-    result = Program(arguments, environment)
+    result = Program(arguments, environment, verb)
     try:
         yield result
     finally:

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import foveate
-from foveate import cli, errors
+from foveate import cli, errors, system
 from foveate.cli import app, doctor
 from foveate.cli.serve import ServerEngine
 from foveate.cli.workers import ProcessEngine
@@ -396,7 +396,7 @@ def test_nothing_is_said_where_all_is_well() -> None:
 
 
 def test_a_quota_of_the_control_group_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_read", lambda path: "50000 100000")
+    monkeypatch.setattr(doctor, "system_text", lambda path: "50000 100000")
     assert doctor.usable_cores() == 0.5
 
 
@@ -406,7 +406,8 @@ def test_a_limit_of_the_control_group_counts(monkeypatch: pytest.MonkeyPatch) ->
         "/sys/fs/cgroup/memory.max": "2000000\n",
         "/sys/fs/cgroup/memory.current": "500000\n",
     }
-    monkeypatch.setattr(doctor, "_read", lambda path: files.get(path, ""))
+    for module in (doctor, system):
+        monkeypatch.setattr(module, "system_text", lambda path: files.get(path, ""))
     assert doctor.free_memory() == 1_500_000
 
 

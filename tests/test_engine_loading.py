@@ -100,8 +100,9 @@ def test_without_a_library_and_a_compiler_one_sentence_says_what_to_install(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(loading, "find_spec", lambda name: None)
     loading.loaded.cache_clear()
-    with pytest.raises(LibraryError, match="install gcc or clang, or foveate from a wheel"):
+    with pytest.raises(LibraryError, match="install gcc or clang, or `pip install ziglang`"):
         loading.loaded()
     monkeypatch.setenv("CC", str(tmp_path / "absent"))
     with pytest.raises(LibraryError, match=r"absent"):

@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 # From the bottom up; a module may import what stands on a lower line, or its own package.
 LAYERS = [
     {"errors", "files"},
+    {"system"},
     {"config", "spec", "native"},
     {"nn", "data"},
     {"models"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -75,3 +76,32 @@ def test_a_mistake_is_answered_with_one_sentence(row, answers) -> None:
     assert len(errors) == 1 and len(errors[0]) <= 400, printed
     named = {*(Path(part).name for part in row["command"]), *PLACES}
     assert any(name in errors[0] for name in named), "it names no file, key or option"
+
+
+# Mistakes in the command itself: a path, a file that cannot be read, an option, an override. The
+# keys and kinds of a config are those of classes that import PyTorch.
+PLAIN = re.compile(
+    r"^Usage|is not a run:|cannot read|not TOML|is no override|holds no TOML|no such model is", re.M
+)
+WITHOUT_TORCH = """
+import runpy, sys
+sys.modules["torch"] = None
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_mistake_in_the_command_is_answered_before_pytorch_is_imported(answers, tmp_path) -> None:
+    folder = Path(next(iter(answers.values()))["folder"])
+    plain = {n for n, each in answers.items() if PLAIN.search(each["stderr"]) and "look" not in n}
+    assert len(plain) >= 35  # `look` imports PyTorch to list its views
+    jobs = json.loads((folder / "jobs.json").read_text("utf-8"))
+    chosen = tmp_path / "plain.json"
+    chosen.write_text(json.dumps({name: jobs[name] for name in plain}), encoding="utf-8")
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(TESTS / "command_lines.py"), str(chosen)]
+    path = os.pathsep.join([str(TESTS.parent / "src"), str(folder / "files")])
+    environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "100"}
+    subprocess.run(command, env=environment, check=True, cwd=folder / "files", timeout=600)
+    without = json.loads(chosen.with_suffix(".done").read_text("utf-8"))
+    expected = {name: answers[name]["stderr"] for name in plain}
+    assert {name: answer["stderr"] for name, answer in without.items()} == expected

@@ -28,7 +28,7 @@ from foveate.spec import Tokens
 @pytest.fixture
 def anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """A cache without a library."""
-    monkeypatch.setattr("foveate.native.kernels.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("foveate.system.cache_folder", lambda: tmp_path)
     _loaded.cache_clear()
     yield
     _loaded.cache_clear()

@@ -244,7 +244,7 @@ def test_a_student_of_two_teachers(tmp_path: Path, small: Tree) -> None:
         train(parse_tree(RunConfig, tree | {"task": tokens}), folder=tmp_path / "other")
     for missing in ("none", str(tmp_path)):
         other = tree | {"objective": taught | {"teachers": [missing]}}
-        refuses(tmp_path, other, ConfigError, "is no run")
+        refuses(tmp_path, other, ConfigError, "is not a run")
     text = {"kind": "language", "text": str(tmp_path / "{split}.tsv")}
     other = tree | {"task": text, "model": {"kind": "gpt-tiny"}}
     refuses(tmp_path, other, ConfigError, r"objective\.teachers.*the task translation, and this is")

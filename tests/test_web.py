@@ -75,13 +75,31 @@ def test_the_script_of_the_pages_is_small_and_ends_no_element() -> None:
     assert "</script" not in text.lower() and "<!--" not in text
 
 
-def test_a_wheel_without_what_the_browser_runs_is_not_made(tmp_path: Path, monkeypatch) -> None:
+FAILS = "#!/bin/sh\nexit 3\n"
+
+
+@pytest.mark.parametrize(("npm", "reason"), [("", "is not installed"), (FAILS, "failed with exit")])
+def test_a_wheel_without_what_the_browser_runs_is_made_and_says_so(
+    tmp_path: Path, monkeypatch, capsys, npm: str, reason: str
+) -> None:
+    """But not one for a platform, which others install."""
     hook: Any = hatch_build.BuildHook(str(tmp_path), {}, None, None, str(tmp_path), "wheel")
+    (tmp_path / "web").mkdir()
+    if npm:
+        (tmp_path / "npm").write_text(npm)
+        (tmp_path / "npm").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RuntimeError, match=r"widget\.js.* no npm to build with"):
+    monkeypatch.delenv("FOVEATE_WHEEL", raising=False)
+    hook.initialize("standard", {})
+    warning = "".join(capsys.readouterr())
+    assert warning.count(reason) == 1 and "Node 20.19" in warning
+    assert all(what in warning for what in hatch_build.BUILT.values())
+    monkeypatch.setenv("FOVEATE_WHEEL", next(iter(hatch_build.PLATFORMS)))
+    with pytest.raises(RuntimeError, match=reason):
         hook.initialize("standard", {})
-    hook.initialize("editable", {})
+    monkeypatch.delenv("FOVEATE_WHEEL")
     for name in hatch_build.BUILT:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("built")
     hook.initialize("standard", {})
+    assert not "".join(capsys.readouterr())

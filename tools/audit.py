@@ -29,7 +29,7 @@ POLICY = {  # what SECURITY.md has to say, and words by which it does
 def tool(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """A program that stands beside this Python."""
     command = [str(Path(sys.executable).with_name(name)), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, encoding="utf-8")
 
 
 def write_sbom(lock: Path, out: Path) -> str:

@@ -41,5 +41,5 @@ def _code(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8", newline="\n")
     print(f"wrote {PAGE}")

@@ -154,4 +154,4 @@ def section(number: int, step: LectureStep) -> str:
 if __name__ == "__main__":
     PAGES.mkdir(parents=True, exist_ok=True)
     for file, text in pages().items():
-        (PAGES / file).write_text(text, encoding="utf-8")
+        (PAGES / file).write_text(text, encoding="utf-8", newline="\n")

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import matplotlib.pyplot as plt
 import typer
+from matplotlib.patches import Patch
 from PIL import Image, ImageOps
 
 from screenshots import chromium
@@ -26,7 +27,17 @@ COLOURS = {  # text, ours, others
     "light": ("#1f2328", "#0969da", "#afb8c1"),
     "dark": ("#e6edf3", "#4493f8", "#545d68"),
 }
+RUNS = {  # bars of training: the row of a comparison, and what it is called
+    "foveate, bf16": "foveate, bf16",
+    "foveate, fp32": "foveate, fp32",
+    "torch.nn.Transformer, bf16 autocast, bucketed": "torch.nn.Transformer, bf16",
+    "Eole, fp32": "Eole, fp32",
+    "OpenNMT-py, fp32": "OpenNMT-py, fp32",
+    "HF, bf16 autocast, grouped by length": "Hugging Face, bf16",
+    "JoeyNMT, fp32": "JoeyNMT, fp32",
+}
 PROGRAMS = ("foveate", "CTranslate2")
+SEARCHES = {"greedy, batch 32": "greedy, batches of 32", "beam 5, one by one": "beam 5, one by one"}
 WIDTH, HEIGHT = 1280, 1010  # of the window in which the page is seen
 
 
@@ -36,14 +47,14 @@ class Bars:
 
     title: str
     values: dict[str, float]
-    digits: int = 0
 
 
 def main(page: Annotated[Path | None, typer.Argument()] = None, out: Path = PICTURES) -> None:
     """Write the chart, and of a page a picture for each colour scheme."""
+    parts, caption = chart()
     for scheme in COLOURS:
         path = out / f"chart-{scheme}.svg"
-        draw(chart(), scheme, path)
+        draw(parts, caption, scheme, path)
         print(f"{path}  {path.stat().st_size / 1000:.0f} kB", flush=True)
     if page is not None:
         with chromium() as browser:
@@ -51,48 +62,29 @@ def main(page: Annotated[Path | None, typer.Argument()] = None, out: Path = PICT
                 shot(browser, page, scheme, out / f"page-{scheme}.webp")
 
 
-def chart() -> list[Bars]:
-    """What docs/reference/speed.md and docs/guide/engine.md have in tables."""
-    train = {row["said"]: row["median"] for row in rows("peers-train-small")}
-    decode = {row["said"]: row["median"] for row in rows("peers-decode-small")}
-    programs = json.loads((RESULTS / "engine-start.json").read_text("utf-8"))["programs"]
-    names = ("foveate translate FILE", "CTranslate2")
-    start = {short: programs[name] for short, name in zip(PROGRAMS, names, strict=True)}
-    searches = {
-        "greedy, batch 32": "batches of 32, greedy",
-        "beam 5, one by one": "one by one, beam 5",
-    }
-    return [
-        Bars(
-            "Training, real target tokens a second",
-            {
-                "foveate, bf16": train["foveate, bf16"],
-                "foveate, fp32": train["foveate, fp32"],
-                "Hugging Face, bf16": train["HF, bf16 autocast, grouped by length"],
-                "JoeyNMT, fp32": train["JoeyNMT, fp32"],
-            },
-        ),
-        *(
-            Bars(
-                f"Sentences a second, int8, {said}",
-                {name: best(decode, f"{name}, int8", search) for name in PROGRAMS},
-            )
-            for search, said in searches.items()
-        ),
-        Bars(
-            "Memory while one line is translated, MB (less is better)",
-            {name: program["megabytes"] for name, program in start.items()},
-        ),
-        Bars(
-            "Installed with all that it needs, MB (less is better)",
-            {name: program["installed_megabytes"] for name, program in start.items()},
-        ),
-        Bars(
-            "From the command to the translation of one line, seconds (less is better)",
-            {name: program["seconds"] for name, program in start.items()},
-            digits=2,
-        ),
-    ]
+def chart() -> tuple[list[Bars], str]:
+    """The parts that were measured on one machine at one commit, and where that was.
+
+    Training comes first. Translation is drawn beside it as soon as both were measured together.
+    """
+    train, decode = comparison("peers-train-small"), comparison("peers-decode-small")
+    medians = {row["said"]: row["median"] for row in train["rows"]}
+    values = {name: medians[row] for row, name in RUNS.items()}
+    parts = [Bars("Training: target tokens per second", values)]
+    machine = train["machine"]
+    if all(machine[key] == decode["machine"][key] for key in ("cpu", "commit")):
+        medians = {row["said"]: row["median"] for row in decode["rows"]}
+        for search, said in SEARCHES.items():
+            values = {name: best(medians, f"{name}, int8", search) for name in PROGRAMS}
+            parts.append(Bars(f"Translation, int8, {said}: sentences per second", values))
+    cores = f"{machine['cores']} cores of an {machine['cpu'].replace('(R)', '')}"
+    ceilings = train["ceilings_gflops"]
+    fast = " with AMX" if ceilings["bf16"] > 4 * ceilings["fp32"] else ""
+    return parts, (
+        "Higher is better. The same Transformer (7.6 million parameters) on the same data "
+        f"(Multi30k, English to French),\n{cores}{fast}, no GPU; "
+        f"{machine['date']}, commit {machine['commit'].removesuffix('-dirty')}."
+    )
 
 
 def best(decode: dict[str, dict[str, float]], program: str, search: str) -> float:
@@ -100,33 +92,39 @@ def best(decode: dict[str, dict[str, float]], program: str, search: str) -> floa
     return max(row[search] for said, row in decode.items() if said.startswith(program))
 
 
-def rows(name: str) -> list[dict[str, Any]]:
-    """The rows of a comparison with other programs."""
-    result: list[dict[str, Any]] = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))["rows"]
-    return [row for row in result if "median" in row]
+def comparison(name: str) -> dict[str, Any]:
+    """A comparison with other programs, without the rows of programs that failed."""
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+    return result | {"rows": [row for row in result["rows"] if "median" in row]}
 
 
-def draw(parts: list[Bars], scheme: str, path: Path) -> None:
+def draw(parts: list[Bars], caption: str, scheme: str, path: Path) -> None:
     """Bars below each other, each part with a scale of its own; the same bytes each time."""
     text, own, other = COLOURS[scheme]
     heights = [len(part.values) for part in parts]
-    size = (8.6, 0.2 * sum(heights) + 0.3 * len(parts))
+    height = 0.24 * sum(heights) + 0.35 * len(parts) + 0.65
     with plt.rc_context({"svg.fonttype": "path", "svg.hashsalt": "foveate", "font.size": 10.5}):
-        figure, axes = plt.subplots(len(parts), 1, figsize=size, height_ratios=heights)
-        for axis, part in zip(axes, parts, strict=True):
+        figure, axes = plt.subplots(
+            len(parts), 1, figsize=(8.6, height), height_ratios=heights, squeeze=False
+        )
+        for axis, part in zip(axes.flat, parts, strict=True):
             names, values = list(part.values), list(part.values.values())
             colours = [own if name.startswith("foveate") else other for name in names]
             axis.barh(names, values, color=colours, height=0.72)
             axis.set_ylim(len(names) - 0.5, -0.5)
             axis.set_xlim(0, max(values) * 1.12)
-            axis.set_title(part.title, loc="left", fontsize=10.5, color=text, pad=3, weight="bold")
+            axis.set_title(part.title, loc="left", fontsize=11, color=text, pad=4, weight="bold")
             for place, value in enumerate(values):
-                said = f" {value + 1e-9:,.{part.digits}f}"  # a half is rounded up
-                axis.text(value, place, said, va="center", color=text)
+                axis.text(value, place, f" {value:,.0f}", va="center", color=text)
             axis.tick_params(colors=text, length=0)
             axis.set_xticks([])
             axis.set_frame_on(False)
-        figure.subplots_adjust(left=0.19, right=0.99, top=0.955, bottom=0.01, hspace=0.7)
+        keys = [Patch(color=own, label="foveate"), Patch(color=other, label="other programs")]
+        axes.flat[0].legend(handles=keys, loc="lower right", frameon=False, labelcolor=text)
+        figure.text(0.01, 0.02, caption, color=text, fontsize=9.5, va="bottom")
+        figure.subplots_adjust(
+            left=0.26, right=0.99, top=1 - 0.3 / height, bottom=0.58 / height, hspace=0.5
+        )
         figure.savefig(path, transparent=True, metadata={"Date": None})
     plt.close(figure)
 

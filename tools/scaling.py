@@ -274,8 +274,10 @@ def page(text: str, result: dict[str, Any]) -> str:
 def main() -> None:
     """Write the result and the page."""
     result = compute(plan_bytes())
-    RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), result), encoding="utf-8")
+    RESULT.write_text(
+        json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n"
+    )
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), result), encoding="utf-8", newline="\n")
     print(f"{RESULT.relative_to(ROOT)} and {PAGE.relative_to(ROOT)} written")
 
 

@@ -104,7 +104,7 @@ def main(
     if not dark:
         about = "python tools/slides.py PICTURES; own, verdict and looked are a person's"
         text = json.dumps({"command": about, "slides": table}, indent=1, ensure_ascii=False)
-        TABLE.write_text(text + "\n", encoding="utf-8")
+        TABLE.write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+assert sys.platform != "win32", "it forks; run it on Linux or macOS"
+
 if TYPE_CHECKING:
     from _typeshed import TraceFunction
 
@@ -124,7 +126,7 @@ def child(out: str, waits: bool, arguments: list[str]) -> None:
 
     def save(*_: object) -> None:
         tracer.on = False
-        Path(out + ".part").write_text(json.dumps(list(tracer.calls)), "utf-8")
+        Path(out + ".part").write_text(json.dumps(list(tracer.calls)), "utf-8", newline="\n")
         os.replace(out + ".part", out)
 
     signal.signal(signal.SIGUSR1, lambda *_: setattr(tracer, "on", True))
@@ -156,9 +158,9 @@ def traced(names: tuple[str, ...] = WALKS) -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         lines = [f"the dog {word}\tle chien {word}" for word in "abcdefghijklmnopqrstuvwxyz"]
-        (folder / "pairs.tsv").write_text("\n".join(lines) + "\n", "utf-8")
-        (folder / "walk.toml").write_text(CONFIG.format(folder=folder), "utf-8")
-        (folder / "walk_score.py").write_text(SCORE, "utf-8")
+        (folder / "pairs.tsv").write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
+        (folder / "walk.toml").write_text(CONFIG.format(folder=folder), "utf-8", newline="\n")
+        (folder / "walk_score.py").write_text(SCORE, "utf-8", newline="\n")
         score = ['imports=["walk_score"]', "model.decoder.attention.score=walk_distance"]
         train, run = ["train", str(folder / "walk.toml"), "--run"], str(folder / "run")
         picture = str(folder / "map.json")
@@ -253,7 +255,7 @@ def main() -> None:
             files = {call.partition(":")[0] for call in calls}
             print(f"{name}: {len(files)} files", *calls, sep="\n  ")
     else:
-        PAGE.write_text(page(), "utf-8")
+        PAGE.write_text(page(), "utf-8", newline="\n")
 
 
 if __name__ == "__main__":

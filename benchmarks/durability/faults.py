@@ -190,15 +190,15 @@ def prepared(folder: Path) -> Path:
     for before, after in FOR_ALL.items():
         assert before in text, before
         text = text.replace(before, after)
-    config.write_text(text, "utf-8")
+    config.write_text(text, "utf-8", newline="\n")
     more = ["train.max_steps=60", "train.save.every=20", "train.save.keep=3"]
     silent(["train", config, *more, "--run", at / "run"])
     pairs = (folder / "pairs.train.tsv").read_text("utf-8").splitlines()
     for name, column in (("source", 0), ("target", 1)):
         lines = [pair.split("\t")[column] + "\n" for pair in pairs]
-        (at / f"{name}.txt").write_text("".join(lines), "utf-8")
+        (at / f"{name}.txt").write_text("".join(lines), "utf-8", newline="\n")
     for name in ("links", "translated", "outputs"):
-        (at / f"{name}.txt").write_text("written before\n" * 100, "utf-8")
+        (at / f"{name}.txt").write_text("written before\n" * 100, "utf-8", newline="\n")
     silent(["shortlist", at / "run", "--often", "9", "--likely", "9"])
     silent(["average", at / "run", "--last", "1"])
     return at
@@ -445,7 +445,7 @@ def clock(bench: Bench) -> None:
         return
     begun = prepared(bench.folder)
     config, moment = bench.folder / "transformer.toml", bench.folder / "moment"
-    moment.write_text("+0", "utf-8")
+    moment.write_text("+0", "utf-8", newline="\n")
     environment = os.environ | {
         "LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(moment),
         "FAKETIME_NO_CACHE": "1", "DONT_FAKE_MONOTONIC": "1",
@@ -457,7 +457,7 @@ def clock(bench: Bench) -> None:
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     jumps = 0
     while process.poll() is None:
-        moment.write_text(("+20y", "-20y", "+0")[jumps % 3], "utf-8")
+        moment.write_text(("+20y", "-20y", "+0")[jumps % 3], "utf-8", newline="\n")
         jumps += 1
         time.sleep(0.2)
     weights = "checkpoints/step-00000060/model.safetensors"
@@ -484,7 +484,7 @@ def may_mount() -> str | None:
         return "only root on Linux can mount a small disk"
     with tempfile.TemporaryDirectory() as folder:
         command = ["mount", "-t", "tmpfs", "tmpfs", folder]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
         if done.returncode == 0:
             subprocess.run(["umount", folder], check=True)
     return done.stderr.strip() or None

@@ -258,7 +258,7 @@ class Watch:
             if what not in self.seen:
                 self.seen.add(what)
                 line = {"what": what, "said": str(error)[:200], "input": data[:300].hex()}
-                with self.kept.open("a", encoding="utf-8") as file:
+                with self.kept.open("a", encoding="utf-8", newline="\n") as file:
                     file.write(json.dumps(line) + "\n")
 
 
@@ -320,7 +320,7 @@ def one(name: str, target: tuple[Read, list[bytes]], seconds: int) -> dict[str, 
         output = (folder / "said").read_text("utf-8", "replace")
         units = re.search(r"number_of_executed_units:\s*(\d+)", output)
         saved = folder / "findings"
-        lines = saved.read_text().splitlines() if saved.exists() else []
+        lines = saved.read_text(encoding="utf-8").splitlines() if saved.exists() else []
         result = [json.loads(line) for line in lines]
         for left in sorted(folder.glob("*-*")):  # libFuzzer's: oom-…, timeout-…, crash-…
             what = left.name.partition("-")[0]

@@ -310,7 +310,9 @@ def fuzz(seconds: int, folder: Path, say: Callable[[str], None] = print) -> dict
     findings: dict[str, dict[str, Any]] = {}
     while (left := int(until - time.monotonic())) > 0 and len(findings) < MOST:
         words = [str(program), str(file), str(first), str(left)]
-        ended = subprocess.run(words, capture_output=True, text=True, env=os.environ | OPTIONS)
+        ended = subprocess.run(
+            words, capture_output=True, text=True, env=os.environ | OPTIONS, encoding="utf-8"
+        )
         if counts := re.search(r"^(\d+) (\d+)$", ended.stdout, re.M):
             tried, read = tried + int(counts[1]), read + int(counts[2])
         if ended.returncode == 0:

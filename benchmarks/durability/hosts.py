@@ -57,7 +57,9 @@ def why_not() -> str | None:
         return "network namespaces need root"
     if shutil.which("ip") is None:
         return "there is no ip command (Debian: apt-get install iproute2)"
-    tried = subprocess.run(["ip", "netns", "add", name("try")], capture_output=True, text=True)
+    tried = subprocess.run(
+        ["ip", "netns", "add", name("try")], capture_output=True, text=True, encoding="utf-8"
+    )
     if tried.returncode:
         return f"this machine makes no network namespace: {tried.stderr.strip()}"
     ip("netns", "del", name("try"))
@@ -120,9 +122,11 @@ def data(folder: Path) -> Path:
     rows = [[words[(i * k) % 20] for k in range(1, 4 + i % 9)] for i in range(1, 600)]
     text = "".join(f"{' '.join(row)}\t{' '.join(reversed(row))}\n" for row in rows)
     for split in ("train", "valid", "test"):
-        (folder / f"{split}.tsv").write_text(text if split == "train" else text[:2000], "utf-8")
+        (folder / f"{split}.tsv").write_text(
+            text if split == "train" else text[:2000], "utf-8", newline="\n"
+        )
     config = folder / "config.toml"
-    config.write_text(CONFIG.replace("DATA", str(folder)), "utf-8")
+    config.write_text(CONFIG.replace("DATA", str(folder)), "utf-8", newline="\n")
     return config
 
 
@@ -208,7 +212,11 @@ def main(
             report |= {"finished": finished} | (compared(folder) if finished else {})
         except BaseException:
             for log in folder.glob("*.log"):
-                print(log.name, log.read_text(errors="replace")[-3000:], file=sys.stderr)
+                print(
+                    log.name,
+                    log.read_text(errors="replace", encoding="utf-8")[-3000:],
+                    file=sys.stderr,
+                )
             raise
         text = json.dumps(report).replace(place, "RUN")
     report = {"hang_minutes": HANG_MINUTES, "saved_every": EVERY} | json.loads(text)

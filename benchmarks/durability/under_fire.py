@@ -48,7 +48,7 @@ def family(process: int) -> list[int]:
     result = [process]
     for each in result:
         for thread in Path(f"/proc/{each}/task").glob("*/children"):
-            result += map(int, thread.read_text().split())
+            result += map(int, thread.read_text(encoding="utf-8").split())
     return result
 
 
@@ -56,7 +56,7 @@ def processor(*processes: int) -> float:
     """Seconds of processor time that processes have taken so far."""
     ticks = 0
     for each in processes:
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{each}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -65,7 +65,10 @@ def resident(process: int) -> int:
     """Bytes of memory of a process and those below it."""
     page = os.sysconf("SC_PAGE_SIZE")
     result = family(process)
-    return sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) * page for each in result)
+    return sum(
+        int(Path(f"/proc/{each}/statm").read_text(encoding="utf-8").split()[1]) * page
+        for each in result
+    )
 
 
 class Server:
@@ -76,6 +79,7 @@ class Server:
         self.process = subprocess.Popen(
             harness.foveate("serve", run, *options, *SERVED, *arguments),
             env=os.environ | {"PYTHONPATH": str(source)}, stdout=subprocess.PIPE, text=True,
+            encoding="utf-8",
         )  # fmt: skip
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[1].rstrip("/")
@@ -122,6 +126,7 @@ def wrk(
     done = subprocess.run(
         [*command, "-s", str(LUA), server.url],
         env=os.environ | output, capture_output=True, text=True, check=True,
+        encoding="utf-8",
     )  # fmt: skip
     return dict(json.loads(done.stdout.partition("RESULT ")[2]))
 
@@ -382,7 +387,8 @@ def generated(run: Path, examples: int) -> Figures:
         done = subprocess.run(
             [program, "run", f"{server.url}/openapi.json", "--checks", checks, "--max-examples",
              str(examples), "--seed", "1", "--request-timeout", "60"],
-            capture_output=True, text=True, cwd=folder,  # it keeps a cache where it runs
+            capture_output=True, text=True, cwd=folder,  # it keeps a cache where it runs,
+            encoding="utf-8",
         )  # fmt: skip
     summary = [line.strip() for line in done.stdout.splitlines() if "generated" in line]
     return {"examples_per_route": examples, "exit_code": done.returncode, "said": summary[-1:]}

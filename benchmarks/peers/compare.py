@@ -108,7 +108,7 @@ def main() -> None:
             continue
         record = {"key": list(place), **measured(work, group, row)}
         known[place] = record
-        with work.notes.open("a", encoding="utf-8") as notes:
+        with work.notes.open("a", encoding="utf-8", newline="\n") as notes:
             notes.write(json.dumps(record, ensure_ascii=False) + "\n")
         left -= 1
         shown = record.get("error") or record["figure"]
@@ -184,6 +184,7 @@ def run(work: Comparison, group: Group, row: Row, python: Path) -> Record:
         done = subprocess.run(
             line, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=BUILD,
             env=environment(row.peer, row.threads or work.threads),
+            encoding="utf-8",
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"error": f"gave no answer in {PATIENCE / 60:.0f} minutes"}
@@ -224,7 +225,7 @@ def save(work: Comparison, group: Group, known: dict[tuple[str, ...], Record], a
     folder = BUILD / "tried" if work.only else RESULTS
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
-    (folder / f"peers-{group.name}.json").write_text(text, encoding="utf-8")
+    (folder / f"peers-{group.name}.json").write_text(text, encoding="utf-8", newline="\n")
 
 
 def together(result: list[Record]) -> Record:

@@ -31,21 +31,23 @@ def write(folder: Path) -> dict[str, object]:
                 sentences = work.task.source_tokenizer.encode_ids(list(texts[:most]))
                 lines = (" ".join(pieces[i] for i in ids) for ids in sentences)
                 (folder / f"{name}.{side}").write_text(
-                    "".join(f"{line}\n" for line in lines), encoding="utf-8"
+                    "".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n"
                 )
             counts[name] = len(sentences)
         data = work.data
     text = "".join(f"{piece}\n" for piece in pieces)
-    (folder / "vocabulary.txt").write_text(text, encoding="utf-8")
+    (folder / "vocabulary.txt").write_text(text, encoding="utf-8", newline="\n")
     _forms(folder, pieces)
     result = {"data": data, "vocabulary": len(pieces), "pairs": counts}
-    output.write_text(json.dumps(result), encoding="utf-8")
+    output.write_text(json.dumps(result), encoding="utf-8", newline="\n")
     return result
 
 
 def _forms(folder: Path, pieces: list[str]) -> None:
     """Vocabularies as the peers read them."""
     own = pieces[4:]  # without <unk> <pad> <s> </s>, which they have themselves
-    (folder / "joey-vocabulary.txt").write_text("".join(f"{p}\n" for p in pieces), encoding="utf-8")
+    (folder / "joey-vocabulary.txt").write_text(
+        "".join(f"{p}\n" for p in pieces), encoding="utf-8", newline="\n"
+    )
     counted = "".join(f"{piece}\t1\n" for piece in own)
-    (folder / "onmt-vocabulary.txt").write_text(counted, encoding="utf-8")
+    (folder / "onmt-vocabulary.txt").write_text(counted, encoding="utf-8", newline="\n")

@@ -39,12 +39,12 @@ def python_of(peer: str) -> Path:
     print(f"installing {peer} into {place.relative_to(ROOT)}", file=sys.stderr, flush=True)
     _call([sys.executable, "-m", "venv", str(place)])
     constraints = BUILD / "constraints.txt"
-    constraints.write_text(torch_pin() + "\n", encoding="utf-8")
+    constraints.write_text(torch_pin() + "\n", encoding="utf-8", newline="\n")
     pip = [str(place / "bin" / "python"), "-m", "pip", "install", "-q"]
     for file in files:
         alone = file.name.endswith(".alone.txt")
         _call([*pip, *(["--no-deps"] if alone else ["-c", str(constraints)]), "-r", str(file)])
-    stamp.write_text(digest, encoding="utf-8")
+    stamp.write_text(digest, encoding="utf-8", newline="\n")
     return place / "bin" / "python"
 
 
@@ -55,7 +55,7 @@ def torch_pin() -> str:
 
 
 def _call(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, encoding="utf-8")
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise NotThere("not installed: " + " | ".join(lines[-LINES:]))

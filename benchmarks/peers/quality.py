@@ -79,7 +79,9 @@ def write(about: dict[str, Any], looks: dict[str, list[Look]]) -> None:
     known = {"ratio" if theirs else "ratio_at_least": ratios}
     result = about | known | {"ratios_at_equal_bleu": equal(*looks.values())}
     result |= {"reached": reached, "looks": looks}
-    RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    RESULT.write_text(
+        json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n"
+    )
 
 
 def equal(ours: list[Look], theirs: list[Look]) -> list[Look]:
@@ -107,7 +109,12 @@ def learn(peer: str, values: argparse.Namespace, task: Any, cores: range) -> Ite
     )  # fmt: skip
     started = time.perf_counter()
     with subprocess.Popen(
-        line, stdout=subprocess.PIPE, text=True, cwd=BUILD, env=environment(peer, values.threads)
+        line,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=BUILD,
+        env=environment(peer, values.threads),
+        encoding="utf-8",
     ) as child:
         assert child.stdout is not None
         os.sched_setaffinity(child.pid, cores)

@@ -119,5 +119,5 @@ def page(text: str, folder: Path) -> str:
 
 if __name__ == "__main__":
     made = page(PAGE.read_text(encoding="utf-8"), ROOT / "docs" / "results")
-    PAGE.write_text(made, encoding="utf-8")
+    PAGE.write_text(made, encoding="utf-8", newline="\n")
     print(PAGE)

@@ -225,6 +225,14 @@ def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
     return config.parse(value, where)
 
 
+def check_run(path: Path) -> None:
+    """Raise ``ConfigError`` where a path is not the folder of a run."""
+    if not (path / "config.toml").is_file():
+        small = f", or take packaged/{path.name}" if (PACKAGED / path.name).is_dir() else ""
+        why = "it has no config.toml; train one: foveate train"
+        raise ConfigError(f"{path} is not a run: {why}{small}")
+
+
 def read(config: type[C], path: str | Path, overrides: Sequence[str] = ()) -> C:
     """Class defaults, then ``base``, then the file, then overrides: the only loading order.
 

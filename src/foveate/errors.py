@@ -40,6 +40,12 @@ def install(extra: str) -> str:
     return f"pip install 'foveate[{extra}]{place}'"
 
 
+def not_built(part: str) -> str:
+    """Return the message for a part that runs in the browser and that this installation lacks."""
+    how = "install Node 20.19 or newer, run `make page` in a checkout of foveate, and install that"
+    return f"{part} is not built: {how}"
+
+
 class ConfigError(UserError):
     """A key or value that cannot be used: names its place and what would be valid."""
 

@@ -23,6 +23,11 @@ def replace_file(path: Path, content: str | bytes, mode: int | None = None) -> N
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file that nobody reads meanwhile, as UTF-8 and with the same line ends everywhere."""
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
 @contextlib.contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file to write piece by piece, which takes its name when the block ends without an error.

@@ -28,7 +28,7 @@ from foveate.answers import (
     TextAnswer,
     several,
 )
-from foveate.config import PACKAGED, Config, ConfigError, read_resolved, shipped
+from foveate.config import Config, ConfigError, check_run, read_resolved, shipped
 from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, TextData, TextFormat
 from foveate.decode.beam import Beam, another, with_beam
@@ -451,10 +451,7 @@ def _load(path: Path, which: str, trust: bool) -> Run:
 
 def read_run(path: Path, trust: bool = False) -> RunConfig:
     """The resolved config of a run; `read_resolved` says what ``trust`` is."""
-    if not (path / "config.toml").is_file():
-        small = f", or take packaged/{path.name}" if (PACKAGED / path.name).is_dir() else ""
-        why = "it has no config.toml; train one: foveate train"
-        raise ConfigError(f"{path} is no run: {why}{small}")
+    check_run(path)
     return read_resolved(RunConfig, path / "config.toml", trust)
 
 

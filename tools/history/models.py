@@ -39,7 +39,9 @@ def trained(name: str, folder: Path) -> Run:
     own = HERE / f"{name}.toml"
     template = (own if own.exists() else GRAMMAR).read_text(encoding="utf-8")
     config = folder / f"{name}.toml"
-    config.write_text(template.replace("{folder}", folder.as_posix()), encoding="utf-8")
+    config.write_text(
+        template.replace("{folder}", folder.as_posix()), encoding="utf-8", newline="\n"
+    )
     return foveate.train(config, OVERRIDES.get(name, []), folder / name)
 
 

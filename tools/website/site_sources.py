@@ -97,9 +97,9 @@ def main(out: Path) -> None:
     for name, text in pages.items():
         path = out / f"{name}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", newline="\n")
     schema = to_json(config_schema(RunConfig))
-    (out / "extra" / "config.schema.json").write_text(schema, encoding="utf-8")
+    (out / "extra" / "config.schema.json").write_text(schema, encoding="utf-8", newline="\n")
     print(f"{out}: {len(list(out.rglob('*.md')))} pages", flush=True)
 
 

@@ -80,7 +80,7 @@ def mapping(job: Job, tokens: list[str]) -> str:
     lines = ["\t" + " ".join(tokens[i] for i in often)]
     lines += [f"{tokens[n]}\t" + " ".join(tokens[i] for i in some) for n, some in enumerate(likely)]
     place = job.folder / "mapping.txt"
-    place.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    place.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     return str(place)
 
 

@@ -64,7 +64,7 @@ def train(job: Job) -> dict[str, Any]:
 
     onmt.trainer.Trainer._gradient_accumulation = watched
     place = job.folder / "config.yaml"
-    place.write_text(json.dumps(options(job)), encoding="utf-8")  # JSON is YAML
+    place.write_text(json.dumps(options(job)), encoding="utf-8", newline="\n")  # JSON is YAML
     parsed, _ = _get_parser().parse_known_args(["-config", str(place)])
     with contextlib.suppress(common.Done):
         onmt_train(parsed)

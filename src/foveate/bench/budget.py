@@ -14,6 +14,7 @@ from pathlib import Path
 from foveate.bench.training import LEAST, WARM, Workload, rates
 from foveate.bench.training import train as measured_steps
 from foveate.config import ConfigError, read
+from foveate.files import write_text
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.tasks.base import Generates
 from foveate.tasks.text_to_text import TextToText
@@ -204,7 +205,7 @@ def limited(name: str, config: RunConfig, budget: Budget, place: Path, say: Say)
             task.prepare(Path(prepared), config.seed)
             steps = fitting(name, Workload(name, name, config, task), budget)
         place.parent.mkdir(parents=True, exist_ok=True)
-        stored.write_text(json.dumps({"budget": budgeted, "steps": steps}), encoding="utf-8")
+        write_text(stored, json.dumps({"budget": budgeted, "steps": steps}))
         say(f"{name}: about {steps:,} steps in {budget}")
     if steps < FEWEST:
         raise ConfigError(

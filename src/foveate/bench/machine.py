@@ -18,11 +18,13 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from foveate.config import Tree
+from foveate.system import processor_name, system_text
 from foveate.train.journal import peak_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SIZE = 2048  # rows and columns of the products; 512 and 4,096 are slower on the CPUs tried
 MIB = 2**20
+START_METHOD = "spawn" if sys.platform == "win32" else "forkserver"  # of processes of their own
 
 
 def quickest(
@@ -75,7 +77,7 @@ def describe() -> Tree:
     """Machine, versions and commit (``None`` outside a git checkout)."""
     machine: Tree = {
         "date": time.strftime("%Y-%m-%d"),
-        "cpu": cpu_name(),
+        "cpu": processor_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -91,11 +93,10 @@ def describe() -> Tree:
 
 def resident() -> float | None:
     """MiB that the process holds in memory now; ``None``: unknown."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE") / MIB
+    pages = system_text("/proc/self/statm").split()
+    if sys.platform == "linux" and len(pages) > 1:
+        return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
+    return None
 
 
 def peak(device: str = "cpu") -> float | None:
@@ -108,29 +109,17 @@ def _wait(result: torch.Tensor) -> None:
         torch.cuda.synchronize(result.device)
 
 
-def cpu_name() -> str:
-    """The model of the processor, or its architecture."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
-
-
 def _commit() -> str | None:
     """The commit of the checkout that this file is part of."""
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty"],
             cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+            encoding="utf-8",
         )  # fmt: skip
     except OSError:
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None
-
-
-def start_method() -> str:
-    """How processes of their own are begun: from a server where there is one, else anew."""
-    return "spawn" if sys.platform == "win32" else "forkserver"
 
 
 # ---------------------------------------------------------------------------------------- products

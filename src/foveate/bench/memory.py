@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from foveate.bench import decoding, training
-from foveate.bench.machine import MIB, describe, peak, resident, start_method
+from foveate.bench.machine import MIB, START_METHOD, describe, peak, resident
 from foveate.bench.training import Say, Workload, mute, workload
 from foveate.config import Tree
 from foveate.engine.base import SearchRequest
@@ -30,7 +30,7 @@ ROWS = 64  # sentences decoded together
 
 def measure_memory(shape: str, overrides: Sequence[str] = (), say: Say = mute) -> Tree:
     """Peaks in MiB and their parts, of training and of decoding with beam 5 (where it decodes)."""
-    fresh = multiprocessing.get_context(start_method())
+    fresh = multiprocessing.get_context(START_METHOD)
     result: Tree = {"what": "memory"}
     for name, work in {"training": of_training, "decoding": of_decoding}.items():
         say(f"{shape}: the peak of {name}, in a process of its own")

@@ -73,7 +73,9 @@ def report_on(
 
 def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
     """How a config reads text, the kind of its data, and how it reads a series."""
-    from foveate.config import read
+    from foveate.config import load_tree, read, shipped
+
+    load_tree(shipped(path))  # what cannot be read is said before PyTorch is imported
     from foveate.kinds import load_kinds
     from foveate.run import RunConfig
     from foveate.tasks.forecasting import Forecasting

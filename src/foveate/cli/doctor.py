@@ -18,6 +18,7 @@ import typer
 from foveate import __version__
 from foveate.cli.options import Json, RunPath, load, say, to_json
 from foveate.errors import ConfigError, install
+from foveate.system import processor_flags, processor_name, processors, system_field, system_text
 
 if TYPE_CHECKING:
     from foveate.run import Run
@@ -27,8 +28,6 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 EXTRAS = {
     "anywidget": f"views live in notebooks; {install('widget')}",
     "tensorboard": f"curves in TensorBoard; {install('track')}",
-    "transformers": f"parity tests with Hugging Face models; {install('dev')}",
-    "playwright": f"browser tests; {install('dev')}",
 }
 GIB = 2**30
 
@@ -172,10 +171,9 @@ def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
 def _processor(report: MachineReport, usable: float, load: float) -> None:
     from foveate.engine.loading import LibraryError, loaded
 
-    flags = set(_field("/proc/cpuinfo", "flags", "Features").split())
-    name = _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
+    flags = set(processor_flags().split())
     report.facts["processor"] = facts = {
-        "model": name,
+        "model": processor_name(),
         "cores usable": f"{usable:g} of {os.cpu_count()}",
         "load": f"{load:.1f} (mean of a minute)",
         "bf16 in hardware": ", ".join(sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)) or "no",
@@ -227,16 +225,10 @@ def _processor_advice(
             f"bf16 is no quicker than fp32 here ({gflops['bf16']:.0f} against "
             f'{gflops["fp32"]:.0f} GFLOP/s): train with train.precision = "fp32".'
         )
-    if threads > usable:
-        advice.append(
-            f"torch runs {threads} threads on {usable:g} usable cores, so they wait for each "
-            f"other: set OMP_NUM_THREADS={max(1, int(usable))}."
-        )
-    if threads < int(usable):
-        advice.append(
-            f"torch uses {threads} of {usable:g} cores: unset OMP_NUM_THREADS, or set it to "
-            f"{int(usable)}."
-        )
+    if not int(usable) <= threads <= max(1, usable):
+        best = max(1, int(usable))
+        cores = f"torch runs {threads} threads on {usable:g} usable cores"
+        advice.append(f"{cores}: set OMP_NUM_THREADS={best}.")
     if busy:
         advice.append(
             f"Other programs use the {usable:g} cores now: training has its share of them, and "
@@ -247,18 +239,9 @@ def _processor_advice(
 
 def usable_cores() -> float:
     """Cores that this process may use: affinity and the quota of its control group."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else (os.cpu_count() or 1)
-    quota = _read("/sys/fs/cgroup/cpu.max").split()
-    if len(quota) == 2 and quota[0].isdigit():
-        return min(float(cores), int(quota[0]) / int(quota[1]))
-    return float(cores)
-
-
-def _field(path: str, *names: str) -> str:
-    """The value of the first line ``NAME: VALUE`` of a system file with one of the names."""
-    lines = (line.partition(":") for line in _read(path).splitlines())
-    return next((value.strip() for name, _, value in lines if name.strip() in names), "")
+    cores, quota = float(processors()), system_text("/sys/fs/cgroup/cpu.max").split()
+    limited = len(quota) == 2 and quota[0].isdigit()
+    return min(cores, int(quota[0]) / int(quota[1])) if limited else cores
 
 
 # ------------------------------------------------------------------------------ memory, devices
@@ -266,7 +249,7 @@ def _field(path: str, *names: str) -> str:
 
 def _memory(report: MachineReport, folder: Path) -> None:
     memory, disk = free_memory(), shutil.disk_usage(folder.resolve()).free
-    maps, allocators = _read("/proc/self/maps"), ("tcmalloc", "jemalloc", "mimalloc")
+    maps, allocators = system_text("/proc/self/maps"), ("tcmalloc", "jemalloc", "mimalloc")
     report.facts["memory"] = {
         "memory free": "unknown" if memory is None else f"{memory / GIB:.1f} GiB",
         "disk free": f"{disk / GIB:.1f} GiB at {folder.resolve()}",
@@ -286,9 +269,9 @@ def _memory(report: MachineReport, folder: Path) -> None:
 
 def free_memory() -> int | None:
     """Free bytes of memory within the limit of the control group; ``None``: unknown."""
-    available = _field("/proc/meminfo", "MemAvailable")
+    available = system_field("/proc/meminfo", "MemAvailable")
     free = int(available.split()[0]) * 1024 if available else None
-    limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
+    limit, used = (system_text(f"/sys/fs/cgroup/memory.{each}") for each in ("max", "current"))
     if free is not None and limit.strip().isdigit() and used.strip().isdigit():
         free = min(free, max(0, int(limit) - int(used)))
     return free
@@ -326,11 +309,3 @@ def find_browser() -> str | None:
     """The path of a Chromium-like browser, or ``None``; FOVEATE_BROWSER names another."""
     named = os.environ.get("FOVEATE_BROWSER")
     return named or next((path for name in BROWSERS if (path := shutil.which(name))), None)
-
-
-def _read(path: str) -> str:
-    """The text of a small system file, empty where there is none."""
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -39,7 +39,8 @@ def set_threads(threads: int | None) -> int | None:
 
 
 def named(paths: Runs) -> Runs:
-    """Return paths of runs or files, where a name alone may be that of an installed model."""
+    """Return paths of runs, files or installed models; raise ``ConfigError`` without PyTorch."""
+    from foveate.config import check_run, shipped
     from foveate.engine.installed import named
 
     if not paths:  # of a view that needs no run
@@ -47,6 +48,8 @@ def named(paths: Runs) -> Runs:
 
     resolved = [named(path) for path in (paths if isinstance(paths, list) else [paths])]
     say(remark for _, remark in resolved if remark)
+    for folder in (shipped(path) for path, _ in resolved if not shipped(path).is_file()):
+        check_run(folder)
     return [path for path, _ in resolved] if isinstance(paths, list) else resolved[0][0]
 
 
@@ -60,9 +63,7 @@ Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
 BeamSize = Annotated[int | None, typer.Option(min=1, help="default: the run's own")]
 LengthPenalty = Annotated[float | None, typer.Option(help="exponent of the length in scores")]
 BatchTokens = Annotated[int | None, typer.Option(min=1, help="source tokens of a batch")]
-Ensemble = Annotated[
-    list[Path] | None, typer.Option(metavar="RUN", help="decode with it too; may be repeated")
-]
+Ensemble = Annotated[list[Path] | None, typer.Option(metavar="RUN", help="add a run; repeatable")]
 Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Overrides = Annotated[
@@ -73,25 +74,15 @@ Overrides = Annotated[
 ]
 DataKind = Literal["pairs", "labelled", "text", "series"]
 TaskName = Literal[
-    "auto",
-    "translation",
-    "transduction",
-    "classification",
-    "language",
-    "masked",
-    "forecasting",
-    "captioning",
-    "vision",
-]
+    "auto", "translation", "transduction", "classification", "language", "masked", "forecasting",
+    "captioning", "vision",
+]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Sample = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="lines to try ctranslate2 on, without the run's own data"),
+    Path | None, typer.Option(metavar="FILE", help="try ctranslate2 on it, not on the run's data")
 ]
 Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in no output")]
-Fuzzy = Annotated[
-    float, typer.Option(min=1, max=100, help="% of likeness that will do in the memory")
-]
+Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="% similarity accepted in the memory")]
 CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="put source words for <unk>")]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from foveate.cli.engines import RunSpec
 from foveate.cli.options import Ban, CopyUnknown, DefaultGroup, Fuzzy, Sample, VerbGroup, named
+from foveate.system import processors
 
 if TYPE_CHECKING:
     from foveate.answers import Translator
@@ -79,7 +79,7 @@ class ServerEngine:
     def threads(self, runs: Sequence[Path], threads: int | None) -> int:
         """How many batches a server computes at a time, one thread each."""
         if all(self._spec(run).chosen(self._needs)[0] is not None for run in runs):
-            return threads or len(os.sched_getaffinity(0))
+            return threads or processors()
         from foveate.cli.workers import batch_threads
 
         return batch_threads(threads, self.processes)
@@ -199,8 +199,11 @@ def studio(
     openapi: Annotated[bool, typer.Option("--openapi", help="print the API and end")] = False,
 ) -> None:
     """Open runs in the browser; without any, those that ship."""
+    from foveate.config import check_run, shipped
     from foveate.server.launch import serve_studio, studio_document
 
+    for folder in (run for run in runs or [] if not shipped(run).is_dir()):
+        check_run(folder)  # a folder may hold runs
     if openapi:
         typer.echo(studio_document(), nl=False)
     else:

@@ -17,7 +17,8 @@ import typer
 
 import foveate.cli.options as options
 from foveate.cli.options import load, say
-from foveate.errors import ConfigError, install
+from foveate.errors import ConfigError, install, not_built
+from foveate.files import write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,24 +50,17 @@ class QuickstartCorpus(NamedTuple):
 
 CORPORA = {  # of `foveate.data.synthetic`
     "everyday": QuickstartCorpus(
-        "quickstart",
-        "everyday sentences of Tatoeba (tatoeba.org, CC BY 2.0 FR)",
-        "held-out sentences",
-        {"train": 90_362, "valid": 300, "test": 1000},
-        25.0,
-        "2,400 steps: five minutes",
-        "Where is the station?",
+        "quickstart", "everyday sentences of Tatoeba (tatoeba.org, CC BY 2.0 FR)",
+        "held-out sentences", {"train": 90_362, "valid": 300, "test": 1000}, 25.0,
+        "2,400 steps: five minutes", "Where is the station?",
     ),
     "short": QuickstartCorpus(
-        "grammar",
-        "an English–French grammar, with the true word alignments",
+        "grammar", "an English–French grammar, with the true word alignments",
         "held-out sentences, with combinations that training never showed",
-        {"train": 60_000, "valid": 200, "test": 500},
-        50.0,
-        "2,000 steps: two minutes",
+        {"train": 60_000, "valid": 200, "test": 500}, 50.0, "2,000 steps: two minutes",
         "She closes the old window.",
     ),
-}
+}  # fmt: skip
 EXPECTED = """\
 {} where two processor cores are free, longer beside other programs, and 30
 minutes at most; the lines below show the time left. Ctrl-C stops, and the same command goes on."""
@@ -81,6 +75,11 @@ def train(
     ] = False,
 ) -> None:
     """Train a config; a run that exists goes on."""
+    from foveate.config import assigned, load_tree, shipped
+
+    load_tree(shipped(config))  # what cannot be read is said before PyTorch is imported
+    for override in overrides or ():
+        assigned(override)
     from foveate.training import train
 
     train(config, overrides or [], run, changed_data)
@@ -105,7 +104,7 @@ def average(
 
 
 def distill(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="the teacher")],
+    run: options.RunPath,
     out: Annotated[Path, typer.Option(metavar="DIR", help="train, valid and test .jsonl go there")],
     beam_size: options.BeamSize = None,
     ensemble: options.Ensemble = None,
@@ -266,7 +265,7 @@ def start(
     console.print(f"{sizes['train']:,} pairs to train on, {sizes['test']:,} held out: {data}")
     config = folder / f"{own.name}.toml"
     template = files("foveate").joinpath(config.name).read_text(encoding="utf-8")
-    config.write_text(template.replace("{folder}", folder.as_posix()), encoding="utf-8")
+    write_text(config, template.replace("{folder}", folder.as_posix()))
 
     console.rule(f"2 · training: {config}")
     console.print(EXPECTED.format(own.expected), soft_wrap=True)
@@ -383,10 +382,10 @@ def _gold(run: Run, data: Path) -> dict[str, list[Gold]]:
 
 def _command() -> str:
     """The command foveate: its name, or its path where PATH does not have it."""
-    path = Path(sys.executable).parent / "foveate"
-    if shutil.which("foveate") or not path.exists():
+    path = shutil.which("foveate", path=Path(sys.executable).parent)  # .exe on Windows
+    if shutil.which("foveate") or path is None:
         return "foveate"
-    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
 
 
 def missing_for_studio() -> str:
@@ -395,7 +394,7 @@ def missing_for_studio() -> str:
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         lines += f"\n  the studio's packages are missing; {install('studio')}"
     if not files("foveate").joinpath("server/static/index.html").is_file():
-        lines += "\n  the studio's page is not built: install Node 20.19 or newer, then make page"
+        lines += "\n  " + not_built("the studio's page")
     return lines
 
 

@@ -1,8 +1,6 @@
-"""Runs in several processes.
+"""Runs in several processes of one thread each, which translate many sentences faster than threads.
 
-Several processes of one thread each translate many sentences faster than one process of several
-threads. A server with many connections needs them too, since the threads that search and those that
-serve would wait for each other.
+A server with many connections needs them too: threads that search and serve wait for each other.
 """
 
 from __future__ import annotations
@@ -128,11 +126,8 @@ def process_work(values: Mapping[str, Any]) -> Work:
         chosen = None if head is None else Head(**head)
         return [sorted(links) for links in run.engine.links(pairs, chosen)]
 
-    work: dict[str, Callable[..., Iterable[object]]] = {
-        "search": search,
-        "links": links,
-        "score": run.engine.score,
-    }
+    work: dict[str, Callable[..., Iterable[object]]]
+    work = {"search": search, "links": links, "score": run.engine.score}
     return lambda kind, *arguments: _arrays(work[kind](*arguments))
 
 

@@ -51,7 +51,8 @@ from foveate.data.text import (
 )
 from foveate.data.tokenizer import Tokenizer, valid
 from foveate.errors import UserError
-from foveate.files import cache_folder, locked, sync
+from foveate.files import cache_folder, locked, sync, write_text
+from foveate.system import processors
 
 
 class Meter:
@@ -133,8 +134,7 @@ def cores() -> int:
         if not count.isdecimal():
             raise UserError(f"FOVEATE_PROCESSES = {count!r}: give a number of processes, as 2")
         return max(1, int(count))
-    allowed = getattr(os, "sched_getaffinity", None)  # not everywhere
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
+    return processors()
 
 
 class WorkerError(UserError):
@@ -306,7 +306,7 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
         files = {f.name: (f.stat().st_size, digest_of(f)) for f in sorted(new.iterdir())}
         for name in files:
             sync(new / name)
-        (new / MANIFEST).write_text(json.dumps(files), encoding="utf-8")
+        write_text(new / MANIFEST, json.dumps(files))
         sync(new / MANIFEST)
         os.replace(new, target)
     except OSError as error:
@@ -322,7 +322,7 @@ def _whole(folder: Path, verify: bool) -> bool:
     """Whether a folder has all its files at their sizes; its time of use is then updated."""
     manifest = folder / MANIFEST
     try:
-        files = {folder / name: entry for name, entry in json.loads(manifest.read_text()).items()}
+        files = {folder / name: entry for name, entry in json.loads(manifest.read_bytes()).items()}
         whole = all(file.stat().st_size == size for file, (size, _) in files.items())
         if verify and not all(digest_of(file) == digest for file, (_, digest) in files.items()):
             return False
@@ -419,7 +419,7 @@ def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:
         dropped.update(reading.dropped)
     skipped = [(bad.file, bad.line, bad.reason) for reading in readings for bad in reading.skipped]
     facts = {"sizes": sizes, "dropped": dict(dropped), "skipped": skipped}
-    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    write_text(folder / FACTS, json.dumps(facts))
 
 
 def prepare_ids(
@@ -443,7 +443,7 @@ def prepare_ids(
 
     def make(new: Path) -> None:
         for side, text in saved.items():
-            (new / f"{side}.json").write_text(text, encoding="utf-8")
+            write_text(new / f"{side}.json", text)
         modules = sorted({type(tokenizer).__module__ for tokenizer in tokenizers.values()})
         values = {
             "texts": str(folder),
@@ -670,4 +670,4 @@ def _write(folder: Path, path: Path, shares: Shares | None, config: TextData) ->
             characters += sum(len(line) + end for line, end in pieces)
             ended = pieces[-1][1]
     facts = {"characters": characters, "ended": ended}
-    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    write_text(folder / FACTS, json.dumps(facts))

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field, SerializeAsAny, TypeAdapter
 
 from foveate.draw.parts import DrawingPart, Numbers, Text, changed
-from foveate.errors import install
+from foveate.errors import install, not_built
 
 
 class PageGroup(DrawingPart):
@@ -132,7 +132,7 @@ def _live() -> type[Any]:
         ) from error
     script = resources.files("foveate.draw").joinpath("widget.js")
     if not script.is_file():
-        raise FileNotFoundError(f"{script} is not built: `make web` builds it, and wheels have it")
+        raise FileNotFoundError(not_built("the script of live views"))
 
     class Live(anywidget.AnyWidget):
         _esm = script.read_text("utf-8")

@@ -8,31 +8,20 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
-import platform
-import shlex
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from foveate.engine.building import FOLDER, SETS, SIGNATURES, command, web_command
-from foveate.errors import UserError
-from foveate.files import cache_folder
+from foveate.system import LibraryError as LibraryError
+from foveate.system import c_compiler, compiled
 
 SUFFIX = ".dll" if os.name == "nt" else ".so"
 FORCED = "FOVEATE_ISA"
-SECONDS = 300  # after which a compiler is stopped
-
-
-class LibraryError(UserError):
-    """No library of the engine for this processor, or not the one that was asked for."""
+ZIG = [sys.executable, "-m", "ziglang", "cc"]
+SOURCES = sorted(FOLDER.glob("*.[ch]"))
 
 
 class Library(NamedTuple):
@@ -111,38 +100,15 @@ def web_engine(name: str) -> Path:
             "the engine for browsers is not compiled: pip install ziglang, or install foveate from "
             "a wheel for your platform, which brings it"
         )
-    zig = [sys.executable, "-m", "ziglang", "cc"]
-    return _made(f"{name}.wasm", partial(web_command, zig, name))
+    return compiled(f"{name}.wasm", SOURCES, lambda file: [web_command(ZIG, name, file)])
 
 
 def _compiled(name: str) -> Path:
     """The path of a library in the cache, made where it is not there yet."""
-    compilers = filter(None, [os.environ.get("CC"), *map(shutil.which, ("cc", "gcc", "clang"))])
-    compiler = shlex.split(next(compilers, ""))
+    compiler = c_compiler() or (ZIG if find_spec("ziglang") else [])
     if not compiler:
         raise LibraryError(
             "the engine is not compiled, and there is no C compiler: install gcc or clang, or "
-            "foveate from a wheel, which brings the engine"
+            "`pip install ziglang`, or install foveate from a wheel, which brings the engine"
         )
-    return _made(f"{name}{SUFFIX}", partial(command, compiler, name))
-
-
-def _made(name: str, command: Callable[[Path], list[str]]) -> Path:
-    """A file of the cache that a compiler makes, unless it made the same before."""
-    sources = [path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]"))]
-    words = [*command(Path(name)), platform.machine()]
-    key = hashlib.sha256(b"\0".join([*sources, *map(str.encode, words)])).hexdigest()[:16]
-    path = cache_folder() / "native" / f"{Path(name).stem}-{key}{Path(name).suffix}"
-    if path.is_file():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as made:
-        file = Path(made) / path.name
-        try:
-            subprocess.run(command(file), check=True, capture_output=True, timeout=SECONDS)
-        except subprocess.SubprocessError as error:
-            lines = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
-            why = next((line for line in lines if "error" in line), str(error))
-            raise LibraryError(f"{words[0]} does not compile {Path(name).stem}: {why}") from error
-        os.replace(file, path)
-    return path
+    return compiled(f"{name}{SUFFIX}", SOURCES, lambda file: [command(compiler, name, file)])

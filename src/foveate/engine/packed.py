@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -70,6 +69,7 @@ from foveate.engine.compiled import (
 )
 from foveate.errors import ConfigError, UserError
 from foveate.files import replace_file
+from foveate.system import processors
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -669,7 +669,7 @@ class PackedModel:
             CompiledModel(header.program, weights, frozenset(header.maps if int8 else ())),
             header.task,
             self.tokenizers,
-            threads or len(os.sched_getaffinity(0)),
+            threads or processors(),
             header.reach,
             [tensors[name].astype(np.int32) for name in SHORTLIST if name in tensors],
             header.attentions,

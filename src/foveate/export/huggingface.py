@@ -52,7 +52,7 @@ from foveate.export.huggingface_rules import (
     wave_table,
 )
 from foveate.export.tokenizers import tokenizer_json
-from foveate.files import replace_file
+from foveate.files import replace_file, write_text
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
@@ -515,7 +515,7 @@ def _run(source: Path, out: Path) -> str:
     config = RunConfig(task=task, model=model.config, decode=Greedy.Config())
     with appearing(out) as place:
         place.mkdir()
-        (place / "config.toml").write_text(config.toml(), encoding="utf-8")
+        write_text(place / "config.toml", config.toml())
         for side in ("source", "target"):
             tokenizer.save(place / f"{side}.tokenizer.json")
         first = path_of(place, 0)  # weights alone, from which training begins

@@ -21,7 +21,7 @@ from foveate.draw.page import asset as packaged_text
 from foveate.draw.page import digest, inside_script
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel, load, packed_file, repack
-from foveate.errors import ConfigError, UserError, install
+from foveate.errors import ConfigError, UserError, install, not_built
 from foveate.files import replace_file
 
 ENGINES = {"simd": "engine-wasm", "scalar": "engine-scalar"}
@@ -180,6 +180,4 @@ def asset(name: str) -> str:
     try:
         return packaged_text(name)
     except FileNotFoundError:
-        raise ConfigError(
-            f"{name} of the page is not built: `make web` builds it, wheels have it"
-        ) from None
+        raise ConfigError(not_built(f"{name} of the page")) from None

@@ -239,9 +239,9 @@ def _with_tables(lowercase: bool) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         spelled, read = Path(folder) / "spelled.tsv", Path(folder) / "read.tsv"
         rows = list(_spellings(lowercase))
-        spelled.write_text("".join(_row(c, letters) for c, letters in rows), "utf-8")
+        spelled.write_text("".join(_row(c, letters) for c, letters in rows), "utf-8", newline="\n")
         back = (_row(letters, c) for c, letters in _spellings(False))
-        read.write_text("".join(back), "utf-8")
+        read.write_text("".join(back), "utf-8", newline="\n")
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(["a b"]),
             model_writer=written,

@@ -18,6 +18,7 @@ from types import FrameType, ModuleType
 import torch
 
 from foveate.config import Config, ConfigError, kinds
+from foveate.files import write_text
 from foveate.kinds import load_kinds
 from foveate.laws import layers, models, searches
 from foveate.laws.trial import LAWS, SIZES, Counterexample, Law, Sizes, Trial
@@ -124,7 +125,7 @@ def write_exercises(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for path in new:  # whose commands name the files where they lie
         text = path.read_text(encoding="utf-8").replace("docs/exercises", folder.as_posix())
-        (folder / path.name).write_text(text, encoding="utf-8")
+        write_text(folder / path.name, text)
     return [folder / path.name for path in new]
 
 
@@ -217,17 +218,16 @@ def _within(seconds: float) -> Iterator[None]:
 
     if seconds <= 0:
         raise TimeLimit
-    main = threading.current_thread() is threading.main_thread()
-    if not main or not hasattr(signal, "setitimer"):
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield  # Windows has no timers that interrupt
+    else:
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
 
 def _imported(target: str) -> ModuleType:

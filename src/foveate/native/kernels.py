@@ -5,13 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import hashlib
 import os
 import platform
-import shutil
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,25 +20,21 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from foveate.files import cache_folder
+from foveate.system import LibraryError, c_compiler, compiled, loaded_libraries, system_text
 
 SOURCES = [Path(__file__).with_name("kernels.c"), *sorted(Path(__file__).parent.glob("*.h"))]
 X86 = platform.machine() in ("x86_64", "AMD64")
 FLAGS = (
-    "-O3",
-    "-march=native",
-    "-ffp-contract=fast",
-    "-fassociative-math",  # with the two below: sums in any order, infinities stay what they are
-    "-fno-signed-zeros",
-    "-fno-trapping-math",
-    "-fno-math-errno",
-    "-fPIC",
+    "-O3", "-fPIC", "-ffp-contract=fast",
+    "-march=native" if X86 else "-mcpu=native",  # the second is what every compiler for ARM knows
+    # sums in any order, while infinities stay what they are
+    "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno",
     # compilers shun AVX-512's whole width for its heat, which more operations a second outweigh
     *(("-mprefer-vector-width=512",) if X86 else ()),
-)
+)  # fmt: skip
 # The threads are PyTorch's own: its OpenMP is loaded and linked to, never a second one.
-OPENMP = ("-fopenmp",) if hasattr(ctypes.CDLL(None), "GOMP_parallel") else ()
-SECONDS = 120  # after which a compiler is stopped
+LINUX_LIBRARIES = loaded_libraries() if sys.platform == "linux" else None  # clang of macOS has none
+OPENMP = ("-fopenmp",) if hasattr(LINUX_LIBRARIES, "GOMP_parallel") else ()
 
 _int, _long, _float, _at = ctypes.c_int, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 SIGNATURES = {  # result and arguments
@@ -97,13 +89,11 @@ def _loaded() -> ctypes.CDLL | None:
     if os.environ.get("FOVEATE_NATIVE") == "0":
         return None
     try:
-        loaded = ctypes.CDLL(str(_built()))
+        loaded = ctypes.CDLL(str(compiled("kernels.so", SOURCES, _commands)))
     except OSError:
         return None
-    except subprocess.SubprocessError as error:
-        lines = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
-        why = next((line for line in lines if "error" in line), str(error))
-        print(f"native kernels were not built, PyTorch computes alone: {why}", file=sys.stderr)
+    except LibraryError as error:
+        print(f"native kernels were not built, PyTorch computes alone: {error}", file=sys.stderr)
         return None
     for name, (result, *arguments) in SIGNATURES.items():
         function = getattr(loaded, name)
@@ -131,42 +121,18 @@ def fits_either(x: Tensor) -> bool:
     return x.dtype in (torch.float32, torch.bfloat16) and x.device.type == "cpu"
 
 
-def _built() -> Path:
-    """The path of the compiled library of this source and processor, compiled at first use.
+def _commands(file: Path) -> list[list[str]]:
+    """Return the commands that make the library: linked apart, else a second OpenMP is loaded.
 
-    Raises ``OSError`` without a compiler or a writable cache, ``SubprocessError`` where compiling
-    fails.
+    Raises ``FileNotFoundError`` without a compiler.
     """
-    compiler = os.environ.get("CC") or shutil.which("cc")
-    if compiler is None:
+    if not (compiler := c_compiler()):
         raise FileNotFoundError("no C compiler")
-    inputs = [*(source.read_text() for source in SOURCES), compiler, *FLAGS, *OPENMP, _processor()]
-    name = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
-    path = cache_folder() / "native" / f"kernels-{name}.so"
-    if path.is_file():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        compiled, made = Path(folder) / "kernels.o", Path(folder) / path.name
-        for command in (
-            [compiler, *FLAGS, *OPENMP, "-c", str(SOURCES[0]), "-o", str(compiled)],
-            [compiler, "-shared", str(compiled), "-o", str(made), "-lm"],
-        ):
-            subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
-        os.replace(made, path)
-    took = time.perf_counter() - started
-    if sys.stderr.isatty():
-        print(f"built native kernels in {took:.0f} s: {path}", file=sys.stderr)
-    return path
-
-
-def _processor() -> str:
-    """The instruction sets of the processor, since several machines may share a cache."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return f"{platform.machine()} {platform.processor()}"
+    part = str(file.with_suffix(".o"))
+    return [
+        [*compiler, *FLAGS, *OPENMP, "-c", str(SOURCES[0]), "-o", part],
+        [*compiler, "-shared", part, "-o", str(file), "-lm"],
+    ]
 
 
 LEAST = 8  # rows from which a thread of their own pays
@@ -282,9 +248,9 @@ def sleep_at_barriers() -> None:
     """
     global _watch
     own = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
-    if own or sys.platform != "linux" or (_watch is not None and _watch.is_alive()):
+    openmp = LINUX_LIBRARIES
+    if own or openmp is None or (_watch is not None and _watch.is_alive()):
         return
-    openmp = ctypes.CDLL(None)
     if hasattr(openmp, "GOMP_parallel") and not hasattr(openmp, "__kmpc_global_thread_num"):
         _watch = _Watch(openmp)
         _watch.start()
@@ -316,12 +282,9 @@ def waiting_times() -> Iterator[float]:
 
 def _waited() -> dict[str, int]:
     """Nanoseconds that each thread has waited so far."""
-    waited = {}
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError, IndexError, ValueError):  # a thread ended meanwhile
-            text = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii")
-            waited[thread] = int(text.split()[1])
-    return waited
+    files = Path("/proc/self/task").glob("*/schedstat")  # none outside Linux
+    fields = {str(file): system_text(str(file)).split() for file in files}
+    return {name: int(row[1]) for name, row in fields.items() if len(row) > 1}  # others have ended
 
 
 def cross_entropy_(

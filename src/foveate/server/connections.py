@@ -10,6 +10,7 @@ import math
 import os
 import signal
 import socket
+import sys
 import threading
 from contextlib import suppress
 from types import FrameType
@@ -183,11 +184,10 @@ def _end_process() -> None:
 
 def _raise_file_limit() -> None:
     """As many open connections as the system allows; a shell often allows few."""
-    try:
+    if sys.platform != "win32":  # which has no such limit
         import resource
-    except ImportError:  # Windows has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
-    if soft < limit:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+        if soft < limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -30,6 +30,7 @@ from foveate.decode.search import PartialHypothesis
 from foveate.draw.charts import Curve, LinesDrawing, Mark
 from foveate.draw.parts import DrawingPart, data_uri, listed
 from foveate.draw.pictures import PictureDrawing, picture_drawing
+from foveate.files import write_text
 from foveate.run import Run
 from foveate.server.common import RequestError
 from foveate.server.studio_schemas import (
@@ -201,7 +202,7 @@ def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[SeriesTable,
     """A table of the user's and what comes after it. Raises `ConfigError` naming a line."""
     with tempfile.TemporaryDirectory(prefix="foveate-studio-") as folder:
         path = Path(folder) / "series.csv"
-        path.write_text(csv, encoding="utf-8")
+        write_text(path, csv)
         try:
             return task.read_file(path), run.forecast(path)
         except (ConfigError, DataError) as error:

@@ -7,6 +7,7 @@ import contextlib
 import hmac
 import json
 import secrets
+import sys
 import threading
 import time
 import webbrowser
@@ -32,6 +33,7 @@ from foveate.config import Config, ConfigError
 from foveate.draw.blocks import ModelDrawing
 from foveate.draw.film import FilmDrawing
 from foveate.draw.parts import DrawingPart
+from foveate.errors import not_built
 from foveate.server import comparisons, descriptions, lectures, trainings
 from foveate.server.common import (
     EVENT_STREAM,
@@ -80,12 +82,11 @@ from foveate.views.training import film
 
 STATIC = Path(__file__).parent / "static"
 BUILT = "index.html"
-MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>foveate studio</title>
-<meta name="viewport" content="width=device-width"><style>:root{color-scheme:light dark}
-body{font:16px/1.6 system-ui;max-width:40rem;margin:15vh auto;padding:0 1rem}</style>
-<h1>The page has not been built</h1><p>The API answers at <a href="/api/v1/runs">/api/v1/runs</a>,
-but the page itself is missing: this is a checkout, not an installed wheel. Build it with
-<code>make web</code> (Node 20 or newer), then load this page again.</p></html>
+NO_PAGE = not_built("the studio's page")
+MISSING = f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>foveate studio</title>
+<meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}
+body{{font:16px/1.6 system-ui;max-width:40rem;margin:15vh auto;padding:0 1rem}}</style>
+<p>{NO_PAGE}. The API answers at <a href="/api/v1/runs">/api/v1/runs</a>.</p></html>
 """
 MOST_BYTES = 20 * 2**20  # of a request's body
 IN_FLIGHT = 256 * 2**20  # bytes of all bodies that are read or answered
@@ -602,7 +603,9 @@ def serve(
     listener = listen(host, port, PORTS)
     url = address(host, listener) + (f"?token={token}" if token else "")
     print(f"studio: {url}  (Ctrl-C ends it)", flush=True)
-    if browser:
+    if not (STATIC / BUILT).is_file():
+        print(f"{NO_PAGE}; until then only the API answers", file=sys.stderr, flush=True)
+    elif browser:
         opening = threading.Timer(0.5, webbrowser.open, [url])
         opening.daemon = True
         opening.start()

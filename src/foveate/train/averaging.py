@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from foveate.files import write_text
 from foveate.train import checkpoint
 from foveate.train.journal import read
 from foveate.train.optim import average
@@ -103,6 +104,6 @@ def _average(trainer: Trainer, steps: list[int]) -> Record:
             figures = trainer.measure(model).figures
             name = config.save.best
             record |= {"figure": name, "value": figures[name], "figures": figures}
-        (target / "config.toml").write_text(job.toml, encoding="utf-8")
-        (target / "state.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
+        write_text(target / "config.toml", job.toml)
+        write_text(target / "state.json", json.dumps(record, indent=1))
     return record

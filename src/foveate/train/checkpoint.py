@@ -30,7 +30,7 @@ from filelock import Timeout
 from torch import Tensor, nn
 
 from foveate.config import Config, ConfigError, load_tree
-from foveate.files import locked, read_bytes, replace_file
+from foveate.files import locked, read_bytes, replace_file, write_text
 from foveate.train.stored import (
     MANIFEST,
     WEIGHTS,
@@ -171,9 +171,9 @@ def save(
         with sealed_folder(target, files) as folder:
             for file, tensors in contents.tensors.items():
                 write_tensors(tensors, folder / file)
-            (folder / REST).write_text(json.dumps(contents.rest, indent=1), encoding="utf-8")
-            (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
-            (folder / CONFIG).write_text(toml, encoding="utf-8")
+            write_text(folder / REST, json.dumps(contents.rest, indent=1))
+            write_text(folder / STATE, json.dumps(state, indent=1))
+            write_text(folder / CONFIG, toml)
     except TrainError as error:
         known = steps(run)
         earlier = f"step {known[-1]} is kept" if known else "no earlier checkpoint is there"
@@ -352,7 +352,7 @@ def run_lock(run: Path) -> Iterator[None]:
         since = time.strftime("%Y-%m-%d %H:%M:%S %z")
         who = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
         with contextlib.suppress(OSError):  # of a full disk: it is locked all the same
-            (run / LOCK).write_text(json.dumps(who))
+            write_text(run / LOCK, json.dumps(who))
         try:
             yield
         finally:
@@ -363,7 +363,7 @@ def run_lock(run: Path) -> Iterator[None]:
 
 def _holder(lock: Path) -> str:
     try:
-        who: Record = json.loads(lock.read_text()[:1000])
+        who: Record = json.loads(lock.read_text(encoding="utf-8")[:1000])
         return f"process {who['process']} on {who['host']}, since {who['since']}"
     except (OSError, ValueError, LookupError, TypeError):
         return "another process"

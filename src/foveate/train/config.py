@@ -15,6 +15,7 @@ from pydantic import Field
 
 from foveate.config import Config, ConfigError, Tree
 from foveate.files import replace_file
+from foveate.system import processor_flags
 from foveate.train.journal import Journal, Snapshots
 from foveate.train.optim import AdamWConfig, InverseSqrt, MovingMean, OptimizerConfig, Schedule
 
@@ -84,20 +85,11 @@ def _cpu() -> str | None:
     """The instructions for bf16 products of this processor that PyTorch will use."""
     if "AVX512" not in torch.backends.cpu.get_cpu_capability():
         return None  # not there, or turned off by ATEN_CPU_CAPABILITY
-    flags = _cpu_flags()
+    able = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # absent before torch 2.6
+    found = "avx512_bf16" if able is not None and able() else ""  # where Linux lists nothing
+    flags = (processor_flags() or found).split()
     names = [name for name in ("amx_bf16", "avx512_bf16") if name in flags]
     return f"this CPU has {' and '.join(names)}" if names else None
-
-
-def _cpu_flags() -> set[str]:
-    """What the processor can do: as Linux lists it, or else what PyTorch finds out itself."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        able = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # absent before torch 2.6
-        return {"avx512_bf16"} if able is not None and able() else set()
-    flags = next((line for line in lines if line.startswith("flags")), "")
-    return set(flags.partition(":")[2].split())
 
 
 def _cuda() -> str | None:

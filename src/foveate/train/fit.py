@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -21,6 +20,7 @@ from foveate.native.kernels import (
     machine_is_busy,
     sleep_at_barriers,
 )
+from foveate.system import loaded_libraries
 from foveate.train import checkpoint
 from foveate.train.averaging import try_average
 from foveate.train.config import Precision, TrainConfig, record, resolve
@@ -70,7 +70,7 @@ def keep_freed_memory() -> None:
     Memory that is returned is zeroed page by page when it is allocated again, which costs more than
     most operations of a step. Other C libraries are left as they are.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(loaded_libraries(), "mallopt", None)
     if mallopt is not None:
         mallopt(_TRIM, 1 << 30)
         mallopt(_MAP, 32 << 20)  # the most that it takes

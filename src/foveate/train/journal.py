@@ -56,7 +56,9 @@ class Journal:
             self.cut = len(content.splitlines()) - len(lines)
             if self.cut or not content.endswith(b"\n"):
                 replace_file(self.path, "".join(json.dumps(line) + "\n" for line in lines))
-        self._file: TextIO = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+        self._file: TextIO = self.path.open(
+            "a", encoding="utf-8", errors="backslashreplace", newline="\n"
+        )
         self._board = _board(run / "tensorboard", step) if tensorboard else None
 
     def write(self, event: str, step: int, **values: object) -> None:
@@ -504,12 +506,13 @@ def peak_memory(device: torch.device) -> float | None:
     """The most memory that the process has held so far, in MiB; ``None`` where unknown."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
-    try:
+    if sys.platform == "win32":
+        return None
+    else:  # not after the branch: mypy leaves out what is in one
         import resource
-    except ImportError:
-        return None  # Windows
-    unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -32,7 +32,7 @@ from torch.overrides import TorchFunctionMode
 
 from foveate.config import ConfigError, Tree
 from foveate.errors import UserError
-from foveate.files import read_bytes, sync
+from foveate.files import read_bytes, sync, write_text
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
@@ -76,7 +76,7 @@ def sealed_folder(target: Path, run_files: Mapping[str, str] | None = None) -> I
             sync(file)
         manifest = folder / MANIFEST
         tree = {"format": 1, "files": files, "run": dict(run_files or {})}
-        manifest.write_text(json.dumps(tree, indent=1), encoding="utf-8")
+        write_text(manifest, json.dumps(tree, indent=1))
         sync(manifest)
         sync(folder)
         if target.exists():

@@ -46,7 +46,7 @@ def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
     if file is None:
         return list(default)
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        text = (sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()).decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
     lines = [line.strip() for line in text.splitlines() if line.strip()]

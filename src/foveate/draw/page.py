@@ -132,7 +132,7 @@ def _live() -> type[Any]:
         ) from error
     script = resources.files("foveate.draw").joinpath("widget.js")
     if not script.is_file():
-        raise FileNotFoundError(f"{script} is not built: `make web` builds it, and wheels have it")
+        raise FileNotFoundError(f"{script} has not been built: run `make web` (wheels contain it)")
 
     class Live(anywidget.AnyWidget):
         _esm = script.read_text("utf-8")

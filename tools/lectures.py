@@ -12,58 +12,59 @@ from foveate.server.lectures import Lecture, LectureStep, lectures
 
 PAGES = Path(__file__).parent.parent / "docs" / "lectures"
 PLAY = """\
-Open the runs in the studio and press `p`, or go to `#/lecture/{name}/1`. Step with → and ←; `n` shows
-the notes:
+Open the runs in the studio and press `p`, or go to `#/lecture/{name}/1`. Step with → and ←; `n`
+shows the notes:
 
     foveate studio runs
 
-If a run is missing, a small bundled one is shown instead: the one of the same name or the one given in
-`runs.toml`. The slide says which, and how to train the missing run.
+If a run is missing, a small bundled one is shown instead: the one of the same name or the one
+given in `runs.toml`. The slide says which, and how to train the missing run.
 """
 INDEX = """\
 # Lectures
 
-Five lectures on attention and the Transformer, step by step. Each step has a command that draws it in the
-terminal or, with `--out`, into a file; the studio shows the same drawings:
+Five lectures on attention and the Transformer, step by step. Each step has a command that draws it
+in the terminal or, with `--out`, into a file; the studio shows the same drawings:
 
     foveate studio             # then press p: one drawing fills the screen; step with → and ←
 
-Right after installation the lectures use the small bundled runs; `foveate studio
-runs` plays them with your own runs. Each page shows how to train them.
+Right after installation the lectures use the small bundled runs; `foveate studio runs` plays them
+with your own runs. Each page shows how to train them.
 
 | lecture | based on | steps |
 | --- | --- | --- |
 {rows}
 
-The lectures are TOML files in `src/foveate/lectures`, which the studio plays; `make lectures` generates
-these pages from them. If a slide of the original lecture differs from the literature, the step says so.
+The lectures are TOML files in `src/foveate/lectures`, which the studio plays; `make lectures`
+generates these pages from them. If a slide of the original lecture differs from the literature,
+the step says so.
 
-Each page starts from an empty folder, after `pip install '.[studio]'` in a checkout of foveate: it lists
-the command for each run that its steps need, and how long it takes. `benchmarks/lectures.py`
+Each page starts from an empty folder, after `pip install '.[studio]'` in a checkout of foveate: it
+lists the command for each run that its steps need, and how long it takes. `benchmarks/lectures.py`
 runs every command; `tools/slides.py` takes pictures of all slides, and
-docs/results/lecture-slides.json records a check of each. Each run stops after a fixed
-number of steps; times are estimates. From the wheel in an empty environment, run as typed and
-shown as slides ([lectures.json](../results/lectures.json); runs of 300 steps, two cores of a Xeon),
-the runs of temirkhanov took 3.8 minutes and its steps 2.0, those of chakraborty 3.6 and 0.5; the
+docs/results/lecture-slides.json records a check of each. Each run stops after a fixed number of
+steps; times are estimates. From the wheel in an empty environment, run as typed and shown as
+slides ([lectures.json](../results/lectures.json); runs of 300 steps, two cores of a Xeon), the
+runs of temirkhanov took 3.8 minutes and its steps 2.0, those of chakraborty 3.6 and 0.5; the
 slowest slide appeared after 0.21 s.
 
 ## The presenter's window
 
 `w` opens a second window for the presenter's screen, with the notes of the step, the next slide, a
-clock, and ← and → (buttons and keys) to change slides. The projector shows only the slide.
-Both windows belong to one browser; nothing is sent to the server. If either window is closed,
-hidden or reloaded, the other says so and the lecture continues.
+clock, and ← and → (buttons and keys) to change slides. The projector shows only the slide. Both
+windows belong to one browser; nothing is sent to the server. If either window is closed, hidden or
+reloaded, the other says so and the lecture continues.
 
 ## Your own lecture
 
     mkdir lectures
     foveate studio --lectures lectures      # p, then "Edit a copy" or "My lecture"
 
-`c` copies the current step. On the page *My lecture* you can add steps from any lecture, change titles,
-equations, sentences, commands and notes, move and remove steps, and use your own sentence
-in every step that takes one. The browser stores your edits and the
-previous version. *Save as TOML* downloads a file, which *Open …* can load; with `--lectures` a
-button saves it in that folder, and the list shows the lectures in it:
+`c` copies the current step. On the page *My lecture* you can add steps from any lecture, change
+titles, equations, sentences, commands and notes, move and remove steps, and use your own sentence
+in every step that takes one. The browser stores your edits and the previous version. *Save as
+TOML* downloads a file, which *Open …* can load; with `--lectures` a button saves it in that
+folder, and the list shows the lectures in it:
 
     title = "Attention in twenty minutes"
 
@@ -84,10 +85,11 @@ never seen.
 
 ## One file for students
 
-*One HTML file*, in the list and on the page *My lecture*, draws all steps of a lecture into a single
-file that needs no network and no server. The drawings respond to the mouse and can be dragged and saved as in
-the studio, ← and → change steps, and the address contains the step. The button shows the size (1.1 MB for the lecture
-based on Clément Romac's) and which steps have no drawing; a step drawn with another run says so.
+*One HTML file*, in the list and on the page *My lecture*, draws all steps of a lecture into a
+single file that needs no network and no server. The drawings respond to the mouse and can be
+dragged and saved as in the studio, ← and → change steps, and the address contains the step. The
+button shows the size (1.1 MB for the lecture based on Clément Romac's) and which steps have no
+drawing; a step drawn with another run says so.
 """
 
 

@@ -248,7 +248,7 @@ def masks(source: Words = "the sun rises", target: Words = "le soleil se lève")
             seen("decoder-only (GPT)", allowed(s, s, True), read),
             seen("encoder–decoder (T5)", torch.cat((upper, lower)), both),
         ],
-        across=2, title="Filled: a word (down) may attend to another (across); empty: it may not",
+        across=2, title="Filled: a word (down) may attend to a word (across)",
         caption="Masked positions have the score −∞ and the weight 0. A decoder reads the "
         "preceding words, and the whole source if there is one.",
     )  # fmt: skip

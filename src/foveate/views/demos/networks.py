@@ -217,7 +217,7 @@ def residual(
         curves[name] = (norms / norms[-1]).double().numpy()
     return line_chart(
         np.arange(1.0, layers + 1), curves, "layer, from first to last",
-        "input gradient norm relative to the last", "Deep networks before training", log="y",
+        "gradient norm relative to the last", "Deep networks before training", log="y",
         caption="x + f(x) carries the gradient past each layer; without the sum, the first layers "
         "receive almost none.",
     )  # fmt: skip

@@ -282,8 +282,8 @@ def mask() -> Answer:
     read, bert, gpt = ids(12), bidirectional(), transformer()
     norms = attends(bert, lambda: bert(read).values), attends(gpt, lambda: gpt(read, None))
     free, causal = (float(norm[0, 1:].sum() / norm[0].sum()) for norm in norms)
-    figure = f"{free:.0%} of the gradient of step 1 comes from later inputs without it"
-    figure += f", {causal:.0%} with"
+    figure = f"{free:.0%} of the gradient of step 1 comes from later inputs without it, "
+    figure += f"{causal:.0%} with"
     return figure, verdict(free > 0 == causal)
 
 

@@ -88,7 +88,7 @@ def test_an_encoding_is_drawn_by_the_doors_that_it_opens() -> None:
 
 
 def test_what_tells_no_places_apart_cannot_be_drawn() -> None:
-    with pytest.raises(ValueError, match='"none" tells no two places apart'):
+    with pytest.raises(ValueError, match='"none" does not distinguish positions'):
         positions(NoPosition(NoPosition.Config(), 16, 2))
 
 
@@ -99,7 +99,7 @@ def test_a_schedule_is_drawn_at_its_steps() -> None:
     rates = view.arrays()["512:4000"]
     np.testing.assert_allclose(rates, [noam.rate(int(step)) for step in view.x], rtol=1e-12)
     assert abs(view.x[rates.argmax()] - 4000) < 60
-    with pytest.raises(ValueError, match="begins with step 1"):
+    with pytest.raises(ValueError, match="starts at step 1"):
         schedule({"a": noam.rate}, 0)
 
 

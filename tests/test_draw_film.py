@@ -131,7 +131,7 @@ def test_a_film_is_written_in_every_format(runs: dict[str, Run], tmp_path: Path)
 
 def test_what_the_snapshots_lack_is_refused(runs: dict[str, Run]) -> None:
     for question, message in (
-        (Question(block="middle"), "no block 'middle' here"),
+        (Question(block="middle"), "no block 'middle'; choose one of"),
         (Question(layer=2), "there are 2"),
         (Question(head=2), "the snapshots have 2"),
     ):
@@ -196,7 +196,7 @@ def test_steps_of_a_decoder_are_what_it_produces_as_rows_of_maps_are(
     assert attention.frames == cells.frames == [*asked["target"].split(), "</s>"]
     read = steps(runs_steps["rnn"], block="encoder.stack.cell", **asked).frames
     assert read == [*asked["text"].split(), "</s>"]
-    assert "named by the token that it produces" in " ".join(cells.text().split())
+    assert "labelled with the token that they produce" in " ".join(cells.text().split())
 
 
 def test_a_film_has_a_row_for_each_query(runs_steps: dict[str, Run]) -> None:

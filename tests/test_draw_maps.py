@@ -271,7 +271,7 @@ def test_many_sentences_are_bounded_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     report = maps.save_html([record_page()] * 7, path, max_sentences=5)
     assert (report.num_sentences, report.num_left_out) == (5, 2)
-    assert report.notes == ["2 of 7 sentences left out of the page"]
+    assert report.notes == ["2 of 7 sentences omitted from the page"]
     text = path.read_text("utf-8")
     assert text == report.text
     assert len(groups(text)) == len(cover(text)["groups"]) == 5
@@ -315,7 +315,7 @@ def test_pooling_keeps_the_largest_at_a_ragged_edge() -> None:
 
 
 def test_wrong_uses_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"end the name so"):
+    with pytest.raises(ValueError, match=r"must be a \.html file"):
         maps.save_html([record_page()], tmp_path / "a.png")
     with pytest.raises(ValueError, match="at least one record"):
         maps.attention_page([])

@@ -74,7 +74,7 @@ def test_what_does_not_fit_is_said() -> None:
     assert f"with {1 - shown / 60:.0%} of the weight" in output
     assert "not shown: rows 101 to 120" in output
     assert "1 word0" in picture  # too many for steps: numbered, and listed
-    with pytest.raises(ValueError, match="holds no cell"):
+    with pytest.raises(ValueError, match="is too narrow"):
         matrix(np.ones((1, 1)), ["word"], ["a"], width=3)
     with pytest.raises(ValueError, match="truecolor, 256, shades, ascii"):
         matrix(np.ones((1, 1)), ["t"], ["a"], ink="neon")

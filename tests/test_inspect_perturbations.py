@@ -229,7 +229,7 @@ def test_positions_come_off_and_back(kind: str, tmp_path: Path) -> None:
         assert count == 2
     view = permutation(forced)
     assert np.array_equal(forced.scores(), before)
-    assert view.arrays()["outputs, as it is"].min() > 1e-3
+    assert view.arrays()["outputs, with positions"].min() > 1e-3
     assert view.arrays()["outputs, without positions"].max() < rounding()
     assert view.arrays()["attention, without positions"].max() < rounding()
     assert view.labels == ["w4", "w9", "w6", "w11", "</s>"]
@@ -257,11 +257,14 @@ def test_without_scaling_queries_are_as_if_longer() -> None:
 
 def test_recurrence_and_a_causal_mask_know_the_order() -> None:
     rnn = permutation(translating(recurrent(), SOURCE, TARGET))
-    assert [series.name for series in rnn.series] == ["outputs, as it is"]
-    assert rnn.arrays()["outputs, as it is"].max() > 1e-3
+    assert [series.name for series in rnn.series] == ["outputs, with positions"]
+    assert rnn.arrays()["outputs, with positions"].max() > 1e-3
     masked = permutation(language(language_model(position=NoPosition.Config()), TEXT))
-    assert [series.name for series in masked.series] == ["outputs, as it is", "attention, as it is"]
-    assert masked.arrays()["outputs, as it is"].max() > 1e-3
+    assert [series.name for series in masked.series] == [
+        "outputs, with positions",
+        "attention, with positions",
+    ]
+    assert masked.arrays()["outputs, with positions"].max() > 1e-3
 
 
 # ------------------------------------------------------------------------------ hidden states

@@ -204,7 +204,7 @@ def test_a_step_that_cannot_be_drawn_says_why(client: TestClient) -> None:
         "foveate look headz runs/en-fr": "no view 'headz'; did you mean 'heads'?",
         "foveate demo lookup 3": "foveate demo lookup: 3: ",
         "foveate train config.toml": "foveate look … or foveate demo … draws a step",
-        "foveate look heads": "the view heads takes 1 runs, not 0",
+        "foveate look heads": "the view heads needs 1 run, not 0",
     }.items():
         answer = drawn(client, command)
         assert answer.status_code == 422 and said in answer.json()["error"]
@@ -270,7 +270,7 @@ def test_ones_own_lectures_are_saved_and_listed(runs: dict[str, Run], tmp_path: 
             assert answer.status_code == 422 and repr(name) in answer.json()["error"]
         wrong = OWN.steps[0].model_copy(update={"command": "foveate look headz runs/a"})
         refused = sent("/written", OWN.model_copy(update={"steps": [OWN.steps[1], wrong]}))
-        assert "step 2, command: no view 'headz'" in refused.json()["error"]
+        assert "step 2, command: there is no view 'headz'" in refused.json()["error"]
 
 
 def test_a_studio_without_a_folder_saves_no_lecture(client: TestClient) -> None:

@@ -63,7 +63,7 @@ def test_the_nearest_name_is_named() -> None:
 def test_what_does_not_fit_is_refused_with_its_reason(translator: Run) -> None:
     with pytest.raises(ConfigError, match="no recurrent cells"):
         find("gates").draw([translator], Question())
-    with pytest.raises(ConfigError, match="takes 1 runs, not 2"):
+    with pytest.raises(ConfigError, match="needs 1 run, not 2"):
         find("attention").draw([translator, translator], Question())
     with pytest.raises(UserError, match="no block 'middle' here"):
         find("attention").draw([translator], Question(text="a b", block="middle"))
@@ -205,5 +205,5 @@ def test_free_errors_of_a_caption_are_those_of_its_greedy_output(runs: dict[str,
 
 def test_models_that_read_nothing_of_their_own_are_refused(runs: dict[str, Run]) -> None:
     for name in ("classifier", "forecaster"):
-        with pytest.raises(ConfigError, match="reads no output of its own"):
+        with pytest.raises(ConfigError, match="does not read its own output"):
             find("exposure").draw([runs[name]], Question())

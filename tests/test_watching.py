@@ -49,7 +49,7 @@ def test_what_is_watched_is_what_is_written(runs: dict[str, Run]) -> None:
 def test_a_run_that_writes_nothing_says_so(runs: dict[str, Run]) -> None:
     with pytest.raises(ConfigError, match="cannot write text"):
         Watched(runs["classifier"])
-    with pytest.raises(ConfigError, match="writes no text"):
+    with pytest.raises(ConfigError, match="does not write text"):
         find("beam").draw([runs["classifier"]], Question(text="a"))
 
 

@@ -15,10 +15,10 @@ from foveate.kinds import all_kinds
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "differences.md"
 HEAD = """# Where the code differs from its paper
 
-You can find here, for each kind, what is computed in another way than its paper prints, and the
-field that gives the printed form where there is one. `foveate kinds FAMILY` shows the same.
+This page lists, for each kind, the differences from the published equations, and the field that
+restores the published form, if there is one. `foveate kinds FAMILY` shows the same.
 
-    make differences    # writes this page anew, from the attribute `differs` of each class
+    make differences    # regenerates this page from the attribute `differs` of each class
 
 | family | kind | difference |
 | --- | --- | --- |

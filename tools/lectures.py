@@ -12,58 +12,59 @@ from foveate.server.lectures import Lecture, LectureStep, lectures
 
 PAGES = Path(__file__).parent.parent / "docs" / "lectures"
 PLAY = """\
-Open the runs in the studio and press `p`, or go to `#/lecture/{name}/1`; → and ← step, `n` shows
-the notes:
+Open the runs in the studio and press `p`, or go to `#/lecture/{name}/1`. Step with → and ←; `n`
+shows the notes:
 
     foveate studio runs
 
-A run that is missing is replaced by a small one that foveate ships, of the same name or the one
-that `runs.toml` names; the slide says which, and how to make the run.
+If a run is missing, a small bundled one is shown instead: the one of the same name or the one
+given in `runs.toml`. The slide says which, and how to train the missing run.
 """
 INDEX = """\
 # Lectures
 
-You can follow five lectures on attention and the Transformer step by step; each step has a command
-that draws it, in the terminal or, with `--out`, in a file, and the studio draws the same:
+Five lectures on attention and the Transformer, step by step. Each step has a command that draws it
+in the terminal or, with `--out`, into a file; the studio shows the same drawings:
 
-    foveate studio             # then the key p: one drawing fills the screen, → and ← step
+    foveate studio             # then press p: one drawing fills the screen; step with → and ←
 
-Right after installation the lectures play with the small runs that foveate ships; `foveate studio
-runs` plays them with runs of your own, which each page says how to make.
+Right after installation the lectures use the small bundled runs; `foveate studio runs` plays them
+with your own runs. Each page shows how to train them.
 
-| lecture | after | steps |
+| lecture | based on | steps |
 | --- | --- | --- |
 {rows}
 
-The lectures are TOML files in `src/foveate/lectures`; the studio plays them, `make lectures` writes
-these pages from them. Where a slide differs from the literature, the step says so.
+The lectures are TOML files in `src/foveate/lectures`, which the studio plays; `make lectures`
+generates these pages from them. If a slide of the original lecture differs from the literature,
+the step says so.
 
-A page begins in an empty folder, after `pip install '.[studio]'` in a checkout of foveate: it says
-which command makes each run that its steps read, and how long that takes. `benchmarks/lectures.py`
-types all commands; `tools/slides.py` takes pictures of all slides, and
-docs/results/lecture-slides.json says how each was found. Trainings end after a
-number of steps; the minutes are estimates. From the wheel in an empty environment, typed and
-projected ([lectures.json](../results/lectures.json); trainings of 300 steps, two cores of a Xeon),
-the runs of temirkhanov took 3.8 minutes and its steps 2.0, those of chakraborty 3.6 and 0.5; the
-slowest slide was there after 0.21 s.
+Each page starts from an empty folder, after `pip install '.[studio]'` in a checkout of foveate: it
+lists the command for each run that its steps need, and how long it takes. `benchmarks/lectures.py`
+runs every command; `tools/slides.py` takes pictures of all slides, and
+docs/results/lecture-slides.json records a check of each. Each run stops after a fixed number of
+steps; times are estimates. From the wheel in an empty environment, run as typed and shown as
+slides ([lectures.json](../results/lectures.json); runs of 300 steps, two cores of a Xeon), the
+runs of temirkhanov took 3.8 minutes and its steps 2.0, those of chakraborty 3.6 and 0.5; the
+slowest slide appeared after 0.21 s.
 
 ## The presenter's window
 
-`w` opens a second window for the presenter's screen: the notes of the step, the next slide, the
-clock, and ← and → (buttons and keys) that move the slides. The projector shows the slide alone.
-Both windows belong to one browser; nothing is sent to the server. Where one of them is closed, in
-the background or loaded again, the other says so in one sentence and the lecture goes on.
+`w` opens a second window for the presenter's screen, with the notes of the step, the next slide, a
+clock, and ← and → (buttons and keys) to change slides. The projector shows only the slide. Both
+windows belong to one browser; nothing is sent to the server. If either window is closed, hidden or
+reloaded, the other says so and the lecture continues.
 
 ## Your own lecture
 
     mkdir lectures
     foveate studio --lectures lectures      # p, then "Edit a copy" or "My lecture"
 
-`c` copies the step that is shown; the page *My lecture* adds steps of any lecture, changes titles,
-equations, sentences, commands and notes, moves and removes steps, and puts one sentence of yours
-into every step that reads one. The browser keeps what you edit, and the
-lecture before it. *Save as TOML* downloads a file that *Open …* reads again; with `--lectures` a
-button saves it in that folder, whose lectures stand in the list:
+`c` copies the current step. On the page *My lecture* you can add steps from any lecture, change
+titles, equations, sentences, commands and notes, move and remove steps, and use your own sentence
+in every step that takes one. The browser stores your edits and the previous version. *Save as
+TOML* downloads a file, which *Open …* can load; with `--lectures` a button saves it in that
+folder, and the list shows the lectures in it:
 
     title = "Attention in twenty minutes"
 
@@ -77,18 +78,18 @@ button saves it in that folder, whose lectures stand in the list:
     command = "foveate look attention runs/en-fr --text 'She closes the old window.'"
     notes = "Ask first which word belongs to which."
 
-A step has `title` and `command` (`foveate look …` or `foveate demo …`), and may have `equation`,
-`notes` and `slip`. What is wrong in a file is named by step and key above the list; a step that
-cannot be drawn says why on its slide, and a slide names the words of a sentence that training
-never showed.
+A step has `title` and `command` (`foveate look …` or `foveate demo …`), and optionally `equation`,
+`notes` and `slip`. Errors in a file are shown above the list, with step and key; a step that
+cannot be drawn says why on its slide, and a slide lists words of your sentence that the model has
+never seen.
 
 ## One file for students
 
-*One HTML file*, in the list and on the page *My lecture*, draws all steps of a lecture into one
-file that needs no network and no server: the drawings can be pointed at, dragged and saved as in
-the studio, ← and → step, and the address has the step. The button says the size (the steps
-after Clément Romac: 1.1 MB) and which steps have no drawing; a step that is drawn
-with another run says so.
+*One HTML file*, in the list and on the page *My lecture*, draws all steps of a lecture into a
+single file that needs no network and no server. The drawings respond to the mouse and can be
+dragged and saved as in the studio, ← and → change steps, and the address contains the step. The
+button shows the size (1.1 MB for the lecture based on Clément Romac's) and which steps have no
+drawing; a step drawn with another run says so.
 """
 
 
@@ -106,9 +107,9 @@ def page(lecture: Lecture) -> str:
     read = {name for step in lecture.steps for name in step.runs} | {"en-fr"}  # has all data
     steps = "\n\n".join(section(number, step) for number, step in enumerate(lecture.steps, 1))
     return (
-        f"# {lecture.title}\n\n{lecture.about} After {lecture.after}.\n\n"
+        f"# {lecture.title}\n\n{lecture.about} Based on {lecture.after}.\n\n"
         f"{PLAY.format(name=lecture.name)}\n"
-        f"The steps read these runs. {made(lecture, read)}\n\n"
+        f"The steps use these runs. {made(lecture, read)}\n\n"
         f"{noted(lecture, read)}{steps}\n"
     )
 
@@ -116,7 +117,7 @@ def page(lecture: Lecture) -> str:
 def noted(lecture: Lecture, read: set[str]) -> str:
     """The runs that only notes name, if there are any."""
     names = {name for name in lectures().runs for step in lecture.steps if name in noted_by(step)}
-    return f"The notes name others. {made(lecture, names - read)}\n\n" if names - read else ""
+    return f"The notes use more runs. {made(lecture, names - read)}\n\n" if names - read else ""
 
 
 def noted_by(step: LectureStep) -> list[str]:
@@ -130,13 +131,13 @@ def made(lecture: Lecture, names: set[str]) -> str:
     lines, rows = [f"    {run.command}" for run in runs.values()], []
     for name, run in runs.items():
         steps = [k for k, each in enumerate(lecture.steps, 1) if name in each.runs + noted_by(each)]
-        numbers = ", ".join(map(str, steps)) or "data of the others"
+        numbers = ", ".join(map(str, steps)) or "data for the others"
         rows.append(f"| `runs/{name}` | {run.about} | {run.minutes} | {numbers} |")
     minutes = sum(run.minutes for run in runs.values())
     head = (
-        f"Make them before the lecture, in this order: {minutes} minutes on two\nprocessor cores."
+        f"Train them before the lecture, in this order: {minutes} minutes on two\nprocessor cores."
     )
-    table = ["| run | what it is | minutes | steps |", "| --- | --- | --- | --- |", *rows]
+    table = ["| run | description | minutes | steps |", "| --- | --- | --- | --- |", *rows]
     return "\n".join([head, "", *lines, "", *table])
 
 

@@ -59,7 +59,7 @@ def test_a_demo_is_chosen_changed_and_found_again_by_its_address(open_url) -> No
     again = open_url(page.url[page.url.index("#") :], width=360)
     wait(again, "demo")
     assert again.get_by_test_id("command").inner_text() == command
-    assert "64:100, highest" in again.get_by_test_id("drawing-demo").inner_text()
+    assert "64:100, peak" in again.get_by_test_id("drawing-demo").inner_text()
 
 
 def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(open_url) -> None:

@@ -286,7 +286,7 @@ def test_a_film_is_drawn(runs: dict[str, Run]) -> None:
     assert all(len(line) <= 100 for line in drawing.text(width=100).splitlines()[2:])
     assert len(drawing.figure().axes) == 1
     for question in (Question(head=2), Question(query=99), Question(block="encoder", layer=9)):
-        with pytest.raises(ConfigError, match=r"there are|counted from 0|has encoder"):
+        with pytest.raises(ConfigError, match=r"there are|counting from 0|has encoder"):
             find("forward").draw([runs["transformer"]], question)
 
 

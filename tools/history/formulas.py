@@ -27,7 +27,9 @@ def absolute(folder: Path) -> SheetGrid:
         for name, grid in (("sinusoids", waves), ("RoPE", turns))
         for part in grid.sheets
     ]
-    return SheetGrid(sheets=named, title="Each place has a vector; products know the distance")
+    return SheetGrid(
+        sheets=named, title="Each position has a vector; products depend on the distance"
+    )
 
 
 def relative(folder: Path) -> SheetGrid:
@@ -50,11 +52,11 @@ def relative(folder: Path) -> SheetGrid:
     ]
     drawn.append(
         sheet(
-            "T5: which number is added", buckets, down="place t", across="place s",
+            "T5: index of the added number", buckets, down="position t", across="position s",
             scale_label="bucket 0 … 31, learned",
         )
     )  # fmt: skip
-    return SheetGrid(sheets=drawn, title="What a pair of places adds to its score")
+    return SheetGrid(sheets=drawn, title="Added to the score of a pair of positions")
 
 
 # ------------------------------------------------------------------------------ training
@@ -71,7 +73,7 @@ def rates(folder: Path) -> LinesDrawing:
     }
     drawn = schedule({name: item.rate for name, item in others.items()}, total)
     noam = formulas.noam(steps=total)
-    title = "Learning rates; D:warm-up is that of Vaswani et al."
+    title = "Learning rates; D:warm-up as in Vaswani et al."
     return noam.model_copy(update={"title": title, "curves": [*noam.curves, *drawn.curves]})
 
 
@@ -84,7 +86,7 @@ def sampling(folder: Path) -> LinesDrawing:
     }
     return schedule(
         {name: item.epsilon for name, item in drawn.items()}, 15_000,
-        "ε, share of true tokens read", "Scheduled sampling: from the teacher's hand",
+        "ε, share of true tokens", "Scheduled sampling: fewer and fewer true tokens",
     )  # fmt: skip
 
 

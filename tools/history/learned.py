@@ -42,7 +42,7 @@ def masks(folder: Path) -> Drawing:
     record = trained("transformer", folder).translate([SHORT])[0].record()
     blocks = {
         "encoder.self_attention": "encoder: every word attends to every word",
-        "decoder.self_attention": "decoder: the future is empty, exactly 0",
+        "decoder.self_attention": "decoder: future weights are exactly 0",
     }
 
     def draw() -> Figure:

@@ -45,14 +45,14 @@ def horizon(folder: Path) -> LinesDrawing:
     patches, recurrent = (result(f"etth1-{name}")["mse_by_step"] for name in ("patch", "rnn"))
     curves = {
         "RNN, predictions fed back": recurrent["forecast"],
-        "RNN, told the truth each step": recurrent["teacher_forced"],
+        "RNN, given the true previous row": recurrent["teacher_forced"],
         "patches, all steps at once": patches["forecast"],
-        "the value a day ago": patches["seasonal_naive"],
+        "value one day ago": patches["seasonal_naive"],
     }
     steps = np.arange(1.0, 1 + len(patches["forecast"]))
     return line_chart(
         steps, {name: np.array(c) for name, c in curves.items()}, "hours ahead",
-        "mean squared error, scaled", "ETTh1: what feeding back costs",
+        "mean squared error, scaled", "ETTh1: the cost of feeding predictions back",
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def length(folder: Path) -> LinesDrawing:
         np.array(results["lengths"], dtype=float),
         {name.replace("_", "-"): curve for name, curve in curves.items()},
         "length T", "milliseconds, forward and backward",
-        "One layer of attention: time against length", "xy",
+        "Time of one attention layer against length", "xy",
     )  # fmt: skip
 
 
@@ -87,8 +87,8 @@ def bleu_by_length(folder: Path) -> Drawing:
             )  # fmt: skip
         ax.set_xticks(range(len(groups)), groups, size=FONT_SIZE)
         ax.set(xlim=(-0.1, 2.7), ylim=(25, 104))
-        ax.set_xlabel("words of the source", size=FONT_SIZE)
-        ax.set_ylabel("% of the BLEU of 1–10 words", size=FONT_SIZE)
+        ax.set_xlabel("source words", size=FONT_SIZE)
+        ax.set_ylabel("% of the BLEU on 1–10 words", size=FONT_SIZE)
         ax.tick_params(labelsize=FONT_SIZE)
         ax.grid(color="#dddddd", linewidth=0.6)
         ax.spines[["top", "right"]].set_visible(False)
@@ -135,7 +135,7 @@ def scaling_curve(folder: Path) -> PanelGrid:
     """Validation loss of five sizes, means over seeds: at equal data and at equal time."""
     curve = result("scaling-curve")
     panels = []
-    for across in ("characters read", "seconds of processor time"):
+    for across in ("characters read", "CPU seconds"):
         points = {}
         for size, row in curve["sizes"].items():
             loss = np.mean(row["losses"], axis=0)
@@ -144,7 +144,7 @@ def scaling_curve(folder: Path) -> PanelGrid:
         ends = [places[end] for places, _ in points.values() for end in (0, -1)]
         x = np.geomspace(min(ends), max(ends), 100)
         curves = {name: at(x, places, loss) for name, (places, loss) in points.items()}
-        panels.append(line_chart(x, curves, across, "validation loss, nats a character", log="x"))
+        panels.append(line_chart(x, curves, across, "validation loss, nats per character", log="x"))
     return PanelGrid(panels=panels, title="Language models of five sizes on tiny-shakespeare")
 
 

@@ -15,7 +15,7 @@ def patches(folder: Path) -> Drawing:
     """What the class token reads in each layer of a Vision Transformer."""
     run = trained("patches", folder)
     (answer,) = run.classify([PICTURE])
-    title = f"What the class token looks at before it says: {SHAPES[int(answer.label)]}"
+    title = f"Attention of the class token; predicted label: {SHAPES[int(answer.label)]}"
     return narrow(run.view(PICTURE), 2.7, title)
 
 

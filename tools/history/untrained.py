@@ -42,8 +42,8 @@ def depth(folder: Path) -> LinesDrawing:
         ]
         curves[name] = np.sqrt(squares)
     return line_chart(
-        np.arange(1.0, layers + 1), curves, "layer, from the first to the last",
-        "gradient norm of its feed-forward", "Before training: how much each layer is told",
+        np.arange(1.0, layers + 1), curves, "layer, from first to last",
+        "gradient norm of the feed-forward layer", "Before training: the gradient at each layer",
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def selection(folder: Path) -> Drawing:
     inputs[list(expected)] = torch.tensor([1.0, -1.0])
     chosen = torch.full((steps,), 1e-3)
     chosen[list(expected)] = 4.0
-    ways = {"Δ the same at every step": torch.full((steps,), 0.25), "Δ made by the input": chosen}
+    ways = {"constant Δ": torch.full((steps,), 0.25), "Δ computed from the input": chosen}
 
     def state(delta: Tensor) -> Tensor:
         change = (1 - (-delta).exp()) * inputs  # Δ B u, exactly integrated, A = −1
@@ -116,7 +116,7 @@ def patterns(folder: Path) -> SheetGrid:
         weights = next(iter(maps.values()))[0, 0].numpy()
         drawn.append(sheet(name, np.where(weights == 0, np.nan, weights), scale_label=" "))
     return SheetGrid(
-        sheets=drawn, title="Weights of the same 24 vectors: queries down, keys across",
+        sheets=drawn, title="Attention over the same 24 vectors: queries down, keys across",
         caption="bright: the largest; empty: never computed; orange and violet: + and −", across=3,
     )  # fmt: skip
 

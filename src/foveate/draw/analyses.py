@@ -44,7 +44,7 @@ def gates(
     not one word for each step.
     """
     if not opened:
-        raise UserError("this cell has no gates to draw; an LSTM and a GRU have")
+        raise UserError("this cell has no gates to draw; LSTM and GRU cells have")
     over: dict[str, NDArray[np.float32]] = {n: g[0].T.cpu().numpy() for n, g in opened.items()}
     steps = next(iter(over.values())).shape[1]
     if steps != len(words):
@@ -54,12 +54,12 @@ def gates(
     drawn = [
         sheet(
             f"{name} gate", gate[shown], columns=words, down="unit", least=0.0, most=1.0,
-            scale_label="0 shut … 1 open", rows=[str(unit) for unit in shown], aspect=0.35,
+            scale_label="0 closed … 1 open", rows=[str(unit) for unit in shown], aspect=0.35,
             across="read",
         )
         for name, gate in over.items()
     ]  # fmt: skip
-    caption = f"{len(shown)} units of {len(lively)}, those that change most over the text"
+    caption = f"{len(shown)} of {len(lively)} units, those that change most over the text"
     return SheetGrid(sheets=drawn, title=title, across=1, caption=caption)
 
 
@@ -80,7 +80,7 @@ def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawi
         title=title, x=np.arange(len(path), dtype=float), across="read", up="coordinate",
         curves=[Curve(name=f"component {k + 1}", y=path[:, k]) for k in range(count)],
         labels=list(words), path=path, shares=shares,
-        caption=f"principal components of the hidden state; shares of the variance: {percent}",
+        caption=f"principal components of the hidden state; shares of variance: {percent}",
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def gradients(norms: Mapping[str, Figures]) -> LinesDrawing:
     drawn = {name: np.where(y > 0, y, np.nan) / y[0] for name, y in curves.items()}
     return line_chart(
         range(max(map(len, drawn.values()))), drawn, "distance k in tokens",
-        "gradient norm / that at k = 0", "The gradient against distance in time", "y",
+        "gradient norm relative to k = 0", "The gradient against distance in time", "y",
     )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def gradients(norms: Mapping[str, Figures]) -> LinesDrawing:
 # and output layer. Early layers were never trained to be read so: their tokens are a hint.
 
 CELL_ASPECT = 0.3 / 0.62  # height by width of a cell
-CAPTION = "most probable token if the layers ended here; colour: its p (nostalgebraist, 2020)"
+CAPTION = "most probable token if the model ended here; colour: its p (nostalgebraist, 2020)"
 
 
 @torch.inference_mode()
@@ -169,7 +169,7 @@ def importances(
             )
         )  # fmt: skip
     count = sum(len(forced.produced) for forced in passes)
-    lost_is, caption = "how far the forecast moves without each head", f"mean of {count} steps"
+    lost_is, caption = "change of the forecast without each head", f"mean of {count} steps"
     if passes[0].score_name == "log p":
         lost_is = "log p lost without each head"
         caption = f"mean of {count} tokens (+: the model is worse without the head)"
@@ -220,11 +220,11 @@ def sheets(position: Position, length: int, hidden_size: int, num_heads: int) ->
         nothing = torch.zeros(1, length, position.config.token_size(hidden_size))
         embedded = position.embed(nothing, at)[0]
         if not torch.equal(embedded, embedded[:1].expand_as(embedded)):
-            drawn += _vectors("added to place t", embedded)
+            drawn += _vectors("added to position t", embedded)
         ones = torch.ones(1, 1, length, hidden_size // num_heads)
         turned = position.rotate(ones, at)[0, 0]
         if not torch.equal(turned, ones[0, 0]):
-            drawn += _vectors("ones, turned at place t", turned)
+            drawn += _vectors("ones, rotated at position t", turned)
         bias = position.bias(at, at)
     if bias is None:
         return drawn
@@ -243,7 +243,7 @@ def positions(
     drawn = sheets(position, length, hidden_size, num_heads)
     if not drawn:
         raise UserError(
-            f'position = "{position.config.kind}" tells no two places apart: nothing to draw'
+            f'position = "{position.config.kind}" does not distinguish positions: nothing to draw'
         )
     return SheetGrid(sheets=drawn, title=f"Positions: {position.config.kind}")
 
@@ -255,14 +255,17 @@ def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
     few = length * size <= FEW
     rows, columns = ([str(n) for n in range(count if few else 0)] for count in (length, size))
     table = sheet(
-        title, vectors.numpy(), rows, columns, "place t", "dimension",
+        title, vectors.numpy(), rows, columns, "position t", "dimension",
         aspect=0.5 if few else size / length, written=few,
     )  # fmt: skip
-    return [table, _pairs(f"product of two places / the largest ({most:.3g})", products / most)]
+    return [
+        table,
+        _pairs(f"similarity of two positions (dot product ÷ {most:.3g})", products / most),
+    ]
 
 
 def _pairs(title: str, values: Tensor) -> SheetDrawing:
-    return sheet(title, values.numpy(), down="place t", across="place s")
+    return sheet(title, values.numpy(), down="position t", across="position s")
 
 
 def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawing:
@@ -271,7 +274,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
     With the position encodings of the model, and without them where it has any; 0 everywhere means
     that order does not matter. The model was not trained without them: only the shape counts.
     """
-    results = {"as it is": shuffled(forced, seed)}
+    results = {"with positions": shuffled(forced, seed)}
     with without_positions(forced.model) as count:
         if count:
             results["without positions"] = shuffled(forced, seed)
@@ -280,7 +283,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
         curves[f"outputs, {name}"] = result.outputs
         if result.attention is not None:
             curves[f"attention, {name}"] = result.attention
-    moved = "lost" if forced.score_name == "log p" else "moved by"
+    moved = "lost" if forced.score_name == "log p" else "change"
     lost = [
         f"{name} {forced.score_name} {moved} {result.lost:.2f}" for name, result in results.items()
     ]
@@ -312,7 +315,7 @@ def schedule(
     `UserError` for less than one step.
     """
     if steps < 1:
-        raise ValueError(f"{steps} steps: a curve begins with step 1")
+        raise ValueError(f"{steps} steps: a curve starts at step 1")
     places = np.unique(np.linspace(1, steps, min(steps, POINTS)).round()).astype(int)
     curves = {name: np.array([rate(int(step)) for step in places]) for name, rate in rates.items()}
     return line_chart(places, curves, "step", up, title)

@@ -38,7 +38,7 @@ class Drawing(DrawingPart):
 
     def arrays(self) -> Arrays:
         """What is drawn, by name: numbers, and the labels of their axes."""
-        raise NotImplementedError(f"{type(self).__name__} is drawn by browsers alone")
+        raise NotImplementedError(f"{type(self).__name__} can only be drawn in a browser")
 
     def drawings(self) -> list[Drawing]:
         """The drawings of which a browser makes the same picture."""
@@ -51,11 +51,11 @@ class Drawing(DrawingPart):
 
     def figure(self) -> Figure:
         """The drawing as a matplotlib figure of its own, unknown to ``pyplot`` and to windows."""
-        raise NotImplementedError(f"{type(self).__name__} is drawn by browsers alone")
+        raise NotImplementedError(f"{type(self).__name__} can only be drawn in a browser")
 
     def fill(self, ax: Axes) -> None:
         """Draw into axes. Raises ``NotImplementedError`` for what needs a figure of its own."""
-        raise NotImplementedError(f"{type(self).__name__} needs a figure of its own: use figure()")
+        raise NotImplementedError(f"{type(self).__name__} needs its own figure: use figure()")
 
     def own_figure(self, width: float, height: float, caption: str = "") -> Figure:
         """A figure of one pair of axes, with a caption below."""
@@ -75,7 +75,7 @@ class Drawing(DrawingPart):
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """The drawing for a terminal of ``width`` columns; without ``color`` in shades."""
-        raise NotImplementedError(f"{type(self).__name__} is drawn by browsers alone")
+        raise NotImplementedError(f"{type(self).__name__} can only be drawn in a browser")
 
     def caption_in(self, width: int | None) -> str:
         """The caption, in lines of at most ``width`` columns where there is a width."""

@@ -99,7 +99,7 @@ class ForwardDrawing(Drawing):
             arrays[name] = frame.values.array
             if frame.tokens:
                 arrays[f"{name}, tokens"] = np.array(frame.tokens)
-        places = {f"places of {part}": np.array(words) for part, words in self.places.items()}
+        places = {f"positions of {part}": np.array(words) for part, words in self.places.items()}
         return arrays | places
 
     @property
@@ -268,7 +268,7 @@ def forward(
     heads = max((len(frame.values) for frame in film), default=1)
     longest = max(map(len, places.values()), default=1)
     if head >= heads:
-        raise ConfigError(f"--head {head}: there are {heads}, counted from 0")
+        raise ConfigError(f"there is no head {head}: there are {heads}, counting from 0")
     if query >= longest:
         raise ConfigError(f"--query {query}: there are {longest}, from 0 to {longest - 1}")
     made = picture(model, forced)

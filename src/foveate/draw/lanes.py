@@ -23,7 +23,7 @@ FAINT = "#b5b5b5"
 LANE_MARKS = {"live": " ", "done": "■", "pruned": "×"}
 
 LANES_CAPTION = (
-    "each column is a step, best beginning on top; thick is the answer, ■ has ended, "
+    "each column is a step, with the best prefix on top; thick: the answer, ■ has ended, "
     "grey and dashed was dropped; numbers are scores"
 )
 

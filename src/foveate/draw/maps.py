@@ -240,7 +240,7 @@ class HeadsView(AttentionView):
         kinds = [f"{kind}: {', '.join(alike[kind])}" for kind in measure.KINDS if kind in alike]
         lines += wrap(kinds, width or 100)
         lines.append(
-            "figures of this sentence and its end; importance has the mean of many, without"
+            "figures of this sentence with its end; importance has the mean of many, without"
         )
         return "\n".join(lines)
 
@@ -368,7 +368,7 @@ def shorten(record: AttentionRecord, most: int = MOST_CELLS) -> tuple[list[Block
     blocks, notes = _blocks(record), []
     if sum(map(num_cells, blocks)) > most:
         blocks = [averaged(block) for block in blocks]
-        notes.append("too long for single heads: only the mean of the heads of each layer is here")
+        notes.append("too long for single heads: only the mean of the heads of each layer is shown")
     tile, longest = 1, max((max(len(b.rows), len(b.columns)) for b in blocks), default=0)
     while longest > LONGEST_SIDE * tile or any(
         num_cells(tiled(block, tile)) > most // len(blocks) for block in blocks
@@ -410,7 +410,7 @@ def save_html(
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"{path}: a page is written as .html; end the name so")
+        raise UserError(f"{path}: a page must be a .html file; change the extension")
     page = attention_page(records, max_sentences)
     replace_file(path, page.text.encode())
     return page
@@ -425,7 +425,7 @@ def attention_page(
     Raises `UserError` where there is no record, or one without maps.
     """
     if not records:
-        raise UserError("no sentence to show; give at least one record")
+        raise UserError("no sentences to show; give at least one record")
     if not all(record.maps for record in records):
         raise UserError("a record without maps: this model has no attention to show")
     titles, sentences, notes, size = list[str](), list[str](), list[str](), 0
@@ -442,7 +442,7 @@ def attention_page(
         notes += [f"sentence {number}: {note}" for note in drawing.notes[len(record.notes) :]]
     left_out = len(records) - len(sentences)
     if left_out:
-        notes.append(f"{left_out} of {len(records)} sentences left out of the page")
+        notes.append(f"{left_out} of {len(records)} sentences omitted from the page")
     exact = ["numbers are exact to 0.00002"]
     cover = Cover(title="Attention", groups=titles, notes=exact, left_out=left_out)
     return AttentionPage(assemble(cover, sentences), len(sentences), left_out, notes)

@@ -87,7 +87,10 @@ class PictureDrawing(Drawing):
         ax.set(xlim=(0, self.width), ylim=(self.height, 0))
         widths = ", ".join(map(str, self.sides))
         plain.set_title(self.title, size=figures.FONT_SIZE, parse_math=False)
-        ax.set_title(f"glimpses in order; each sees {widths} pixels across", size=figures.FONT_SIZE)
+        ax.set_title(
+            f"numbers show the order of glimpses; each sees {widths} pixels across",
+            size=figures.FONT_SIZE,
+        )
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
@@ -154,7 +157,7 @@ class AttendedPicture(PictureDrawing):
         """The cells of most weight, a line for each panel: a grid would be too coarse."""
         panels = list(zip(self.overlays, self.weights, strict=True))
         height, across = self.overlays[0].weights.shape if panels else (0, 0)
-        lines = [visible(self.heading), f"looked at most: row,column of {height}×{across} cells"]
+        lines = [visible(self.heading), f"most attention: row,column of {height}×{across} cells"]
         longest = max((len(overlay.title) for overlay, _ in panels), default=0)
         for overlay, weights in panels:
             best = np.argsort(-weights, kind="stable")[:MOST_NAMED]
@@ -222,7 +225,7 @@ def over_picture(
             weights = record.select(matrix.block, number, head)
             row = weights[others[0]] if others else weights.mean(axis=0)
             panels.append((f"layer {number}", row))
-        seen_by = columns[others[0]] if others else "all places, mean"
+        seen_by = columns[others[0]] if others else "mean of all positions"
         which = "mean of all heads" if head is None else f"head {head}"
         caption = f"{spaced(matrix.block)} · seen by {seen_by} · {which}"
     shape = tuple(1 + max(place[i] for place in cells.values()) for i in (0, 1))

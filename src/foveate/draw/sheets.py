@@ -147,7 +147,7 @@ def sheet(
 class LensDrawing(SheetDrawing):
     """The most probable token of each layer (rows) at each place, and its p as the colour.
 
-    ``tokens[l][t]`` has p = values[l, t]; ``target_p`` (L + 1, T) is p of what was produced.
+    ``tokens[l][t]`` has p = values[l, t]; ``target_p`` (L + 1, T) is p of the produced token.
     """
 
     tokens: list[list[str]] = Field(exclude=True)
@@ -157,7 +157,7 @@ class LensDrawing(SheetDrawing):
         return {
             "tokens": np.array(self.tokens),
             "p": self.values.array,
-            "p of what was produced": self.target_p,
+            "p of the produced token": self.target_p,
             "produced": np.array(self.columns),
         }
 

@@ -149,7 +149,7 @@ def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0
         forced.run()
     if isinstance(module, BaseAttention):
         if not 0 <= head < module.num_heads:
-            raise ConfigError(f"--head {head}: {name} has {module.num_heads}, counted from 0")
+            raise ConfigError(f"--head {head}: {name} has {module.num_heads}, counting from 0")
         weights = joined("weights", calls["weights"].values)[forced.row].numpy()
         rows, columns = forced.label({name: weights}, "tokens").labels(name)
         stages = attention_stages(module, calls, head, forced.row)
@@ -206,8 +206,8 @@ def drawn(
         )  # fmt: skip
     caption = (
         "Captured: computed by the model in its own forward pass. Derived: computed from captured "
-        "stages and compared with the captured stage that follows. Steps of a decoder are named "
-        "by the token that it produces, others by the one that is read."
+        "stages and compared with the captured stage that follows. Decoder steps are labelled "
+        "with the token that they produce, others with the one that is read."
     )
     return StepsDrawing(title=title, caption=caption, stages=sheets, frames=list(rows), frame=query)
 

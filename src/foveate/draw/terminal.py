@@ -76,8 +76,8 @@ def _shades(signs: str) -> InkCell:
 
 
 INKS = {
-    "truecolor": Ink(_true_color, "numbers: per cent"),
-    "256": Ink(_few_colors, "numbers: per cent"),
+    "truecolor": Ink(_true_color, "numbers: percent"),
+    "256": Ink(_few_colors, "numbers: percent"),
     "shades": Ink(_shades(SHADES), "least · ░ ▒ ▓ █ most"),
     "ascii": Ink(_shades(".:+#@"), "least . : + # @ most", stem="|", cut="~"),
 }
@@ -182,7 +182,7 @@ def matrix(
     cell = min(5, max(2, (width - left) // max(len(columns), 1)))
     shown = min(len(columns), (width - left) // cell)
     if shown < 1 <= len(columns):
-        raise UserError(f"a width of {width} holds no cell; give at least {left + cell}")
+        raise UserError(f"a width of {width} is too narrow; give at least {left + cell}")
     lines = _header([visible(word) for word in columns[:shown]], left, cell, width, means)
     levels = colors.scale(scale).levels(weights)
     for t, label in enumerate(labels[:MOST_ROWS]):

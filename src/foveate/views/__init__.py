@@ -121,10 +121,11 @@ class ViewEntry(Entry[ViewSpec]):
         least, most = self.runs
         if not least <= len(runs) <= most:
             count = f"{least}" if most == least else f"at least {least}"
-            raise ConfigError(f"the view {self.name} takes {count} runs, not {len(runs)}")
+            noun = "run" if count.endswith("1") else "runs"
+            raise ConfigError(f"the view {self.name} needs {count} {noun}, not {len(runs)}")
         for run in runs:
             if reason := self.unfit(run):
-                raise ConfigError(f"{run.path}: no view {self.name!r} of it: {reason}")
+                raise ConfigError(f"{run.path}: the view {self.name!r} does not apply: {reason}")
         fields = {name: getattr(question, name) for name in self.spec.fields}
         try:
             with ExitStack() as stack:
@@ -143,21 +144,21 @@ class ViewEntry(Entry[ViewSpec]):
 VIEWS = ViewEntry.table(
     ("attention", "maps", "Which source words each target word attends to."),
     ("links", "maps", "What each word attends to, as lines between words."),
-    ("coverage", "maps", "How much of all looks fell on each source word."),
+    ("coverage", "maps", "How much attention each source word received in total."),
     ("copying", "text", "Which words were copied, from where, and which were generated."),
     ("heads", "maps", "All layers and heads of a block side by side."),
     ("beam", "text", "What a beam search kept and dropped, step by step."),
-    ("picture", "maps", "Where the model looked, over the picture."),
-    ("probabilities", "text", "How sure each token was, and what else might stand there."),
+    ("picture", "maps", "Which parts of a picture the model attended to."),
+    ("probabilities", "text", "The probability of each token, and its alternatives."),
     ("nbest", "text", "The n best outputs, and how they differ from the best."),
-    ("lengths", "text", "BLEU and chrF by the length of the source, with intervals."),
-    ("growing", "text", "One source word by word: what each run makes of its beginnings."),
-    ("importance", "maps", "Which heads align, are sure, or look broadly."),
+    ("lengths", "text", "BLEU and chrF by source length, with intervals."),
+    ("growing", "text", "How runs translate longer and longer beginnings of a source."),
+    ("importance", "maps", "Which heads align, and which are sharp or broad."),
     ("masks", "maps", "Which keys each query may see: causal, window, padding."),
-    ("rollout", "maps", "What each place has of each input, through all layers."),
-    ("relevance", "maps", "What mattered for each word or label, by gradients."),
+    ("rollout", "maps", "How much of each input reaches each position, layer by layer."),
+    ("relevance", "maps", "Which inputs mattered for each word or label, by gradients."),
     ("ablation", "inside", "What the model loses without each head."),
-    ("lens", "inside", "What the model would say if it ended after each layer."),
+    ("lens", "inside", "What the model would predict after each layer."),
     ("permutation", "inside", "Whether the order of the input matters."),
     ("without", "maps", "Answer and map without word order, positions or scaling."),
     ("states", "inside", "The path of hidden states over time."),
@@ -167,13 +168,13 @@ VIEWS = ViewEntry.table(
     ("forward", "inside", "The whole forward pass, stage by stage, in numbers."),
     ("gradients", "inside", "How far back language models can learn."),
     ("model", "inside", "The model's blocks to scale: shapes, parameters, equations."),
-    ("exposure", "exposure", "How a model errs by place: after the truth, and its own output."),
-    ("horizon", "series", "How a forecast errs at each step ahead."),
-    ("forecast", "series", "One forecast with its quantiles and what was looked at."),
-    ("curves", "training", "How trainings went: loss, rate, scores, speed."),
-    ("learning", "training", "How attention to one example changed in training: a film."),
-    ("health", "training", "Gradients and updates of each module over training."),
-    ("positions", "training", "What a run's position encoding tells of each place."),
+    ("exposure", "exposure", "Errors by position, after the reference and after own output."),
+    ("horizon", "series", "Forecast errors at each step ahead."),
+    ("forecast", "series", "One forecast with its quantiles and attention."),
+    ("curves", "training", "How training went: loss, learning rate, scores, speed."),
+    ("learning", "training", "How attention to one example changed during training: a film."),
+    ("health", "training", "Gradients and updates of each module during training."),
+    ("positions", "training", "A run's position encoding, position by position."),
     ("schedule", "training", "The learning rates of runs."),
 )
 
@@ -182,8 +183,8 @@ def nearest(what: str, name: str, table: Mapping[str, E]) -> E:
     """The entry of a name. Raises `ConfigError` naming the nearest one, or all."""
     if name not in table:
         near = difflib.get_close_matches(name, table, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(table)}"
-        raise ConfigError(f"no {what} {name!r}; {hint}")
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(table)}"
+        raise ConfigError(f"there is no {what} {name!r}; {hint}")
     return table[name]
 
 

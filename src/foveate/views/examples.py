@@ -45,11 +45,11 @@ def text_of(run: Run, text: str | None = None) -> str:
     """
     if text is not None:
         if not text.strip():
-            raise ConfigError(f"--text {text!r} is blank: write some words, or leave it out")
+            raise ConfigError(f"--text {text!r} is blank: give some words, or omit the option")
         return text
     sources = [sample["source"].splitlines()[0] for sample in last_samples(run.path)]
     if not sources:
-        raise ConfigError(f"{run.path} has kept no example: give --text")
+        raise ConfigError(f"{run.path} has no stored example: give --text")
     return str(sources[0])
 
 
@@ -59,7 +59,9 @@ def picture_of(name: str) -> Picture:
         return Path(name)
     if name.isascii() and name.isdecimal():
         return int(name)
-    raise ConfigError(f"{name}: no such file; give a JPEG or PNG, or the number of a test picture")
+    raise ConfigError(
+        f"{name}: file not found; give a JPEG or PNG, or the number of a test picture"
+    )
 
 
 def ready(
@@ -163,17 +165,17 @@ steps_through = Condition(
     "its model has neither attention nor recurrent cells",
 )
 recurs = has_part(Cell, "its model has no recurrent cells")
-models_language = task_is(Language, "models no plain text")
-translates = task_is(Scores, "makes no text of a text")
-writes = task_is(Generates, "writes no text")
+models_language = task_is(Language, "does not model plain text")
+translates = task_is(Scores, "does not map text to text")
+writes = task_is(Generates, "does not write text")
 aligns = task_is(Aligns, "has no maps between words")
 reads_pictures = task_is(PictureTask, "is not about pictures")
 forecasts = task_is(Forecasting, "is not about series")
-trained = logs("train", "its log has no line of training")
-watched = logs("health", "its log has no norms of modules: train with train.health_every")
+trained = logs("train", "its log contains no training steps")
+watched = logs("health", "its log has no module norms: train with train.health_every")
 filmed = Condition(
     lambda run: (run.path / SNAPSHOTS).is_file(),
-    "its training kept no snapshots of attention: train with train.snapshots.every",
+    "it has no attention snapshots: train with train.snapshots.every",
 )
 explains = Condition(
     lambda run: isinstance(run.task, Task) and type(run.task).forced_pass is not Task.forced_pass,
@@ -186,24 +188,24 @@ exposed = Condition(
         else isinstance(run.task, Generates)
         and type(run.task).decoder_batch is not Generates.decoder_batch
     ),
-    "its model reads no output of its own",
+    "its model does not read its own output",
 )
 reads_words = Condition(
     lambda run: isinstance(run.task, Task) and not isinstance(run.task, PictureTask | Forecasting),
-    "it reads no words",
+    "it does not read words",
 )
 forced_to_text = Condition(
-    lambda run: decoder_of(run.model) is not None, "its model writes no text"
+    lambda run: decoder_of(run.model) is not None, "its model does not write text"
 )
 embeds = Condition(
     lambda run: "stem" in dict((decoder_of(run.model) or nn.Module()).named_children()),
-    "its model has no embeddings that a gradient could be asked of",
+    "its model has no embeddings to take gradients of",
 )
 layered = Condition(
     lambda run: layers_of(run.model) is not None and "output" in dict(run.model.named_children()),
-    "its model has no stack of layers that an output is read from",
+    "its model has no stack of layers that produces an output",
 )
 stemmed = Condition(
-    lambda run: bool(side_of(run.model)), "its model reads no places that could be shuffled"
+    lambda run: bool(side_of(run.model)), "its model has no input positions to shuffle"
 )
 places = Condition(lambda run: bool(encodings(run.model)), "its model has no position encoding")

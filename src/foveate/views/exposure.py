@@ -22,7 +22,7 @@ from foveate.views.options import Split
 EXAMPLES = 512  # of a split, evenly from all over it
 TOGETHER = 64  # examples read at once
 FEWEST = 20  # examples that a place needs to be drawn
-NAMES = {"nll": "loss in nats", "accuracy": "share of tokens right", "mse": "squared error"}
+NAMES = {"nll": "loss in nats", "accuracy": "share of correct tokens", "mse": "squared error"}
 Errors = NDArray[np.float64]
 
 

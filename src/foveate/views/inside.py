@@ -93,7 +93,7 @@ def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, cells.CellStep
         forced.run()
     names = list(captured)
     if not -len(names) <= layer < len(names):
-        raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counted from 0")
+        raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counting from 0")
     name = names[layer]
     steps = captured[name]
 
@@ -135,7 +135,7 @@ def _in_layer(run: Run, names: Sequence[str], block: str, layer: int) -> str:
         blocks = dict.fromkeys(map(block_of, names))
         raise ConfigError(f"--block {block}: {run.path} has {', '.join(blocks)}")
     if not -len(fitting) <= layer < len(fitting):
-        raise ConfigError(f"--layer {layer}: {block} has {len(fitting)}, counted from 0")
+        raise ConfigError(f"--layer {layer}: {block} has {len(fitting)}, counting from 0")
     return fitting[layer]
 
 

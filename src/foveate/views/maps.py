@@ -160,7 +160,7 @@ def without(
         title = f"{name}: {record.title}"
         return sheet(title, drawn.array, drawn.rows, drawn.columns, least=0.0, most=1.0)
 
-    before = answered("as it is", text)
+    before = answered("unchanged", text)
     parts = {"positions": without_positions, "scaling": without_scaling}
     with ExitStack() as changes:
         for name in drop:
@@ -207,7 +207,10 @@ def masks(
             )
         )  # fmt: skip
     return SheetGrid(
-        sheets=sheets, title=f"Who may see whom: {run.path.name}", caption=MASKS_CAPTION, across=1
+        sheets=sheets,
+        title=f"Who can attend to whom: {run.path.name}",
+        caption=MASKS_CAPTION,
+        across=1,
     )
 
 
@@ -267,7 +270,7 @@ def importance(
         links = read_gold(gold)
         if len(links) != len(maps):
             raise ConfigError(
-                f"{gold}: gold links of {len(links)} sentences for {len(maps)} pairs of the "
+                f"{gold}: gold links for {len(links)} sentences, but {len(maps)} pairs in the "
                 f"split {split}; give as many"
             )
         errors = np.full((len(names), len(maps[0][names[0]])), np.nan)
@@ -283,8 +286,8 @@ def importance(
         for title, values in figures.items()
     ]  # fmt: skip
     many = "1 pair" if len(maps) == 1 else f"{len(maps)} pairs"
-    caption = "rows are words of the target, without its end: heads has one sentence and its end"
-    title = f"Heads of the cross-attention, mean over {many}"
+    caption = "rows are target words without the end token; heads shows one sentence with it"
+    title = f"Cross-attention heads, mean over {many}"
     return SheetGrid(sheets=sheets, title=title, caption=caption)
 
 

@@ -9,46 +9,47 @@ from pydantic import Field
 
 from foveate.config import Config
 
-Text = Annotated[str | None, Field(description="what the model reads; of a forecaster the date")]
+Text = Annotated[str | None, Field(description="input of the model; for a forecaster, the date")]
 Target = Annotated[
-    str | None, Field(description="explain this instead of the answer; of a forecaster the channel")
+    str | None,
+    Field(description="explain this output instead of the answer; for a forecaster, the channel"),
 ]
 Image = Annotated[str | None, Field(description="JPEG or PNG, or the number of a test picture")]
 Split = Annotated[str, Field(description="train, valid or test")]
 Block = Annotated[str | None, Field(description="cross_attention, self_attention, …")]
-Layer = Annotated[int, Field(description="from 0, or -1 for the last")]
-Head = Annotated[int | None, Field(ge=0, description="the mean of all if absent; of steps head 0")]
-Train = Annotated[bool, Field(description="the loss, and its gradient from the output back")]
+Layer = Annotated[int, Field(description="counting from 0; -1 is the last")]
+Head = Annotated[int | None, Field(ge=0, description="default: the mean of all; for steps, head 0")]
+Train = Annotated[bool, Field(description="show the loss, and its gradient from the output back")]
 Query = Annotated[
-    int | None, Field(ge=0, description="which query, or step of a cell, from 0; all if absent")
+    int | None, Field(ge=0, description="query, or step of a cell, counting from 0; default: all")
 ]
 Scale = Annotated[
     Literal["row", "absolute"] | None,
-    Field(description="colours: absolute (default; of pictures by panel), or by row"),
+    Field(description="colours: absolute (default; per panel for pictures) or by row"),
 ]
 AxisUnits = Annotated[
     Literal["auto", "tokens", "words"],
-    Field(description="rows and columns; auto: by the tokenizer and the script"),
+    Field(description="rows and columns; auto depends on the tokenizer and the script"),
 ]
-Top = Annotated[int, Field(ge=1, description="how many alternatives of each token")]
-Num = Annotated[int, Field(ge=1, description="how many outputs")]
-BeamSize = Annotated[
-    int | None, Field(ge=1, description="of the run, or as wide as --num, if absent")
-]
+Top = Annotated[int, Field(ge=1, description="number of alternatives for each token")]
+Num = Annotated[int, Field(ge=1, description="number of outputs")]
+BeamSize = Annotated[int | None, Field(ge=1, description="default: that of the run, or --num")]
 Length = Annotated[int, Field(ge=2, le=4096, description="positions")]
-Steps = Annotated[int, Field(ge=3, le=51, description="steps a side of the grid, an odd number")]
-Silent = Annotated[tuple[str, ...], Field(description="heads that add nothing: PLACE:HEAD; repeat")]
-Across = Annotated[Literal["step", "time"], Field(description="what x is: step or time")]
+Steps = Annotated[int, Field(ge=3, le=51, description="grid points per side, an odd number")]
+Silent = Annotated[tuple[str, ...], Field(description="head to silence, PLACE:HEAD; repeat")]
+Across = Annotated[Literal["step", "time"], Field(description="x axis: step or time")]
 Drop = Annotated[
     tuple[Literal["order", "positions", "scaling"], ...],
     Field(
-        strict=False, description="order (words are shuffled), positions, scaling (÷ √K); repeat"
+        strict=False, description="order (shuffle the words), positions or scaling (÷ √K); repeat"
     ),
 ]
-GoldFile = Annotated[Path | None, Field(description="gold alignment of the split: 1-1 2p3 a line")]
-Sources = Annotated[Path | None, Field(description="sources, line by line")]
-ReferenceFile = Annotated[Path | None, Field(description="references, line by line")]
-Outputs = Annotated[tuple[Path, ...], Field(description="outputs, line by line; repeat")]
+GoldFile = Annotated[
+    Path | None, Field(description="gold alignment of the split, lines such as 1-1 2p3")
+]
+Sources = Annotated[Path | None, Field(description="file of sources, one per line")]
+ReferenceFile = Annotated[Path | None, Field(description="file of references, one per line")]
+Outputs = Annotated[tuple[Path, ...], Field(description="file of outputs, one per line; repeat")]
 
 
 class Question(Config):

@@ -50,10 +50,10 @@ def fields_of(name: str) -> tuple[str, ...]:
 def draw(name: str, model: PackedModel, question: Question) -> Drawing:
     """A view of a packed file. Raises `ConfigError` for what needs PyTorch, or without a text."""
     if name not in VIEWS or question.silence or question.image is not None:
-        what = "other views, pictures and silent heads need PyTorch and the run it was made of"
+        what = "other views, pictures and silenced heads need PyTorch and the original run"
         raise ConfigError(f"{model.path} is a packed file, for look {', '.join(VIEWS)}; {what}")
     if not (question.text or "").strip():
-        raise ConfigError(f"{model.path} is a packed file, which keeps no example: give --text")
+        raise ConfigError(f"{model.path} is a packed file without a stored example: give --text")
     record = model.explain(str(question.text), question.target, question.units)
     chosen = {field: getattr(question, field) for field in fields_of(name)[3:]}
     return VIEWS[name](record, **chosen)

@@ -55,7 +55,7 @@ def forecast(
     truth, past = windows.table.values[rows, channel], np.full(read, np.nan)
     lines = {
         "read": np.append(truth[:read], np.full(windows.horizon, np.nan)),
-        "what came": np.append(past, truth[read:]),
+        "actual": np.append(past, truth[read:]),
         "forecast": np.append(past, ahead[:, ahead.shape[1] // 2]),
     }
     bands = {}
@@ -85,4 +85,4 @@ def attention_strip(
     shares[read:] = np.nan
     for begin, end, share in zip(begins, ends, weights.mean(axis=0), strict=True):
         shares[begin:end] = share / max(1, end - begin)
-    return sheet("share of the look", shares[None], least=0.0)
+    return sheet("share of attention", shares[None], least=0.0)

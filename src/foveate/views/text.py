@@ -68,7 +68,7 @@ def beam(
     search: Search = watched.search("beam", beam_size=width, **limits).build()
     outputs = watched.write(example, search)
     if not outputs:
-        raise ConfigError(f"{run.path} has no answer to {example!r}")
+        raise ConfigError(f"{run.path} gave no answer to {example!r}")
     return watched.lanes(outputs[0], outputs[0].text)
 
 
@@ -84,7 +84,7 @@ def nbest(run: Run, text: Text = None, num: Num = 5, beam_size: BeamSize = None)
         figures = hypothesis.score, hypothesis.log_probability, len(hypothesis.ids)
         rows.append([len(rows) + 1, *figures, output, other])
     names = ["rank", "score", "log p", "tokens", "output", "against the first"]
-    caption = f"beam of {width}; a score is log p over the length's part"
+    caption = f"beam of {width}; the score is log p divided by the length penalty"
     return TableDrawing(title=text, caption=caption, columns=names, rows=rows)
 
 
@@ -166,8 +166,8 @@ def probabilities(
         words.append(Word(text=label, value=p, space=space, note=bits, alternatives=choices))
     return WordsDrawing(
         title=passed.tokenizer.decode(passed.ids), words=words,
-        legend="p of each token, entropy, and the most probable ones",
-        caption=f"log p of the whole: {sum(log_p):.2f}",
+        legend="p of each token, entropy, and the most probable tokens",
+        caption=f"total log p: {sum(log_p):.2f}",
     )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def copying(run: Run, text: Text = None, target: Target = None) -> SheetDrawing:
     values = np.concatenate((p_gen, (1 - p_gen) * record.drawn(name)[0]), axis=1)
     mean = f"mean p_gen {p_gen.mean():.2f}"
     return sheet(
-        record.title, values, rows, ["p_gen", *columns], down="word written",
+        record.title, values, rows, ["p_gen", *columns], down="output word",
         across="generated, or copied from", least=0.0, most=1.0, scale_label=mean,
     )  # fmt: skip
 
@@ -201,12 +201,12 @@ def lengths(
     runs: Sequence[Run], split: Split = "test", beam_size: BeamSize = None,
     source: Sources = None, reference: ReferenceFile = None, hypotheses: Outputs = (),
 ) -> PanelGrid:  # fmt: skip
-    """BLEU and chrF by the words of the source, a line for each run or file of outputs."""
+    """BLEU and chrF by the source words, a line for each run or file of outputs."""
     systems: dict[str, tuple[Texts, Texts, References]] = {}
     tokenizers: dict[str, BleuTokenizer | None] = {}
     if hypotheses:
         if source is None or reference is None:
-            raise ConfigError("--hypotheses needs --source and --reference: the same lines")
+            raise ConfigError("--hypotheses needs --source and --reference with the same lines")
         sources, references = lines_of(source), lines_of(reference)
         systems |= {path.name: (sources, lines_of(path), references) for path in hypotheses}
     for run in runs:
@@ -256,13 +256,13 @@ def by_length(
         panels.append(
             line_chart(
                 np.arange(1.0, 1 + len(labels)), {n: line[some] for n, line in lines.items()},
-                "words of the source", title, labels=labels,
+                "source words", title, labels=labels,
                 bands={n: (low[some], high[some]) for n, (low, high) in bands.items()},
                 joined=len(labels) > 2,
-                caption="bands: 95 % of draws of the sentences (bootstrap)",
+                caption="bands: 95 % bootstrap intervals over sentences",
             )
         )  # fmt: skip
-    return PanelGrid(panels=panels, title="Scores by the length of the source")
+    return PanelGrid(panels=panels, title="Scores by source length")
 
 
 # ----------------------------------------------------------------------------------------- growing
@@ -302,8 +302,8 @@ def growing(
         row[: len(shown)] = in_order(output, expected)[:width]
         cells.append([*map(visible, shown), *[""] * (width - len(shown))])
     drawn = sheet(
-        f"{runs[0].path.name}: {right[0]} words of the reference", values,
-        [words[end - 1] for end in ends], down="source, up to", across="words of the output",
+        f"{runs[0].path.name}: {right[0]} reference words", values,
+        [words[end - 1] for end in ends], down="source, up to", across="output words",
         least=0.0, most=1.0, aspect=0.5,
         scale_label="1: in the reference, in order; 0: not", cells=cells,
     )  # fmt: skip
@@ -319,7 +319,7 @@ def referenced(run: Run, text: str | None, target: str | None, split: str) -> tu
     if text is None:
         text = max((s for s in pairs if len(s.split()) <= MOST_ROWS), key=len, default=None)
     if text is None or text not in pairs:
-        missing = "source of few words" if text is None else f"source {text!r}"
+        missing = "beginning of the source" if text is None else f"source {text!r}"
         raise ConfigError(f"{split} has no {missing}: give --text and its translation as --target")
     return text, pairs[text]
 

@@ -32,7 +32,7 @@ LOGGED: dict[str, tuple[str, Literal["", "y"]]] = {
     "nll": ("loss: negative log-likelihood, nats", ""),
     "lr": ("learning rate", ""),
     "grad_norm": ("gradient norm", "y"),
-    "tokens_per_second": ("target tokens a second", ""),
+    "tokens_per_second": ("target tokens per second", ""),
 }
 APART = ("event", "step", "epoch", "seconds", "best", "samples")  # no figures of a validation
 
@@ -143,7 +143,7 @@ def film(run: Path, after: int = -1) -> FilmDrawing:
         fields = {key: line[key] for key in ("step", "loss", "blocks")}
         validation = None if before is None else losses[before]
         frames.append(Snapshot.model_validate(fields | {"validation": validation}))
-    caption = "loss: −log p of a token of this example; validation: of the last validation"
+    caption = "loss: −log p of a token of this example; validation: the last validation loss"
     return FilmDrawing(title=title, caption=caption, frames=frames)
 
 
@@ -152,18 +152,18 @@ def learning(run: Run, block: Block = None, layer: Layer = -1, head: Head = None
     """How the attention to one example changed over the steps of the training."""
     drawing = film(run.path)
     if not drawing.frames:
-        raise UserError(f"{run.path / SNAPSHOTS} has no snapshot")
+        raise UserError(f"{run.path / SNAPSHOTS} contains no snapshots")
     names = [each.name for each in drawing.frames[-1].blocks]
     fitting = [name for name in names if block in (None, *suffixes(name))]
     if not fitting:
-        raise UserError(f"no block {block!r} here; there are: {', '.join(names)}")
+        raise UserError(f"there is no block {block!r}; choose one of {', '.join(names)}")
     drawing = drawing.model_copy(update={"block": fitting[0] if block else "", "head": head})
     shown = drawing.first_block
     if not -len(shown.layers) <= layer < len(shown.layers):
         raise UserError(f"layer {layer} of {shown.name}: there are {len(shown.layers)}")
     place, heads = range(len(shown.layers))[layer], shown.layers[layer].shape[0]
     if head is not None and not (shown.has_heads and head < heads):
-        known = heads if shown.has_heads else "only the mean, for there are too many weights"
+        known = heads if shown.has_heads else "only the mean, because there are too many weights"
         raise UserError(f"head {head} of {shown.name}: the snapshots have {known}")
     parts = [spaced(shown.name), f"layer {place}" if len(shown.layers) > 1 else ""]
     if heads > 1 or not shown.has_heads:

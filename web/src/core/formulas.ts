@@ -89,7 +89,7 @@ function local(dragged: Dragged, { scores: all = [] }: Data, [part]: readonly Pa
 /** The vectors and the products of two of them by the largest, as the sheets of an encoding. */
 function products(part: Part, vectors: readonly (readonly number[])[]): SheetDrawing {
   const all = vectors.map((a) => vectors.map((b) => dot(a, b))), most = Math.max(...all.flat().map(Math.abs));
-  const title = `${part.title.split(" · ")[0]} · product of two places / the largest (${plain(most, 3)})`;
+  const title = `${part.title.split(" · ")[0]} · similarity of two positions (dot product ÷ ${plain(most, 3)})`;
   return sheetOf(part, all.map((row) => row.map((value) => value / most)), { title });
 }
 

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 8a3e08a745d37215.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 01f7c0a143a3642d.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -397,11 +397,11 @@ export interface FilmRequest {
  */
 export interface Question {
   /**
-   * what the model reads; of a forecaster the date
+   * input of the model; for a forecaster, the date
    */
   text?: string | null;
   /**
-   * explain this instead of the answer; of a forecaster the channel
+   * explain this output instead of the answer; for a forecaster, the channel
    */
   target?: string | null;
   /**
@@ -417,39 +417,39 @@ export interface Question {
    */
   block?: string | null;
   /**
-   * from 0, or -1 for the last
+   * counting from 0; -1 is the last
    */
   layer?: number;
   /**
-   * the mean of all if absent; of steps head 0
+   * default: the mean of all; for steps, head 0
    */
   head?: number | null;
   /**
-   * which query, or step of a cell, from 0; all if absent
+   * query, or step of a cell, counting from 0; default: all
    */
   query?: number | null;
   /**
-   * the loss, and its gradient from the output back
+   * show the loss, and its gradient from the output back
    */
   train?: boolean;
   /**
-   * colours: absolute (default; of pictures by panel), or by row
+   * colours: absolute (default; per panel for pictures) or by row
    */
   scale?: ("row" | "absolute") | null;
   /**
-   * rows and columns; auto: by the tokenizer and the script
+   * rows and columns; auto depends on the tokenizer and the script
    */
   units?: "auto" | "tokens" | "words";
   /**
-   * how many alternatives of each token
+   * number of alternatives for each token
    */
   top?: number;
   /**
-   * how many outputs
+   * number of outputs
    */
   num?: number;
   /**
-   * of the run, or as wide as --num, if absent
+   * default: that of the run, or --num
    */
   beam_size?: number | null;
   /**
@@ -457,35 +457,35 @@ export interface Question {
    */
   length?: number;
   /**
-   * steps a side of the grid, an odd number
+   * grid points per side, an odd number
    */
   steps?: number;
   /**
-   * heads that add nothing: PLACE:HEAD; repeat
+   * head to silence, PLACE:HEAD; repeat
    */
   silence?: string[];
   /**
-   * what x is: step or time
+   * x axis: step or time
    */
   across?: "step" | "time";
   /**
-   * order (words are shuffled), positions, scaling (÷ √K); repeat
+   * order (shuffle the words), positions or scaling (÷ √K); repeat
    */
   drop?: ("order" | "positions" | "scaling")[];
   /**
-   * gold alignment of the split: 1-1 2p3 a line
+   * gold alignment of the split, lines such as 1-1 2p3
    */
   gold?: string | null;
   /**
-   * sources, line by line
+   * file of sources, one per line
    */
   source?: string | null;
   /**
-   * references, line by line
+   * file of references, one per line
    */
   reference?: string | null;
   /**
-   * outputs, line by line; repeat
+   * file of outputs, one per line; repeat
    */
   hypotheses?: string[];
 }

@@ -29,24 +29,23 @@ from foveate.views.demos import demo
 from foveate.views.demos.networks import attends, bidirectional, ids, transformer
 
 Words = Annotated[str, Field(description="words with spaces between them")]
-Seed = Annotated[int, Field(ge=0, description="of the inputs and matrices")]
+Seed = Annotated[int, Field(ge=0, description="seed of the inputs and matrices")]
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text. Raises `UserError` where it has none."""
+    """The words of a text. Raises `UserError` if it has none."""
     if not text.split():
-        raise UserError(f"{text!r} has no word: write some, with spaces between them")
+        raise UserError(f"{text!r} contains no words: give words separated by spaces")
     return text.split()
 
 
 @demo
 @torch.no_grad()
 def lookup(
-    values: Annotated[tuple[float, ...], Field(min_length=2, description="one a key; repeat")]
+    values: Annotated[tuple[float, ...], Field(min_length=2, description="one per key; repeat")]
     = (10.0, 20.0, 30.0, 40.0),
     key: Annotated[int, Field(ge=1, description="the key that the query asks for, from 1")] = 2,
-    blend: Annotated[float, Field(ge=0, le=1, description="how far it leans to the next key")]
-    = 0.3,
+    blend: Annotated[float, Field(ge=0, le=1, description="similarity to the next key")] = 0.3,
     temperature: Annotated[tuple[float, ...], Field(description="of softmax; repeat")] = (1.0, 0.1),
 ) -> SheetGrid:  # fmt: skip
     """One query against one-hot keys: out = Σ_i w_i v_i, w = softmax(qᵀk / τ), or hardmax.
@@ -55,7 +54,7 @@ def lookup(
     """
     count = len(values)
     if key > count:
-        raise UserError(f"key {key} of {count}: name one that exists, or give more --values")
+        raise UserError(f"there is no key {key}, only {count}: choose another or add --values")
     keys, mixed = torch.eye(count), torch.tensor(values)
     query = (1 - blend) * keys[key - 1] + blend * keys[key % count]
     scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
@@ -72,13 +71,13 @@ def lookup(
     )  # fmt: skip
     return SheetGrid(
         sheets=[table], across=1, title=f"A lookup: the query asks for key {key}",
-        caption="Softmax mixes the values of all keys, the nearest the most; the smaller τ, the "
-        "nearer it is to hardmax, which picks one.",
+        caption="Softmax mixes the values of all keys, giving the most similar key the largest "
+        "weight. The smaller τ, the closer it is to hardmax, which picks one key.",
         controls=Controls(
             formula="lookup", data={"values": Numbers.exact(mixed.numpy())},
             sliders=[
                 Slider.of("key", key, np.arange(1.0, count + 1), label="key asked for"),
-                Slider.of("blend", blend, np.linspace(0, 1, 101), label="leaning to the next key"),
+                Slider.of("blend", blend, np.linspace(0, 1, 101), label="similarity to next key"),
                 *(Slider.of("temperature", tau, geometric(0.02, 10), k, f"τ of row {k + 2}")
                   for k, tau in enumerate(temperature)),
             ],
@@ -90,7 +89,7 @@ def lookup(
 
 
 class StepTable(Config):
-    """The table of `step`: a query, keys and values of as many rows, and words that name them."""
+    """The table of `step`: a query, keys and values with equally many rows, and their words."""
 
     query: tuple[float, ...]
     keys: tuple[list[float], ...]
@@ -108,19 +107,21 @@ TABLE = StepTable(
 @torch.no_grad()
 def step(
     file: Annotated[Path | None, Field(description="TOML with query, keys and values")] = None,
-    hard: Annotated[bool, Field(description="the highest score takes all")] = False,
+    hard: Annotated[bool, Field(description="hardmax: only the highest score counts")] = False,
     temperature: Annotated[float, Field(gt=0, description="of softmax")] = 1.0,
     scaled: Annotated[bool, Field(description="divide by √K")] = True,
 ) -> StepsDrawing:
-    """Σ_i α_i v_i, α = softmax(q · k_i / √K), of numbers that are typed, stage by stage.
+    """Σ_i α_i v_i, α = softmax(q · k_i / √K), of given numbers, stage by stage.
 
-    Raises `UserError` where keys and values do not fit together.
+    Raises `UserError` if keys and values do not fit together.
     """
     table = TABLE if file is None else read(StepTable, file)
     keys, values = table.keys, table.values
     sizes = {len(row) for row in keys}, {len(row) for row in values}
     if len(keys) != len(values) or sizes[0] != {len(table.query)} or len(sizes[1]) != 1:
-        raise UserError("give as many keys as values, keys as long as the query, values alike")
+        raise UserError(
+            "give as many keys as values, keys as long as the query, and values of equal length"
+        )
     size, value_size = len(table.query), len(values[0])
     normalizer = Hardmax.Config() if hard else Softmax.Config(temperature=temperature)
     parts = {
@@ -135,7 +136,7 @@ def step(
     memory = torch.tensor([[[*key, *value] for key, value in zip(keys, values, strict=True)]])
     with capture_stages(attention) as calls:
         attention(torch.tensor([[table.query]]), memory)
-    made = {"query": "q, typed", "key": "k_i, typed", "value": "v_i, typed"}
+    made = {"query": "q, given", "key": "k_i, given", "value": "v_i, given"}
     stages = [
         replace(stage, equation=made.get(stage.name, stage.equation))
         for stage in attention_stages(attention, calls, 0)
@@ -147,7 +148,7 @@ def step(
 
 @demo
 def scaling(
-    num_keys: Annotated[int, Field(ge=2, le=256, description="from which a query chooses")] = 16,
+    num_keys: Annotated[int, Field(ge=2, le=256, description="number of keys")] = 16,
     size: Annotated[int, Field(ge=1, le=1024, description="K, rounded to a power of 2")] = 64,
 ) -> PanelGrid:
     """Mean ‖∂α/∂e‖ of softmax over random scores q · k, with and without the division by √K."""
@@ -171,25 +172,25 @@ def scaling(
     return PanelGrid(
         panels=[
             line_chart(
-                sizes.astype(float), curves, "K, numbers of a key", "mean norm of ∂α/∂e",
+                sizes.astype(float), curves, "key size K", "mean norm of ∂α/∂e",
                 log="x", marks={f"K = {size}": size},
             ),
             bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
         ],
         title="Why scores are divided by √K",
-        caption="Products of K random numbers spread like √K: softmax then picks one key and "
-        "passes no gradient. Divided by √K they spread like one product.",
+        caption="Dot products of K random numbers have a standard deviation of √K: softmax then "
+        "picks one key and passes no gradient. Divided by √K, their scale does not depend on K.",
         controls=Controls(
             formula="scaling", data={"scores": Numbers.exact(sums.numpy())},
-            sliders=[Slider.of("size", size, sizes.astype(float), label="K, numbers of a key")],
+            sliders=[Slider.of("size", size, sizes.astype(float), label="key size K")],
         ),
     )  # fmt: skip
 
 
 @demo
 def local(
-    position: Annotated[float, Field(ge=0, le=31, description="p, the middle of the window")] = 12,
-    window: Annotated[float, Field(gt=0, le=32, description="D, places each way")] = 5,
+    position: Annotated[float, Field(ge=0, le=31, description="p, the centre of the window")] = 12,
+    window: Annotated[float, Field(gt=0, le=32, description="D, positions each way")] = 5,
 ) -> LinesDrawing:
     """Global and local attention of one query: windows of Luong et al. (2015), σ = D/2.
 
@@ -201,23 +202,23 @@ def local(
     away = places - position
     inside = np.where(np.abs(away) <= window, scores, -np.inf)
     if np.isinf(inside).all():
-        raise UserError(f"no place within {window:g} of {position:g}: widen the window")
+        raise UserError(f"no position within {window:g} of {position:g}: widen the window")
     weights = {
         name: Softmax.Config().build()(torch.tensor(e)).numpy()
-        for name, e in (("global", scores), ("local-m, the window alone", inside))
+        for name, e in (("global", scores), ("local-m, window only", inside))
     }
     bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
-    weights["local-p, with a Gaussian"] = weights["local-m, the window alone"] * bell
+    weights["local-p, with a Gaussian"] = weights["local-m, window only"] * bell
     return line_chart(
-        places, weights, "place s", "weight", f"Local attention: p = {position:g}, D = {window:g}",
-        marks={"p": position},
-        caption="A window leaves the keys that are near; the Gaussian makes the place p "
+        places, weights, "position s", "weight",
+        f"Local attention: p = {position:g}, D = {window:g}", marks={"p": position},
+        caption="The window keeps only nearby keys; the Gaussian makes the position p "
         "differentiable, and its weights sum to less than 1.",
     ).model_copy(update={"controls": Controls(
         formula="local", data={"scores": Numbers.exact(scores)},
         sliders=[
-            Slider.of("position", position, np.linspace(0, 31, 125), label="p, middle"),
-            Slider.of("window", window, np.linspace(0.5, 32, 64), label="D, places each way"),
+            Slider.of("position", position, np.linspace(0, 31, 125), label="p, centre"),
+            Slider.of("window", window, np.linspace(0.5, 32, 64), label="D, positions each way"),
         ],
     )})  # fmt: skip
 
@@ -227,7 +228,7 @@ def local(
 
 @demo
 def masks(source: Words = "the sun rises", target: Words = "le soleil se lève") -> SheetGrid:
-    """Which place may attend to which, in the three families, of one sentence."""
+    """Which position may attend to which, in the three families, for one sentence."""
     read, written = words_of(source), words_of(target)
     both, s, t = [*read, *written], len(read), len(written)
 
@@ -247,15 +248,15 @@ def masks(source: Words = "the sun rises", target: Words = "le soleil se lève")
             seen("decoder-only (GPT)", allowed(s, s, True), read),
             seen("encoder–decoder (T5)", torch.cat((upper, lower)), both),
         ],
-        across=2, title="Filled: a word (down) may attend to that (across); empty: it may not",
-        caption="What is masked has the score −∞ and the weight 0. A decoder reads the words "
-        "before it, and all of the source where there is one.",
+        across=2, title="Filled: a word (down) may attend to a word (across)",
+        caption="Masked positions have the score −∞ and the weight 0. A decoder reads the "
+        "preceding words, and the whole source if there is one.",
     )  # fmt: skip
 
 
 @demo
 def leak(text: Words = "[START] The chef who") -> SheetGrid:
-    """Which inputs each step depends on, without a causal mask and with one."""
+    """Which inputs each step depends on, with and without a causal mask."""
     words = words_of(text)
     read, gpt, bert = ids(len(words)), transformer(), bidirectional()
     norms = {
@@ -269,15 +270,15 @@ def leak(text: Words = "[START] The chef who") -> SheetGrid:
     ]  # fmt: skip
     return SheetGrid(
         sheets=drawn, title="Which inputs (across) the output of a step (down) depends on",
-        caption="Without a mask the first step reads the words that it should predict; in use they "
-        "do not exist yet. With the mask the future is empty.",
+        caption="Without a mask, the first step reads the words that it should predict; at "
+        "inference they do not exist yet. With the mask, it sees nothing of the future.",
     )  # fmt: skip
 
 
 @demo
 @torch.no_grad()
 def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 8) -> SheetGrid:
-    """The pass in which each pair of places is computed; both ways give the same outputs."""
+    """The pass in which each pair of positions is computed; both ways give the same outputs."""
     model, text, state = transformer(), ids(length), State()
     whole = model(text, None)
     rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
@@ -292,15 +293,15 @@ def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 
     few = length <= 12  # more are too narrow for numbers
     drawn = [
         sheet(name, values, places, places, "query t", "key s", 0.0, float(length),
-              scale_label="number: the pass", cells=[
+              scale_label="number of the pass", cells=[
                   ["" if np.isnan(v) else f"{v:.0f}" for v in row] for row in values if few])
         for name, values in passes.items()
     ]  # fmt: skip
     return SheetGrid(
-        sheets=drawn, title="In which pass the weight of a query and a key is computed",
-        caption="Training knows all tokens and computes all rows at once; generation computes row "
-        "by row, and keys and values of earlier rows come from a cache. The outputs are the same "
-        f"(largest difference {difference:.0e}).",
+        sheets=drawn, title="The pass in which the weight of a query and a key is computed",
+        caption="Training knows all tokens and computes all rows at once; generation computes "
+        "row by row, with a cache of the keys and values of earlier rows. The outputs are the "
+        f"same (largest difference {difference:.0e}).",
     )  # fmt: skip
 
 
@@ -310,7 +311,7 @@ def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 
 @demo
 @torch.no_grad()
 def weights(
-    length: Annotated[int, Field(ge=2, le=24, description="places")] = 6,
+    length: Annotated[int, Field(ge=2, le=24, description="positions")] = 6,
     seed: Seed = 0,
 ) -> SheetGrid:
     """Z = W X, the same W for every input, against Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
@@ -323,9 +324,9 @@ def weights(
         for kind, used in (("fixed", fixed), ("attention", own)):
             drawn.append(sheet(f"{kind}, {name}", used.numpy(), least=0.0, most=1.0))
     return SheetGrid(
-        sheets=drawn, title="The weights with which places are mixed, for two inputs",
-        caption="Left: a layer with weights of its own mixes every input alike. Right: attention "
-        "makes its weights of the input.",
+        sheets=drawn, title="The weights that mix the positions, for two inputs",
+        caption="Left: a layer with fixed weights mixes every input in the same way. Right: "
+        "attention computes its weights from the input.",
     )  # fmt: skip
 
 
@@ -352,27 +353,27 @@ def permutation(
     x, places = torch.tensor(inputs), torch.arange(len(inputs))
     networks: dict[str, Callable[[Tensor], Tensor]] = {
         "attention": outputs,
-        "a layer of each place": lambda x: value * x.relu(),
+        "feed-forward layer": lambda x: value * x.relu(),
         "with positions added": lambda x: outputs(x + places),
         "with a causal mask": lambda x: outputs(x, Mask(causal=True)),
     }
     rows: list[list[str | float | None]] = []
     for name, give in networks.items():
         forth, back = give(x), give(x.flip(0))
-        same = "the same" if torch.allclose(forth.flip(0), back, atol=1e-5) else "another"
+        same = "identical" if torch.allclose(forth.flip(0), back, atol=1e-5) else "different"
         rows.append([name, text(x), text(forth), text(x.flip(0)), text(back), same])
     return TableDrawing(
         title=f"Does order matter? x + {value:g} Σ α x",
-        columns=["", "input", "output", "reversed", "its output", "reversed back"], rows=rows,
-        caption="Attention alone reverses its output with its input: it does not know the order, "
-        "nor does a feed-forward layer of each place. Positions or a mask change that.",
+        columns=["", "input", "output", "reversed", "its output", "reversed again"], rows=rows,
+        caption="If the input is reversed, attention alone reverses its output: it does not know "
+        "the order, and neither does a feed-forward layer. Positions or a mask change that.",
     )  # fmt: skip
 
 
 @demo
 @torch.no_grad()
 def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
-    """A(P X) = P A(X), matrix by matrix: scores S, weights, outputs, and those of P X."""
+    """A(P X) = P A(X), matrix by matrix: scores S, weights, outputs, for X and for P X."""
     words, random, drawn = words_of(text), torch.Generator().manual_seed(seed), []
     x = torch.randn(len(words), 4, generator=random)
     queries, keys, values = torch.randn(3, 4, 4, generator=random)
@@ -391,16 +392,16 @@ def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
                       written=True)
             )  # fmt: skip
     return SheetGrid(
-        sheets=drawn, across=3, title="Attention to X, and below to P X: the same, permuted",
-        caption="P permutes the rows of X, so rows and columns of the scores; softmax acts on each "
-        "row; Pᵀ P = 1 leaves the rows of the outputs permuted.",
+        sheets=drawn, across=3, title="Attention over X, and below over P X: the same, permuted",
+        caption="P permutes the rows of X and so the rows and columns of the scores; softmax acts "
+        "on each row; since Pᵀ P = 1, the rows of the outputs are permuted.",
     )  # fmt: skip
 
 
 @demo
 @torch.no_grad()
 def heads(
-    part: Annotated[Literal["split", "weights"], Field(description="what is shown")] = "weights",
+    part: Annotated[Literal["split", "weights"], Field(description="what to show")] = "weights",
 ) -> SheetGrid:
     """One softmax over the whole keys, and two over their halves: who ate, and what."""
     words, halves = ["the", "man", "ate", "the", "apple"], ("head 1", "head 2")
@@ -429,7 +430,7 @@ def heads(
     output = torch.stack(outputs)
     return SheetGrid(
         sheets=[
-            sheet("weights of the query of « ate »", torch.cat(weights, 1)[0, :, 0].numpy(),
+            sheet("weights of the query “ate”", torch.cat(weights, 1)[0, :, 0].numpy(),
                   ["one head", *halves], words, least=0.0, most=1.0, scale_label=" ",
                   written=True),
             sheet("output", output.numpy(), ["one head", "two heads"],
@@ -437,8 +438,8 @@ def heads(
                   cells=[[f"{x:.1f}" for x in row] for row in output]),
         ],
         across=1, title="Who ate, and what?",
-        caption="One head returns the mean of subject and object. Of two heads, side by side, the "
-        "first half says who ate, and the second what.",
+        caption="One head returns the mean of subject and object. With two concatenated heads, "
+        "the first half says who ate, the second half what.",
     )  # fmt: skip
 
 
@@ -453,22 +454,22 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
     curves = {"score, inside the softmax": scores[:, 0, 0],
-              "output, its weights fixed": (fixed @ read @ values)[:, 0, 0]}  # fmt: skip
+              "output, with fixed weights": (fixed @ read @ values)[:, 0, 0]}  # fmt: skip
     return line_chart(
         x.numpy(), {name: y.numpy() for name, y in curves.items()}, "x in the inputs x₁ + x x₂",
-        "", "Inside the softmax quadratic, outside linear",
-        caption="X stands twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. It stands once in the "
-        "output: a line.",
+        "", "Quadratic inside the softmax, linear outside",
+        caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. It appears once in the "
+        "output: a straight line.",
     )  # fmt: skip
 
 
 @demo
 @torch.no_grad()
 def linear(
-    layers: Annotated[int, Field(ge=1, le=12, description="of each network")] = 2,
-    size: Annotated[int, Field(ge=2, le=256, description="numbers of a vector, D")] = 16,
+    layers: Annotated[int, Field(ge=1, le=12, description="layers of each network")] = 2,
+    size: Annotated[int, Field(ge=2, le=256, description="vector size D")] = 16,
 ) -> LinesDrawing:
-    """Outputs for the values v₁ + x v₂: a straight line where the network is linear in them."""
+    """Outputs for the values v₁ + x v₂: a straight line if the network is linear in them."""
     torch.manual_seed(0)
     length, x = 6, torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, length, size).double()
@@ -488,7 +489,7 @@ def linear(
         curves[name] = values[:, 0, 0].numpy()
     return line_chart(
         x.numpy(), curves, "x in the values v₁ + x v₂", "first number of the output",
-        f"{layers} layers, the attention weights fixed",
-        caption="Attention only averages its values: its line is straight. A feed-forward layer "
-        "between bends it.",
+        f"{layers} layers with fixed attention weights",
+        caption="Attention only averages its values, so its line is straight. Feed-forward layers "
+        "bend it.",
     )  # fmt: skip

@@ -24,8 +24,8 @@ from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
 from foveate.train.optim import Noam
 from foveate.views.demos import demo
 
-Length = Annotated[int, Field(ge=2, le=512, description="places")]
-Size = Annotated[int, Field(ge=2, le=1024, description="numbers of a vector, D")]
+Length = Annotated[int, Field(ge=2, le=512, description="positions")]
+Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
 Base = Annotated[float, Field(gt=1, description="of the wavelengths")]
 SCORES: dict[str, type[kinds.Score]] = {
     "cosine": kinds.CosineScore,
@@ -63,8 +63,8 @@ def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int)
 def scores(
     x: Annotated[float, Field(description="of the query")] = 1.5,
     y: Annotated[float, Field(description="of the query")] = 0.5,
-    reach: Annotated[float, Field(gt=0, description="of the plane, from its middle")] = 3.0,
-    points: Annotated[int, Field(ge=3, le=201, description="keys a side of the plane")] = 25,
+    reach: Annotated[float, Field(gt=0, description="half the width of the plane")] = 3.0,
+    points: Annotated[int, Field(ge=3, le=201, description="keys per side of the plane")] = 25,
 ) -> SheetGrid:
     """The score of one query with keys anywhere in the plane."""
     query, drawn = torch.tensor([x, y]), []
@@ -87,10 +87,10 @@ def scores(
     stops = np.linspace(-reach, reach, 121)
     return SheetGrid(
         sheets=drawn, across=3, title=f"The score of a key in the plane, query ({x:g}, {y:g})",
-        caption="A dot product grows with the length of a key, a cosine depends on its direction "
-        "alone, and a location score reads no key; the dot is the query. Cosine: Graves et al. "
-        "(2014); additive: Bahdanau et al. (2015); location, general, dot: Luong et al. (2015); "
-        "scaled: Vaswani et al. (2017).",
+        caption="A dot product grows with the length of the key, a cosine depends only on its "
+        "direction, and a location score does not read keys; the dot is the query. Cosine: Graves "
+        "et al. (2014); additive: Bahdanau et al. (2015); location, general, dot: Luong et al. "
+        "(2015); scaled: Vaswani et al. (2017).",
         controls=Controls(
             formula="scores", data=weights | {"reach": Numbers.exact(np.array([reach]))},
             sliders=[Slider.of("x", x, stops, label="query, x"),
@@ -120,7 +120,7 @@ def angle(
         "angle between query and key, degrees", "score", "Similarity as an angle",
         marks={"right angle": 90.0},
         caption="q · k = |q| |k| cos θ: 0 at a right angle, negative beyond it. The cosine divides "
-        "by the lengths, so that the angle alone is left.",
+        "by the lengths, so only the angle remains.",
     )  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def activations(
         tuple[Literal["sigmoid", "tanh", "relu", "gelu", "silu"], ...],
         Field(min_length=1, strict=False, description="which; repeat"),
     ] = ("sigmoid", "tanh", "relu", "gelu"),
-    reach: Annotated[float, Field(gt=0, description="of x, from 0")] = 5.0,
+    reach: Annotated[float, Field(gt=0, description="range of x on each side of 0")] = 5.0,
 ) -> PanelGrid:
     """Activations and their slopes."""
     values, slopes = dict[str, Floats](), dict[str, Floats]()
@@ -148,8 +148,8 @@ def activations(
     return PanelGrid(
         panels=[line_chart(places, values, "x", "f(x)"), line_chart(places, slopes, "x", "slope")],
         title=f"Activations and their slopes: {', '.join(names)}",
-        caption="Where the slope is near 0 no gradient passes: sigmoid and tanh saturate on both "
-        "sides, ReLU is 0 on one; GELU, x Φ(x), has no corner.",
+        caption="No gradient passes where the slope is near 0: sigmoid and tanh saturate on both "
+        "sides, ReLU is 0 on one side; GELU, x Φ(x), has no corner.",
     )
 
 
@@ -171,12 +171,12 @@ def entmax(scores: Floats, alpha: float) -> Floats:
 
 @demo
 def normalizers(
-    scores: Annotated[tuple[float, ...], Field(min_length=1, description="one a key; repeat")]
+    scores: Annotated[tuple[float, ...], Field(min_length=1, description="one per key; repeat")]
     = (2.0, 1.6, 1.1, 0.3, -0.4, -1.5),
     temperature: Annotated[float, Field(gt=0, description="of the second softmax")] = 0.3,
     alpha: Annotated[float, Field(ge=1, le=4, description="of entmax")] = 1.5,
 ) -> SheetGrid:  # fmt: skip
-    """The weights that each normalizer makes of the same scores."""
+    """The weights that each normalizer gives to the same scores."""
     softmax, tau = kinds.Softmax.Config(), kinds.Softmax.Config(temperature=temperature)
     rows = {
         name: config.build()(torch.tensor(scores)).double().numpy()
@@ -196,9 +196,9 @@ def normalizers(
     )  # fmt: skip
     return SheetGrid(
         sheets=[drawn], across=1,
-        title="Weights made of the same scores",
-        caption="0 is exactly 0: softmax leaves every key some weight, sparsemax and entmax none "
-        "to low scores; a small temperature τ brings softmax near hardmax.",
+        title="Five sets of weights for the same scores",
+        caption="0 is exactly 0: softmax gives every key some weight, sparsemax and entmax give "
+        "low scores none; a small temperature τ brings softmax close to hardmax.",
         controls=Controls(
             formula="normalizers",
             sliders=[
@@ -215,9 +215,9 @@ def normalizers(
 
 
 def position_sliders(length: int, option: str, size: int, base: float) -> list[Slider]:
-    """Sliders of an encoding: places, numbers of a vector, base of the wavelengths."""
+    """Sliders of an encoding: positions, vector size, base of the wavelengths."""
     return [
-        Slider.of("length", length, np.arange(8.0, 129, 4), label="places T"),
+        Slider.of("length", length, np.arange(8.0, 129, 4), label="positions T"),
         Slider.of(option, size, np.arange(8.0, 129, 4), label=option.replace("_", " ")),
         Slider.of("base", base, geometric(2, 1e6), label="base of the wavelengths"),
     ]
@@ -225,12 +225,12 @@ def position_sliders(length: int, option: str, size: int, base: float) -> list[S
 
 @demo
 def sinusoids(length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0) -> SheetGrid:
-    """The vector of each place, sines and cosines, and the products of two places."""
+    """The vector of each position, sines and cosines, and the products of two positions."""
     position = Sinusoidal(Sinusoidal.Config(base=base), hidden_size, 1)
     return SheetGrid(
         sheets=sheets(position, length, hidden_size, 1), title="Sinusoidal positions",
-        caption="Waves become longer along the dimensions; the product of two places depends on "
-        "their distance alone.",
+        caption="Waves become longer along the dimensions; the product of two positions depends "
+        "only on their distance.",
         controls=Controls(
             formula="sinusoids",
             sliders=position_sliders(length, "hidden_size", hidden_size, base),
@@ -240,19 +240,19 @@ def sinusoids(length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0
 
 @demo
 def rotary(length: Length = 64, head_size: Size = 64, base: Base = 10_000.0) -> SheetGrid:
-    """The angle of each pair of dimensions at each place, and the products of two places."""
+    """The angle of each pair of dimensions at each position, and the products of two positions."""
     position = Rotary(Rotary.Config(base=base), head_size, 1)
     places, pairs = torch.arange(length), head_size // 2
     first = torch.cat((torch.ones(pairs), torch.zeros(pairs))).expand(1, 1, length, -1)
     cos, sin = position.rotate(first, places)[0, 0].chunk(2, dim=-1)  # of (1, 0), turned
     turns = sheet(
-        "angle of a pair", torch.atan2(sin, cos).numpy(), down="place t", across="pair i",
+        "angle of each pair", torch.atan2(sin, cos).numpy(), down="position t", across="pair i",
         least=-np.pi, most=np.pi, aspect=pairs / length, scale_label="−π … π",
     )  # fmt: skip
     return SheetGrid(
         sheets=[turns, sheets(position, length, head_size, 1)[1]], title="Rotary positions",
-        caption="Pair i of a query or key at place t is turned by t / base^(2i/K): fast pairs "
-        "first; the product depends on the distance alone.",
+        caption="Pair i of a query or key at position t is rotated by t / base^(2i/K), fast pairs "
+        "first; the product depends only on the distance.",
         controls=Controls(
             formula="rotary", sliders=position_sliders(length, "head_size", head_size, base)
         ),
@@ -274,9 +274,9 @@ def alibi(
         )
     ]
     return SheetGrid(
-        sheets=drawn, title="What is added to the score of a query (down) and a key (across)",
-        caption="Nothing is learned: far keys have lower scores, in each head by another slope; "
-        "the first heads look near, the last far.",
+        sheets=drawn, title="Added to the score of a query (down) and a key (across)",
+        caption="Nothing is learned: distant keys have lower scores, with a different slope in "
+        "each head; the first heads look nearby, the last far away.",
     )  # fmt: skip
 
 
@@ -287,19 +287,19 @@ def alibi(
 def noam(
     pairs: Annotated[tuple[str, ...], Field(min_length=1, description="D:warmup; repeat")]
     = ("512:4000", "512:8000", "256:4000"),
-    steps: Annotated[int, Field(ge=1, description="of training")] = 20_000,
+    steps: Annotated[int, Field(ge=1, description="training steps")] = 20_000,
 ) -> LinesDrawing:  # fmt: skip
     """Learning rates d^−0.5 · min(step^−0.5, step · warmup^−1.5) (Vaswani et al., 2017)."""
     rates = {}
     for pair in pairs:
         size, colon, warmup = pair.partition(":")
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
-            raise ConfigError(f"{pair!r} is no pair D:warmup, such as 512:4000", ("pairs",))
+            raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
         config = Noam.Config(hidden_size=int(size), warmup_steps=int(warmup))
         rate = Noam(config, 0.0).rate
-        rates[f"{pair}, highest {rate(int(warmup)):.5f}"] = rate
+        rates[f"{pair}, peak {rate(int(warmup)):.5f}"] = rate
     drawn = schedule(rates, steps, title="Learning rates with warm-up, D:steps")
-    caption = "The rate rises for the warm-up and falls with 1/√step; its peak is 1/√(D · warm-up)."
+    caption = "The rate rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up)."
     return drawn.model_copy(update={"caption": caption})
 
 
@@ -307,16 +307,16 @@ def noam(
 def smoothing(
     words: Annotated[tuple[str, ...], Field(min_length=2, description="the vocabulary; repeat")]
     = ("elle", "il", "ferme", "fenêtre", "</s>"),
-    right: Annotated[int, Field(ge=1, description="the word that is right, from 1")] = 3,
-    alpha: Annotated[float, Field(ge=0, lt=1, description="what all words share")] = 0.1,
+    right: Annotated[int, Field(ge=1, description="index of the correct word, from 1")] = 3,
+    alpha: Annotated[float, Field(ge=0, lt=1, description="share spread over all words")] = 0.1,
 ) -> SheetGrid:  # fmt: skip
-    """Y = (1 − α) y_hot + α / K, as the loss has it: softmax(e) minus the gradient of e.
+    """Y = (1 − α) y_hot + α / K, computed from the loss: softmax(e) minus the gradient of e.
 
     Raises `UserError` for a word that does not exist.
     """
     count = len(words)
     if right > count:
-        raise UserError(f"word {right} of {count}: name one that exists, or give more --words")
+        raise UserError(f"there is no word {right}, only {count}: choose another or add --words")
     rows = dict[str, Tensor]()
     for name, share in (("one-hot y", 0.0), (f"smoothed, α = {alpha:g}", alpha)):
         logits = torch.zeros(1, count, requires_grad=True)
@@ -328,16 +328,16 @@ def smoothing(
         scale_label=" ", written=True,
     )  # fmt: skip
     return SheetGrid(
-        sheets=[table], across=1, title=f"What is to be predicted, of K = {count} words",
-        caption="Label smoothing takes α from the right word and gives every word α / K, so that "
-        "no score has to grow without end (Szegedy et al., 2016).",
+        sheets=[table], across=1, title=f"The target distribution over K = {count} words",
+        caption="Label smoothing takes α from the correct word and gives every word α / K, so no "
+        "score has to grow without bound (Szegedy et al., 2016).",
     )  # fmt: skip
 
 
 @demo
 def averaging(
-    last: Annotated[int, Field(ge=2, le=40, description="checkpoints")] = 8,
-    rate: Annotated[float, Field(gt=0, le=0.3, description="of SGD")] = 0.1,
+    last: Annotated[int, Field(ge=2, le=40, description="number of checkpoints")] = 8,
+    rate: Annotated[float, Field(gt=0, le=0.3, description="learning rate of SGD")] = 0.1,
 ) -> BarsDrawing:
     """Losses of the last checkpoints of SGD, and of the mean of their weights.
 
@@ -357,10 +357,10 @@ def averaging(
     losses = {n: float((x @ checkpoints[n] - y).square().mean() - least) for n in (*names, "mean")}
     each, mean = np.mean([losses[name] for name in names]), losses["mean"]
     return bar_chart(
-        [*losses], {"loss": np.array([*losses.values()])}, "loss above the least",
-        f"Checkpoints: {each:.3f} on average; of the mean weights: {mean:.3f}",
-        "Each checkpoint stands somewhere around the minimum; the mean of their weights is nearer "
-        "to it. A linear regression by SGD; squared errors over all examples.", at=mean,
+        [*losses], {"loss": np.array([*losses.values()])}, "loss above the minimum",
+        f"Checkpoints: {each:.3f} on average; averaged weights: {mean:.3f}",
+        "Each checkpoint is somewhere around the minimum; their average is closer to it. Linear "
+        "regression with SGD; squared errors over all examples.", at=mean,
     )  # fmt: skip
 
 
@@ -369,7 +369,7 @@ def paths(
     hidden_size: Size = 512,
     kernel: Annotated[int, Field(ge=2, description="width of a convolution")] = 3,
     window: Annotated[int, Field(ge=1, description="keys each way of local attention")] = 64,
-    length: Annotated[int, Field(ge=2, description="the longest")] = 4096,
+    length: Annotated[int, Field(ge=2, description="maximum length")] = 4096,
     of: Annotated[
         tuple[Literal["path", "steps", "operations"], ...],
         Field(min_length=1, strict=False, description="path, serial steps, operations; repeat"),
@@ -385,8 +385,8 @@ def paths(
         "self-attention": (at_once, at_once, n * n * d),
     }
     titles = {
-        "path": "longest path between two places", "steps": "serial steps",
-        "operations": "multiplications of a layer",
+        "path": "longest path between two positions", "steps": "serial steps",
+        "operations": "multiplications per layer",
     }  # fmt: skip
     panels = [
         line_chart(n, {name: f[k] for name, f in layers.items()}, "length n", title, log="xy")
@@ -394,7 +394,7 @@ def paths(
         if part in of
     ]
     return PanelGrid(
-        panels=panels, across=1, title=f"What the length n costs, D = {hidden_size}",
-        caption="Self-attention joins any two places in one step, and pays with operations that "
-        "grow with n²: above n = D it costs more than recurrence.",
+        panels=panels, across=1, title=f"Cost against length n, D = {hidden_size}",
+        caption="Self-attention connects any two positions in one step, but its operations grow "
+        "as n²: above n = D it costs more than recurrence.",
     )  # fmt: skip

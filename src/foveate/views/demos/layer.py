@@ -21,35 +21,36 @@ WORDS, WRITTEN = ("the", "cat", "sat"), ("le", "chat", "dort")
 NO, MOMENTS = tuple[str, ...](), ("mean", "var.")
 NUMBERED = ("1", "2", "3", *MOMENTS)
 ACTIVATIONS = {"relu": ReLU, "gelu": GELU}
+SPELLED = {"relu": "ReLU", "gelu": "GELU"}
 Part = Literal[
     "queries", "scores", "weights", "output", "heads", "cross", "residual", "norm", "order",
     "feed-forward", "dropout",
 ]  # fmt: skip
 PARTS = {  # the matrices of each part, and what they show
     "queries": ("X", "× W_Q", "= Q", "A row of X times W_Q is the query of its word; keys and "
-                "values have matrices of their own."),
+                "values have their own matrices."),
     "scores": ("Q", "× Kᵀ", "= Q Kᵀ", "Q Kᵀ / √2", "Row i, column j: how well the key of word j "
-               "answers the query of word i."),
+               "matches the query of word i."),
     "weights": ("scores Q Kᵀ / √2", "softmax of each row", "hardmax of each row", "Softmax gives "
-                "every key a share; hardmax picks one, and passes no gradient."),
+                "every key a share; hardmax picks one and passes no gradient."),
     "output": ("A", "× V", "= A V", "Each row is a mean of the values, with the weights of its "
                "query."),
-    "heads": ("[head 1; head 2]", "× W_O", "= output", "Heads stand side by side; W_O mixes them "
+    "heads": ("[head 1; head 2]", "× W_O", "= output", "Heads are concatenated; W_O maps them "
               "back to the size of x."),
     "cross": ("s, the decoder's states", "+ c, from the encoder", "= s + c", "Each row of c is a "
-              "mean of the encoder's values alone; the sum keeps what the decoder had."),
+              "mean of the encoder's values only; the sum keeps the decoder's state."),
     "residual": ("x", "+ f(x), attention", "= x + f(x)", "x passes unchanged, and so does its "
-                 "gradient; the layer finds what is added."),
+                 "gradient; the layer only learns what to add."),
     "norm": ("layer norm of x + f(x)", "batch norm of x + f(x)", "Layer norm: mean 0, "
              "variance 1 over the numbers of one word. Batch norm: over all words of a batch, for "
              "each number."),
     "order": ("x", "pre: x + f(norm(x))", "x + f(x)", "post: norm(x + f(x))", "Pre: the sum "
-              "carries x on as it is. Post: the sum, x with it, is brought to mean 0 and variance "
-              "1 at every layer. f is attention."),
-    "feed-forward": ("x", "x W₁ + b₁", "activation", "× W₂ + b₂", "The same two matrices at every "
-                     "word, the activation between them."),
-    "dropout": ("f(x)", "dropout of f(x)", "x + dropout", "In training some of f(x) are 0, and the "
-                "others are divided by the share that is kept; x stays whole."),
+              "passes x on unchanged. Post: the sum, including x, is normalised to mean 0 and "
+              "variance 1 at every layer. f is attention."),
+    "feed-forward": ("x", "x W₁ + b₁", "activation", "× W₂ + b₂", "The same two matrices for "
+                     "every word, with the activation in between."),
+    "dropout": ("f(x)", "dropout of f(x)", "x + dropout", "In training some numbers of f(x) are "
+                "set to 0, the others are divided by the share kept; x is not changed."),
 }  # fmt: skip
 
 
@@ -113,19 +114,19 @@ def matrices(
 @demo
 @torch.no_grad()
 def block(
-    part: Annotated[Part, Field(description="of the layer")] = "queries",
+    part: Annotated[Part, Field(description="part of the layer")] = "queries",
     activation: Annotated[Literal["relu", "gelu"], Field(description="of feed-forward")] = "relu",
     drop: Annotated[float, Field(ge=0, lt=1, description="share that dropout sets to 0")] = 0.5,
-    seed: Annotated[int, Field(ge=0, description="of inputs and matrices")] = 98,
+    seed: Annotated[int, Field(ge=0, description="seed of inputs and matrices")] = 98,
 ) -> SheetGrid:
-    """Three words of three numbers in a part of a layer that has two heads of two numbers."""
+    """Three words of three numbers in one part of a layer with two heads of size two."""
     torch.manual_seed(seed)
     made, (*names, caption) = matrices(activation, drop), PARTS[part]
     drawn = []
     for name in names:
         values, rows, columns = made[name]
         most = float(values.abs().max())
-        title = f"{activation} of it" if name == "activation" else name
+        title = f"{SPELLED[activation]}(x W₁ + b₁)" if name == "activation" else name
         drawn.append(
             sheet(title, values.numpy(), rows, columns, least=-most, most=most, scale_label=" ",
                   written=True)
@@ -138,12 +139,12 @@ def block(
 @demo
 @torch.no_grad()
 def mixing(
-    seed: Annotated[int, Field(ge=0, description="of inputs and matrices")] = 2,
+    seed: Annotated[int, Field(ge=0, description="seed of inputs and matrices")] = 2,
 ) -> SheetGrid:
     """α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
 
     Three words whose states H have two numbers; s and x have two as well. No key is read: row i of
-    W_a scores place i (Luong et al., 2015).
+    W_a scores position i (Luong et al., 2015).
     """
     torch.manual_seed(seed)
     state, x, memory = short(1, 2), short(1, 2), short(3, 2)
@@ -158,7 +159,7 @@ def mixing(
     made: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
         ("h′ = [s; x]", read, NO, ("s", "s", "x", "x")),
         ("affine: W_a h′ + b_a", affine, NO, WORDS),
-        ("α = softmax of it", weights, NO, NO),
+        ("α = softmax", weights, NO, NO),
         ("H, the encoder's states", memory, WORDS, NO),
         ("c = Hᵀ α", context, NO, NO),
         ("ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
@@ -173,7 +174,7 @@ def mixing(
     return SheetGrid(
         sheets=drawn,
         across=3,
-        title="Attention as layers: affine, by place, and mixed",
-        caption="The scores come from the decoder's state and the word before alone: no key is "
+        title="Attention as layers: affine scores by position, and a ReLU mix",
+        caption="The scores depend only on the decoder's state and the previous word; no key is "
         "read. An affine layer with a ReLU mixes the word and the context.",
     )

@@ -37,7 +37,7 @@ from foveate.views.demos import demo
 SMALL = {"hidden_size": 64, "dropout": 0.0}
 NARROW = {"embedding_size": 64, "dropout": 0.0}
 SCALES, BIASES = np.linspace(0.5, 3, 6), np.arange(-2.0, 5)  # stops of sliders
-Forget = Annotated[float, Field(description="added to the LSTM's forget gate, before the sigmoid")]
+Forget = Annotated[float, Field(description="bias of the LSTM's forget gate, before the sigmoid")]
 
 
 def decoder(config: Decoder.Config) -> Decoder:
@@ -139,7 +139,7 @@ def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
 
 @demo
 def reach(
-    length: Annotated[int, Field(ge=2, le=64, description="places")] = 16, forget: Forget = 3.0,
+    length: Annotated[int, Field(ge=2, le=64, description="positions")] = 16, forget: Forget = 3.0,
     families: Annotated[
         tuple[Family, ...], Field(min_length=1, strict=False, description="which; repeat")
     ] = ALONE,
@@ -151,23 +151,23 @@ def reach(
         with np.errstate(divide="ignore"):
             s = np.log10(norm / norm.max())
         name, s = FAMILIES[family], np.where(np.isfinite(s), s, np.nan)
-        drawn.append(sheet(name, s, least=-5.0, most=0.0, scale_label="log₁₀ of its strength"))
+        drawn.append(sheet(name, s, least=-5.0, most=0.0, scale_label="log₁₀ of the strength"))
     return SheetGrid(
         sheets=drawn, across=3, title="Which inputs (across) an output (down) depends on",
         caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "
-        "with distance, attention reads every place that its mask permits.",
+        "with distance; attention reads every position that its mask permits.",
     )  # fmt: skip
 
 
 @demo
 def vanishing(
-    length: Annotated[int, Field(ge=4, le=256, description="places")] = 40,
+    length: Annotated[int, Field(ge=4, le=256, description="positions")] = 40,
     forget: Annotated[tuple[float, ...], Field(description="biases of forget gates; repeat")]
     = (0.0, 3.0),
-    recurrence: Annotated[float, Field(gt=0, le=4, description="times Elman's U")] = 1.0,
+    recurrence: Annotated[float, Field(gt=0, le=4, description="factor on Elman's U")] = 1.0,
 ) -> LinesDrawing:  # fmt: skip
     """The gradient's norm against distance, for each cell."""
-    text, last = ids(length), max(3, length * 3 // 4)  # means over few places are left out
+    text, last = ids(length), max(3, length * 3 // 4)  # means over few positions are left out
 
     def fall(model: Decoder) -> Floats:
         run = partial(model, text, None)
@@ -186,14 +186,14 @@ def vanishing(
     tables = {"scales": scales, "biases": biases}
     tables |= {"elman": np.stack([*by_scale.values()]), "lstm": np.stack([*by_bias.values()])}
     return line_chart(
-        range(last), curves, "distance k in tokens", "gradient norm / that at k = 0",
+        range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
         "The gradient against distance in time", "y",
-        caption="Elman's gradient is multiplied at each step: it vanishes, or explodes where U is "
-        "large. An open forget gate keeps it, and attention is one step from every place.",
+        caption="Elman's gradient is multiplied at each step: it vanishes, or explodes if U is "
+        "large. An open forget gate keeps it, and attention is one step from every position.",
     ).model_copy(update={"controls": Controls(
         formula="vanishing", data={name: Numbers.exact(table) for name, table in tables.items()},
         sliders=[
-            Slider.of("recurrence", recurrence, scales, label="Elman's U, times"),
+            Slider.of("recurrence", recurrence, scales, label="factor on Elman's U"),
             *(Slider.of("forget", bias, biases, k, f"bias of forget gate {k + 1}")
               for k, bias in enumerate(forget)),
         ],
@@ -203,9 +203,9 @@ def vanishing(
 @demo
 def residual(
     layers: Annotated[int, Field(ge=2, le=100, description="feed-forward layers")] = 20,
-    size: Annotated[int, Field(ge=2, le=512, description="numbers of a vector, D")] = 64,
+    size: Annotated[int, Field(ge=2, le=512, description="vector size D")] = 64,
 ) -> LinesDrawing:
-    """‖∂L / ∂x_l‖ of the input of each layer, for x + f(x) (He et al., 2016) and for f(x)."""
+    """‖∂L / ∂x_l‖ for the input of each layer, with x + f(x) (He et al., 2016) and with f(x)."""
     curves = {}
     for name, carried in (("residual, x + f(x)", 1.0), ("plain, f(x)", 0.0)):
         torch.manual_seed(1)
@@ -216,9 +216,9 @@ def residual(
         norms = torch.stack([gradient.norm() for gradient in gradients[:-1]])
         curves[name] = (norms / norms[-1]).double().numpy()
     return line_chart(
-        np.arange(1.0, layers + 1), curves, "layer, from the first to the last",
-        "gradient norm of its input / that of the last", "Deep networks before training", log="y",
-        caption="x + f(x) carries the gradient past each layer; without the sum the first layers "
+        np.arange(1.0, layers + 1), curves, "layer, from first to last",
+        "gradient norm relative to the last", "Deep networks before training", log="y",
+        caption="x + f(x) carries the gradient past each layer; without the sum, the first layers "
         "receive almost none.",
     )  # fmt: skip
 
@@ -230,16 +230,16 @@ def residual(
 def parameters(
     models: Annotated[tuple[str, ...], Field(min_length=1, description="kinds of model; repeat")]
     = ("vaswani-base",),
-    vocab_size: Annotated[int, Field(ge=5, description="tokens of each side")] = 37_000,
+    vocab_size: Annotated[int, Field(ge=5, description="tokens per side")] = 37_000,
 ) -> BarsDrawing:  # fmt: skip
-    """Parameters by module, counted. Raises `ConfigError` for a model that writes no tokens."""
+    """Parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
     load_kinds()
     counts, tokens = dict[str, NDArray[np.float64]](), Tokens(vocab_size)
     parts = "self_attention", "cross_attention", "feed_forward"
     for kind in models:
         config = Model.Config.parse({"kind": kind})
         if not isinstance(config, EncoderDecoder.Config | LanguageModel.Config):
-            raise ConfigError(f"{kind} writes no tokens: name another", ("models",))
+            raise ConfigError(f"{kind} does not write tokens: choose another model", ("models",))
         sides = 1 if isinstance(config, LanguageModel.Config) else 2
         with torch.device("meta"):
             model: nn.Module = config.build(*[tokens] * sides)
@@ -252,8 +252,8 @@ def parameters(
     return bar_chart(
         ["all", "embeddings", *(part.replace("_", "-") for part in parts), "others"], counts,
         "millions of parameters", f"Parameters: {'; '.join(counts)}",
-        f"With {vocab_size:,} tokens; the output counts as an embedding, a matrix that both share "
-        "counts once. Others are recurrent cells, positions, norms, and maps between the parts.",
+        f"With {vocab_size:,} tokens. The output counts as an embedding; a shared matrix counts "
+        "once. Others are recurrent cells, positions, norms, and maps between the parts.",
     )  # fmt: skip
 
 
@@ -261,12 +261,12 @@ def parameters(
 @torch.no_grad()
 def memory(
     hidden_size: Annotated[int, Field(ge=4, le=1024, multiple_of=4, description="D")] = 128,
-    layers: Annotated[int, Field(ge=1, le=24, description="of each model")] = 4,
-    length: Annotated[int, Field(ge=1, le=4096, description="the longest")] = 1024,
+    layers: Annotated[int, Field(ge=1, le=24, description="layers of each model")] = 4,
+    length: Annotated[int, Field(ge=1, le=4096, description="maximum length")] = 1024,
 ) -> LinesDrawing:
-    """How many numbers are stored after each length of text, counted in the state.
+    """How many numbers the state stores after each length of text.
 
-    Beside them the weights that attention computes in one training pass, n² of each head and layer.
+    Also the weights that attention computes in one training pass, n² per head and layer.
     """
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
     heads = {"num_heads": 4, **shape}
@@ -290,10 +290,10 @@ def memory(
     curves["attention weights in training"] = layers * 4 * np.square(lengths, dtype=float)
     return line_chart(
         lengths, curves, "tokens read", "numbers stored",
-        f"Memory of the state; {layers} layers, D = {hidden_size}", "xy",
-        caption="Twice the length is four times the attention weights in training. In generation "
-        "keys and values grow with every token; the state of a recurrent network and of Mamba has "
-        "one size.",
+        f"Size of the state; {layers} layers, D = {hidden_size}", "xy",
+        caption="Twice the length means four times the attention weights in training. In "
+        "generation, keys and values grow with every token; the state of a recurrent network or "
+        "of Mamba has a constant size.",
     )  # fmt: skip
 
 
@@ -305,23 +305,23 @@ OUTPUTS = {"linear": nn.Identity(), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh()}
 def rnn(
     inputs: Annotated[tuple[float, ...], Field(min_length=1, description="x; repeat")]
     = (1.0, 0.0, 0.0, -1.0, 0.0),
-    w: Annotated[tuple[float, ...], Field(min_length=1, description="of the input; one a layer")]
+    w: Annotated[tuple[float, ...], Field(min_length=1, description="input weight, per layer")]
     = (1.5,),
-    u: Annotated[tuple[float, ...], Field(min_length=1, description="of the state; one a layer")]
+    u: Annotated[tuple[float, ...], Field(min_length=1, description="state weight, per layer")]
     = (0.8,),
     b: Annotated[float, Field(description="bias")] = 0.0,
     v: Annotated[float, Field(description="weight of the output")] = 2.0,
     c: Annotated[float, Field(description="bias of the output")] = 0.0,
     output: Annotated[Literal["linear", "sigmoid", "tanh"], Field(description="σ_o, of the output")]
     = "linear",
-    head: Annotated[float | None, Field(description="weight of a regression; absent: none")] = None,
+    head: Annotated[float | None, Field(description="weight of a regression head")] = None,
 ) -> TableDrawing:  # fmt: skip
-    """h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), one unit a layer (Elman, 1990).
+    """h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), one unit per layer (Elman, 1990).
 
     A layer reads the states of the one below. Raises `UserError` for a layer without W or U.
     """
     if len(w) != len(u):
-        raise UserError(f"{len(w)} --w and {len(u)} --u: give one of each for every layer")
+        raise UserError(f"{len(w)} --w but {len(u)} --u: give one of each for every layer")
     cells, several = [ElmanCell(ElmanCell.Config(), 1, 1) for _ in w], len(w) > 1
     for cell, of_input, of_state in zip(cells, w, u, strict=True):
         weights = (cell.weight_ih, of_input), (cell.weight_hh, of_state), (cell.bias_ih, b)
@@ -348,10 +348,10 @@ def rnn(
             rows.append([*place, *(round(number, 4) for number in numbers), *blanks])
             x = after
     return TableDrawing(
-        title="A recurrent network with one unit a layer: the same weights at every step"
-        if any(u) else "One unit without recurrence: the same weights at every place",
+        title="A recurrent network with one unit per layer: the same weights at every step"
+        if any(u) else "One unit without recurrence: the same weights at every position",
         columns=["t", *(["layer"] if several else []), *names], rows=rows,
-        caption="A state depends on all inputs so far: each reaches the later steps through "
-        "U h(t−1), and counts less every time." if any(u) else "A state depends on its own input "
-        "alone: equal inputs have equal states, wherever they stand.",
+        caption="A state depends on all inputs so far: each reaches later steps through "
+        "U h(t−1), and counts less each time." if any(u) else "A state depends only on its own "
+        "input: equal inputs have equal states at every position.",
     )  # fmt: skip

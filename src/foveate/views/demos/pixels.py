@@ -16,7 +16,7 @@ from foveate.spec import Pixels
 from foveate.views.demos import demo
 
 SIDE, FEATURES, SCALES = 16, 8, 3
-Place = Annotated[float, Field(ge=-1, le=1, description="of a glimpse, in halves of the picture")]
+Place = Annotated[float, Field(ge=-1, le=1, description="centre of the glimpse, −1 to 1")]
 
 
 def nine() -> Tensor:
@@ -30,8 +30,8 @@ def nine() -> Tensor:
 @demo
 @torch.no_grad()
 def pixels(
-    part: Annotated[Literal["patches", "glimpses"], Field(description="what is read")] = "patches",
-    patch_size: Annotated[int, Field(ge=2, le=8, description="pixels a side of a patch")] = 4,
+    part: Annotated[Literal["patches", "glimpses"], Field(description="what to show")] = "patches",
+    patch_size: Annotated[int, Field(ge=2, le=8, description="pixels per side of a patch")] = 4,
     x: Place = 0.3,
     y: Place = -0.4,
 ) -> SheetGrid:
@@ -47,18 +47,20 @@ def pixels(
         return SheetGrid(
             sheets=[whole.model_copy(update={"dots": [middle]}), *patches], across=4,
             title=f"One glimpse at ({x:g}, {y:g})",
-            caption="Around the dot the picture is read in patches of as many numbers each, every "
-            "one twice as wide as the one before: sharp in the middle, coarse around it. The next "
-            "place is chosen from what was seen (Mnih et al., 2014).",
+            caption="The patches around the dot have equally many numbers, but each is twice as "
+            "wide as the one before: sharp in the middle, coarse around it. The next location is "
+            "chosen from what was seen (Mnih et al., 2014).",
         )  # fmt: skip
     stem = PatchStem(PatchStem.Config(patch_size=patch_size), Pixels(1, SIDE, SIDE), FEATURES)
     rows = picture.unfold(0, patch_size, patch_size).unfold(1, patch_size, patch_size)
     rows = rows.flatten(2).flatten(0, 1)  # (T, P·P)
-    tokens = sheet(f"× E: tokens of {FEATURES}", stem(picture[None, None])[0].numpy(), aspect=0.5)
+    tokens = sheet(
+        f"× E: tokens of size {FEATURES}", stem(picture[None, None])[0].numpy(), aspect=0.5
+    )
     return SheetGrid(
         sheets=[whole, grey(f"{len(rows)} patches as rows", rows.numpy()), tokens], across=3,
         title="A picture as a sequence of patches",
-        caption="The picture is cut into patches, row by row; each is a row of numbers, and E maps "
-        "it to a token. With positions they are what the encoder reads (Dosovitskiy et al., 2020). "
-        "E is random here.",
+        caption="The picture is cut into patches, row by row; each is a row of numbers, which E "
+        "maps to a token. The encoder reads these tokens with positions (Dosovitskiy et al., "
+        "2020). Here E is random.",
     )  # fmt: skip

@@ -34,14 +34,14 @@ from foveate.views.demos import demo
 from foveate.views.demos.networks import NARROW, SMALL
 
 WRITTEN = 9  # columns of a sheet whose numbers are written
-File = Annotated[Path | None, Field(description="lines of one's own; - is standard input")]
+File = Annotated[Path | None, Field(description="file of lines; - is standard input")]
 Counts = Annotated[int, Field(ge=1, le=50, description="how many")]
 
 
 def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
-    """The lines of a file that are not empty, of standard input for ``-``; else the default.
+    """The non-empty lines of a file, of standard input for ``-``, or else the default.
 
-    Raises `ConfigError` where there are none.
+    Raises `ConfigError` if there are none.
     """
     if file is None:
         return list(default)
@@ -51,7 +51,7 @@ def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
         raise ConfigError(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        raise ConfigError(f"{file}: no line of text; give one text a line")
+        raise ConfigError(f"{file}: no text found; give one text per line")
     return lines
 
 
@@ -76,12 +76,12 @@ class ToyModel(Config):
 
     @classmethod
     def load(cls, file: Path) -> ToyModel:
-        """The table of a TOML file. Raises `ConfigError` for a row that is no distribution."""
+        """The table of a TOML file. Raises `ConfigError` for a row that is not a distribution."""
         model = parse_tree(cls, load_tree(file), file)
         for row in (*model.steps, *model.after.values()):
             if len(row) != len(model.tokens) or min(row) < 0 or abs(sum(row) - 1) > 1e-6:
                 tokens = ", ".join(model.tokens)
-                raise ConfigError(f"{file}: {row} needs a p for each of {tokens}, 1 in sum")
+                raise ConfigError(f"{file}: {row} needs a p for each of {tokens}, with sum 1")
         return model
 
 
@@ -126,7 +126,7 @@ def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watc
 
 @demo
 def beam(
-    file: Annotated[Path | None, Field(description="a table of one's own, .toml")] = None,
+    file: Annotated[Path | None, Field(description="your own table, .toml")] = None,
     beam_size: Annotated[int, Field(ge=1, le=20, description="hypotheses at each step")] = 2,
     length_penalty: Annotated[float, Field(ge=0, description="exponent of the length")] = 0.0,
     tables: Annotated[bool, Field(description="p of every token along both outputs")] = False,
@@ -155,16 +155,16 @@ def beam(
         return SheetGrid(
             sheets=[path_table(model, f"{kind}: {name(o)}", [*o.ids, end][: len(o.ids) + o.ended])
                     for kind, o in both.items()],
-            title="p of each token after those that were taken",
-            caption="[ ] is the token that was taken; another token before it is another row.",
+            title="p of each token after the chosen ones",
+            caption="[ ] marks the chosen token; a different preceding token gives another row.",
         )  # fmt: skip
     path = [partial.id for partial in watch.find(best.ids, end)]
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
     caption = (
-        "Each entry is a token, its p = the product so far. ° is greedy's path, the best token at "
-        "each step; a beam also follows the second best, which may end in a better output. ■ has "
-        "ended, dashed was dropped."
+        "Each entry shows a token, its p, and the product so far. ° marks the greedy path, the "
+        "best token at each step; a beam also follows the second best, which may give a better "
+        "output. ■: finished; dashed: dropped."
     )
     return lanes(steps, path, title).model_copy(update={"caption": caption})
 
@@ -205,7 +205,7 @@ def chain(
             p = -1.0
         if not (word and 0 < p <= 1):
             raise ConfigError(
-                f"{part!r} is no WORD=p with 0 < p ≤ 1, such as went=0.02", ("words",)
+                f"{part!r} is not of the form WORD=p with 0 < p ≤ 1, as in went=0.02", ("words",)
             )
         product *= p
         note = f"{p:.3g}".lstrip("0") + f" → {product:.2g}"
@@ -215,9 +215,9 @@ def chain(
     surprise = -log(product) / len(drawn)
     return WordsDrawing(
         words=drawn, most=0.4, title=f"p of the sentence: {product:.2g}",
-        legend="p of each word → the product so far; what else might stand there",
+        legend="p of each word → the product so far; alternatives below",
         caption="Every step is a classification over the vocabulary; cross-entropy "
-        f"{surprise:.2f} nats a word, perplexity {np.exp(surprise):.0f}.",
+        f"{surprise:.2f} nats per word, perplexity {np.exp(surprise):.0f}.",
     )  # fmt: skip
 
 
@@ -226,15 +226,15 @@ def chain(
 
 @demo
 def em(
-    file: Annotated[Path | None, Field(description="pairs, SOURCE ||| TARGET a line")] = None,
-    iterations: Annotated[int, Field(ge=1, le=1000, description="of EM")] = 20,
-    hard: Annotated[bool, Field(description="the links of each pair, by the highest t")] = False,
+    file: Annotated[Path | None, Field(description="pairs, one SOURCE ||| TARGET per line")] = None,
+    iterations: Annotated[int, Field(ge=1, le=1000, description="iterations of EM")] = 20,
+    hard: Annotated[bool, Field(description="show the links with the highest t")] = False,
 ) -> SheetGrid:
-    """t(f|e) of all pairs of words after some iterations of IBM Model 1 (Brown et al., 1993)."""
+    """t(f|e) for all word pairs after some iterations of IBM Model 1 (Brown et al., 1993)."""
     default = ("the house ||| das Haus", "the book ||| das Buch", "a book ||| ein Buch")
     lines = [line.partition("|||") for line in lines_of(file, default)]
     if wrong := next((source for source, bars, _ in lines if not bars), None):
-        raise ConfigError(f"{file}: {wrong!r} is no pair; write SOURCE ||| TARGET")
+        raise ConfigError(f"{file}: {wrong!r} is not a pair; write SOURCE ||| TARGET")
     pairs = [(source.split(), target.split()) for source, _, target in lines]
     corpus = EMTraining(pairs)
     model = Model1(Model1.Config())
@@ -253,16 +253,19 @@ def em(
             )  # fmt: skip
         corpus.step(model)
     if hard:
+        one, other = ("German", "English") if file is None else ("target", "source")
         return SheetGrid(
             sheets=[linked(drawn[-1], source, target) for source, target in pairs], across=3,
-            title=f"Hard links after {iterations} iterations: one word down for each word across",
-            caption="Each word of the target is linked to the word of its pair with the highest "
-            "t(f|e), the number of the cell; soft weights have shares instead.",
+            title=f"Hard links after {iterations} iterations: each {one} word is linked to "
+            f"exactly one {other} word",
+            caption="Each target word is linked to the source word with the highest t(f|e), the "
+            "number in the cell; soft weights would give shares instead.",
         )  # fmt: skip
     return SheetGrid(
         sheets=drawn, title="t(f|e): rows e, columns f; each row sums to 1",
-        caption="At first all words of a pair fit each other; words that occur together in several "
-        "pairs explain them, and the rest follows. NULL may stand for any word.",
+        caption="At first every word of a pair can be linked to every other; words that occur "
+        "together in several pairs explain each other, and the rest follows. NULL can produce "
+        "any word.",
     )  # fmt: skip
 
 
@@ -287,7 +290,7 @@ NEXT = "1900"  # the value of the row after those
 @demo
 def targets(
     of: Annotated[Literal["text", "pair", "table"], Field(description="kind of data")] = "text",
-    size: Annotated[int, Field(ge=2, le=12, description="tokens of a block of text")] = 4,
+    size: Annotated[int, Field(ge=2, le=12, description="tokens per block of text")] = 4,
 ) -> SheetGrid:
     """What a model reads in training, and what it learns to predict."""
     rows, columns = dict[str, list[str]](), list[str]()
@@ -296,18 +299,18 @@ def targets(
         for number, k in enumerate(range(0, len(words) - 1, size), start=1):
             rows[f"block {number}"] = words[k : k + size]
             rows[f"predicted {number}"] = words[k + 1 : k + size + 1]
-        caption = "At every place of a block the next token is predicted from those before it."
+        caption = "At every position of a block, the next token is predicted from those before it."
     elif of == "pair":
         source, target = (text.split() for text in PAIR)
         rows["read"] = [*source, "<s>", *target]
         rows["predicted"] = [*[""] * len(source), *target, "</s>"]
-        caption = "Source and target are read; the words of the target alone are predicted."
+        caption = "Source and target are read; only the target words are predicted."
     else:
         columns = ["day", "month", "year", "value", "next value"]
         values = [*(row[-1] for row in TABLE[1:]), NEXT]
         rows = {f"row {k}": [*row, v] for k, (*row, v) in enumerate(
             ((*row, v) for row, v in zip(TABLE, values, strict=True)), start=1)}  # fmt: skip
-        caption = "Rows are read in their order; the next value is predicted from the rows so far."
+        caption = "Rows are read in order; the next value is predicted from the rows so far."
     wide = max(map(len, rows.values()))
     cells = [row + [""] * (wide - len(row)) for row in rows.values()]
     learnt = [["predicted" in name or k == 4 for k in range(wide)] for name in rows]
@@ -319,7 +322,7 @@ def targets(
                   columns, least=0.0, most=1.0, cells=cells,
                   scale_label="blue: read; yellow: predicted, and in the loss")
         ],
-        across=1, title="What is read, and what is predicted", caption=caption,
+        across=1, title="Inputs and targets in training", caption=caption,
     )  # fmt: skip
 
 
@@ -327,7 +330,7 @@ def targets(
 def bpe(
     file: File = None, merges: Counts = 10,
 ) -> TableDrawing:  # fmt: skip
-    """The most frequent pair of pieces becomes one, again and again (Sennrich et al., 2016)."""
+    """The most frequent adjacent pair is merged, repeatedly (Sennrich et al., 2016)."""
     default = ("low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3,)
     lines = lines_of(file, default)
     words = list(dict.fromkeys(" ".join(lines).split()))[:6]
@@ -342,19 +345,19 @@ def bpe(
         split = ["·".join(learnt.name(i) for i in learnt.encode(word).ids) for word in words]
         rows.append([count, new, " ".join(split)])
     return TableDrawing(
-        title="Byte pair encoding", columns=["merge", "new piece", "words"], rows=rows,
-        caption="Frequent endings and words become pieces first; a rare word stays in parts.",
+        title="Byte pair encoding", columns=["merge", "new token", "words"], rows=rows,
+        caption="Frequent endings and words become tokens first; a rare word stays split.",
     )  # fmt: skip
 
 
 @demo
 def bag(
     file: File = None,
-    texts: Annotated[tuple[str, ...], Field(description="of one's own; repeat")] = (),
+    texts: Annotated[tuple[str, ...], Field(description="your own texts; repeat")] = (),
 ) -> SheetGrid:  # fmt: skip
-    """How often each word stands in each text, and what encoders make of another order.
+    """How often each word occurs in each text, and how encoders react to another order.
 
-    Of texts that all have the same words only the second is shown.
+    For texts that all have the same words, only the second part is shown.
     """
     default = ("yes , we have no bananas", "say yes for bananas", "no bananas , we say")
     documents = [line.split() for line in texts or lines_of(file, default)]
@@ -371,16 +374,16 @@ def bag(
         shape = {"num_layers": 1, "num_heads": 4, **SMALL}
         configs["attention"] = TransformerEncoder.Config.parse({"position": "none", **shape})
         configs["attention with positions"] = TransformerEncoder.Config.parse(shape)
-        rows, about = names, f"{len(names)} texts of the same words"
+        rows, about = names, f"{len(names)} texts with the same words"
     else:
-        orders, rows = [orders[0], orders[0][::-1]], ["text 1", "backwards"]
+        orders, rows = [orders[0], orders[0][::-1]], ["text 1", "reversed"]
         about = f"Words of {len(names)} texts; text 1: {' '.join(documents[0])}"
         configs["recurrent network"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
     strips = [strip(n, config, orders, rows, len(counts.terms)) for n, config in configs.items()]
     return SheetGrid(
         sheets=strips if rows is names else [table, *strips], across=1, title=about,
-        caption="A text is a column of counts, whatever the order of its words; a recurrent "
-        "network, and attention with positions, give another vector for another order.",
+        caption="A text is a column of counts, whatever its word order; a recurrent "
+        "network, and attention with positions, give a different vector for each order.",
     )  # fmt: skip
 
 
@@ -405,15 +408,15 @@ SPOKEN = {"no-attention": "no attention", "luong-dot": "attention", "transformer
 
 @demo
 def bottleneck() -> LinesDrawing:
-    """BLEU of three models, trained alike, by the length of the source."""
+    """BLEU of three models by source length; all were trained on the same data and budget."""
     tree = json.loads(LINEAGE.read_text(encoding="utf-8"))
     bleu, curves, bands = tree["chapters"]["Length of the source"]["BLEU"], {}, {}
     for model, scores in ((model, bleu[model]) for model in tree["models"]):
         name = f"{SPOKEN[model]}: {scores[0]:.1f} → {scores[-1]:.1f}"
         curves[name], bands[name] = scores, (bleu[f"{model}, low"], bleu[f"{model}, high"])
     return line_chart(
-        bleu["x"], curves, "words of the source", "BLEU",
-        "A fixed context loses what long sentences say", bands=bands, labels=bleu["labels"],
-        caption="Without attention the decoder has the encoder's last states alone. Measured by "
-        f"`foveate compare lineage`: {tree['terms']['budget']}; bands: 95 % of a bootstrap.",
+        bleu["x"], curves, "source words", "BLEU",
+        "A fixed context loses long sentences", bands=bands, labels=bleu["labels"],
+        caption="Without attention, the decoder only has the encoder's last states. Measured by "
+        f"`foveate compare lineage`: {tree['terms']['budget']}; bands: 95 % bootstrap intervals.",
     )  # fmt: skip

@@ -38,7 +38,7 @@ from foveate.views.demos import demo
 T = TypeVar("T")
 Curves = dict[str, list[float | None]]
 Planes = dict[str, list[list[float | None]]]
-Anew = Annotated[bool, Field(description="train again, in place of the stored result")]
+Anew = Annotated[bool, Field(description="retrain instead of using the stored result")]
 STORED = PACKAGED / "trained.json"
 DIGITS = 4  # of a number that is stored
 
@@ -157,10 +157,10 @@ def landscape(anew: Anew = False) -> SheetGrid:
                   across="α", down="β")
         )  # fmt: skip
     return SheetGrid(
-        sheets=drawn, title="The loss around a trained network of 20 layers",
-        caption="θ + α δ + β η, the trained θ in the middle, α and β from −1 to 1; each row of δ "
-        "and η is random and as long as that of θ. Both networks tell two spirals apart; W of the "
-        "residual one begins 1/√20 as large, so that its sums keep their size.",
+        sheets=drawn, title="The loss around a trained network with 20 layers",
+        caption="θ + α δ + β η, with the trained θ in the middle and α, β from −1 to 1; each row "
+        "of δ and η is random, scaled to the norm of that of θ. Both networks tell two spirals "
+        "apart; W of the residual one starts 1/√20 as large, so that its sums keep their size.",
     )  # fmt: skip
 
 
@@ -171,7 +171,7 @@ TRAINED = {  # a norm and a rate by the name of its curve
 
 
 def train_norms(layers: int = 16, steps: int = 120) -> Curves:
-    """Losses of trainings that differ in norm and rate alone."""
+    """Losses of runs that differ only in norm and rate."""
     result = Curves()
     for name, (norm, rate) in TRAINED.items():
         torch.manual_seed(1)
@@ -183,7 +183,7 @@ def train_norms(layers: int = 16, steps: int = 120) -> Curves:
 
 @demo
 def steadiness(anew: Anew = False) -> LinesDrawing:
-    """Losses of short trainings of a deep residual network, with layer norms and without."""
+    """Losses of short runs of a deep residual network, with and without layer norms."""
     result = stored("steadiness", anew, train_norms)
     curves = {}
     for name, losses in result.items():
@@ -191,14 +191,14 @@ def steadiness(anew: Anew = False) -> LinesDrawing:
         lost = np.flatnonzero(~(values < 1e5))
         if len(lost):
             values[lost[0] :] = np.nan
-            name = f"{name}: lost at step {lost[0] + 1}"
+            name = f"{name}: diverged at step {lost[0] + 1}"
         curves[name] = values
     steps = np.arange(1.0, 1 + max(map(len, curves.values())))
     return line_chart(
-        steps, curves, "step", "loss", "Norms keep training steady", "y",
-        caption="Sixteen layers x + ReLU(W x + b) tell two spirals apart, by SGD with momentum 0.9 "
-        "from the same weights. Without a norm the sums grow from layer to layer: the loss begins "
-        "above 100, and only a rate a hundred times smaller does not lose it.",
+        steps, curves, "step", "loss", "Norms keep training stable", "y",
+        caption="Sixteen layers x + ReLU(W x + b) learn to tell two spirals apart, by SGD with "
+        "momentum 0.9 from the same weights. Without a norm the sums grow from layer to layer: the "
+        "loss starts above 100, and training needs a rate a hundred times smaller not to diverge.",
     )  # fmt: skip
 
 
@@ -290,7 +290,7 @@ def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
 
 @demo
 def coreference(anew: Anew = False) -> SheetGrid:
-    """What "it" attends to in a small Transformer that has learnt which noun it stands for."""
+    """What "it" attends to in a small Transformer that has learnt which noun it refers to."""
     result = stored("coreference", anew, train_coreference)
     drawn = []
     for text, heads in result["maps"].items():
@@ -302,9 +302,9 @@ def coreference(anew: Anew = False) -> SheetGrid:
         )  # fmt: skip
     return SheetGrid(
         sheets=drawn, across=1, title='Weights of the query at "it", bright: 1',
-        caption=f"Two layers of two heads were trained on {result['trained']} sentences of two "
-        'forms to say at "it" which noun is meant. Of pairs of nouns that they never saw together '
-        f"{result['right']:.0%} of {result['held']} are right.",
+        caption=f"Two layers with two heads each were trained on {result['trained']} sentences of "
+        'two forms to predict at "it" which noun is meant. On sentences with new pairs of nouns, '
+        f"{result['right']:.0%} of {result['held']} are correct.",
     )  # fmt: skip
 
 
@@ -316,11 +316,11 @@ def coreference(anew: Anew = False) -> SheetGrid:
 def sampling(
     text: Annotated[str, Field(min_length=1, description="source")]
     = "The young doctor speaks to the worried woman.",
-    target: Annotated[str, Field(min_length=1, description="of training")]
+    target: Annotated[str, Field(min_length=1, description="training target")]
     = "Le jeune médecin parle à cette femme inquiète.",
     keep: Annotated[float, Field(ge=0, le=1, description="p of reading a true word, ε")] = 0.5,
-    seed: Annotated[int, Field(ge=0, description="of the choices")] = 3,
-    network: Annotated[Literal["transformer", "recurrent"], Field(description="which")]
+    seed: Annotated[int, Field(ge=0, description="seed of the choices")] = 3,
+    network: Annotated[Literal["transformer", "recurrent"], Field(description="kind of network")]
     = "transformer",
 ) -> SheetGrid:  # fmt: skip
     """Scheduled sampling, step by step (Bengio et al., 2015) or in two passes (Mihaylova, 2019)."""
@@ -336,23 +336,23 @@ def sampling(
     rows = {"true": (gold[:, :-1], torch.zeros_like(true))}
     if own.each is None:
         title = "Scheduled sampling in a recurrent network"
-        caption = "Each step reads the true word or, where chance says so, its own last word."
+        caption = "Each step reads, at random, the true word or the model's own last word."
         mixed = step_by_step(own, gold, shown, "greedy")[:, :-1]
     else:
         title = "Two passes for scheduled sampling in a Transformer"
         caption = (
-            "A recurrent network reads its own last word at once. A Transformer reads all places "
-            "in parallel: the first pass finds what it would say, the second reads a mix of that "
-            "and the truth. The loss is that of the second pass."
+            "A recurrent network can read its own last word directly. A Transformer reads all "
+            "positions in parallel: the first pass makes predictions, the second reads a mixture "
+            "of these and the true words. The loss is that of the second pass."
         )
         first, mixed = own.each(gold[:, :-1], "greedy"), second_pass(own, gold, shown, "greedy")
         mixed, rows = mixed[:, :-1], {"pass 1 reads": rows["true"]}
-        rows["pass 1 says"] = first, first != true
+        rows["pass 1 predicts"] = first, first != true
     which = "" if own.each is None else "pass 2 "
     outputs = predict(model, mixed, memory).argmax(-1)
     rows["read next"] = shown[:, 1:], ~shown[:, 1:]
     rows[f"{which}reads"] = mixed, mixed != gold[:, :-1]
-    rows[f"{which}says"] = outputs, outputs != true
+    rows[f"{which}predicts"] = outputs, outputs != true
     rows["in the loss"] = true, torch.zeros_like(true)
     cells = [
         [("own", "true")[i] if ids.dtype == torch.bool else writes.name(i).replace("▁", "")
@@ -361,7 +361,7 @@ def sampling(
     ]  # fmt: skip
     drawn = sheet(
         "", torch.cat([row.float() for _, row in rows.values()]).numpy(), [*rows], least=0.0,
-        most=1.0, cells=cells, scale_label="yellow: the model's own, where it differs",
+        most=1.0, cells=cells, scale_label="yellow: the model's own word, if different",
     )  # fmt: skip
     caption = f"{caption} A word is true with ε = {keep:g}."
     return SheetGrid(sheets=[drawn], across=1, title=title, caption=caption)
@@ -370,10 +370,10 @@ def sampling(
 @demo
 @torch.inference_mode()
 def signs(
-    texts: Annotated[tuple[str, ...], Field(min_length=1, description="without a sign; repeat")]
+    texts: Annotated[tuple[str, ...], Field(min_length=1, description="without end mark; repeat")]
     = ("Is she old", "She is old", "Will Lucas be curious", "Lucas will be curious"),
 ) -> BarsDrawing:  # fmt: skip
-    """Classification by a language model: which sign it would write after each text."""
+    """Classification with a language model: which mark it would write after each text."""
     run = load("packaged/lm")
     task, rows = run.need(Language, "read a text as a language model does"), []
     ends = {sign: task.ids_of(f"{texts[0]}{sign}")[-1] for sign in "?."}
@@ -385,9 +385,9 @@ def signs(
     return bar_chart(
         texts, {"p(?), a question": question, "p(.), a statement": statement},
         "p of the next token",
-        "A label is a token that may come next",
-        "The language model was never trained to tell questions from statements: the sign that it "
-        "would write next does so. Measured with packaged/lm.",
+        "A label is a possible next token",
+        "The language model was never trained to tell questions from statements, but the mark "
+        "that it would write next does. Measured with packaged/lm.",
     )  # fmt: skip
 
 
@@ -411,7 +411,7 @@ GROWTH: dict[Growing, list[tuple[int, str, float]]] = {  # year, name, number
 
 @demo
 def growth(
-    of: Annotated[Growing, Field(description="what grows")] = "models",
+    of: Annotated[Growing, Field(description="what to show")] = "models",
 ) -> LinesDrawing:
     """Published sizes of language models, or the published speed of one processor."""
     years, names, values = zip(*GROWTH[of], strict=True)
@@ -420,17 +420,17 @@ def growth(
         title, up = "Parameters of published language models", "parameters"
         caption = (
             "Sutskever et al. (2014), Vaswani et al. (2017), Devlin et al. (2019), Radford et al. "
-            "(2019), Brown et al. (2020), Chowdhery et al. (2022), DeepSeek-AI (2024), of whose "
-            "671 billion 37 work for each token."
+            "(2019), Brown et al. (2020), Chowdhery et al. (2022), DeepSeek-AI (2024; 37 of the "
+            "671 billion are active per token)."
         )
     else:
-        title, up = "Speed of one NVIDIA processor for data centres", "10¹² operations a second"
+        title, up = "Speed of one NVIDIA data-centre processor", "10¹² operations per second"
         caption = (
-            "The most, of dense products of matrices, by the maker's data sheets: numbers of 16 "
-            "bits; of the K40, which has none, of 32."
+            "Peak speed of dense matrix products from the manufacturer's data sheets, in 16-bit "
+            "precision; for the K40, which has no 16-bit mode, in 32-bit precision."
         )
     chart = line_chart(
-        years, {f"{times:,.0f} times in {span} years": values}, "", up, title, "y",
+        years, {f"×{times:,.0f} in {span} years": values}, "", up, title, "y",
         labels=names, caption=caption,
     )  # fmt: skip
     return chart.model_copy(update={"named": True})

@@ -201,6 +201,22 @@ def test_standard_output_on_a_full_disk_ends_in_one_line() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", ">&- 2>&-", "<&- >&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("verb", ["translate packaged/en-fr", "version", "--help"])
+def test_a_closed_standard_stream_ends_in_one_line(verb: str, closed: str) -> None:
+    if verb != "translate packaged/en-fr" and ">&-" not in closed:
+        return  # these read nothing
+    command = f"{sys.executable} -m foveate {verb} {closed}"
+    done = subprocess.run(
+        command, shell=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=ROOT,
+        env=ENVIRONMENT,
+    )  # fmt: skip
+    reads = verb.startswith("translate") and "<" not in closed
+    assert done.returncode == (0 if reads and ">" in closed else 2), "no line in, no line out"
+    if "2>&-" not in closed and done.returncode:
+        assert done.stderr.startswith("error: standard ") and done.stderr.count("\n") == 1
+
+
 # ------------------------------------------------------------------------------ SIGKILL
 
 

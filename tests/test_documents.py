@@ -768,6 +768,18 @@ def test_times_that_cannot_be_read_are_named(times: str) -> None:
         shouted("srt", f"1\n{TIMES}a dog\n\n2\n{times}\na cat\n")
 
 
+@pytest.mark.parametrize(
+    "said", ["The train at 10:30 -> 11:00 is late.", "10:30 -> 11:00", "1:2->"]
+)
+@pytest.mark.parametrize("before", ["", "a dog\n", "5\n", "\n"])
+def test_a_time_in_a_dialogue_is_text(said: str, before: str) -> None:
+    if before == "\n" and said[0] != "T":
+        return  # behind an empty line it may be a line of times
+    text = f"1\n{TIMES}{before}{said}\n\n2\n{TIMES}a cat\n"
+    result = shouted("srt", text).decode()
+    assert result.endswith(f"\n\n2\n{TIMES}A CAT\n") and result.count("->") == 3
+
+
 def test_no_line_of_a_subtitle_is_left_out() -> None:
     text = f"\ufeff1\n{TIMES}a dog\n\nruns\n2\n{TIMES}a cat -> b\n\n"
     assert shouted("srt", text).decode() == text.replace("a dog", "A DOG").replace(

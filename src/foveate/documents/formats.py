@@ -183,12 +183,7 @@ def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
     where there is none at all.
     """
     rows = rows_of(decoded(data, where))
-    for number, (row, _) in enumerate(rows, start=1):
-        if "->" in row and re.search(r"\d:\d", row) and not _TIMES.match(row):
-            raise DocumentError(
-                f"{where}:{number} holds times that cannot be read: write "
-                "00:00:01,000 --> 00:00:02,500"
-            )
+    _check_times([row for row, _ in rows], where)
     groups = list(_cues([row for row, _ in rows]))
     if not groups and any(row.strip() for row, _ in rows):
         raise DocumentError(f"{where} holds no subtitles: no line such as 00:00:01,000 --> …")
@@ -204,6 +199,25 @@ def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
         return "".join(line + end for line, (_, end) in zip(lines, rows, strict=True)).encode()
 
     return Document(passages, written)
+
+
+def _check_times(rows: Sequence[str], where: str) -> None:
+    """Raise ``DocumentError`` naming a line of times that cannot be read.
+
+    It is the first of the file, behind an empty line, or behind the number of a subtitle; in other
+    places the same characters are what somebody says.
+    """
+    before, last = "", ""
+    for number, row in enumerate(rows, start=1):
+        is_first = not last.strip() or (last.strip().isdecimal() and not before.strip())
+        said = not last.strip() and re.search(r"[^\W\d_]{2}", row)  # words, and no number before
+        looks = "->" in row and re.search(r"\d:\d", row) and not _TIMES.match(row)
+        if looks and is_first and not said:
+            raise DocumentError(
+                f"{where}:{number} holds times that cannot be read: write "
+                "00:00:01,000 --> 00:00:02,500"
+            )
+        before, last = last, row
 
 
 def _cues(rows: Sequence[str]) -> Iterator[list[int]]:

@@ -114,7 +114,7 @@ def test_patterns_of_ones_own(given_text: str, pattern: str, data: st.DataObject
 
 
 def test_a_pattern_that_is_none_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"'\(' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"'\(' is not a regular expression"):
         Rules(own=("(",))
 
 
@@ -331,3 +331,74 @@ def test_what_was_glued_to_a_protected_piece_stays_glued(after, text, written) -
 def test_a_text_without_the_marks_of_spans_holds_none(text: str) -> None:
     sure = Rules(own=("(?!)",))  # with patterns of its own every pattern is tried
     assert Rules().spans(text) == sure.spans(text)
+
+
+@st.composite
+def marked(draw: st.DrawFn, depth: int = 0) -> str:
+    """Words, codes, and elements that begin with a word, with or without blanks between."""
+    parts = []
+    for _ in range(draw(st.integers(1, 4))):
+        inner = draw(marked(depth + 1)) if depth < 2 else "a"
+        parts.append(
+            draw(
+                st.sampled_from(
+                    ["dog", "cat", "so,", '<img src="x">', "<code>a b</code>", f"<b>we {inner}</b>"]
+                )
+            )
+        )
+    return draw(st.sampled_from([" ", " ", " ", ""])).join(parts)
+
+
+@settings(max_examples=120, deadline=None)
+@given(marked())
+def test_no_blank_comes_or_goes_around_codes(html: str) -> None:
+    passage = html_passage(html)
+    assert passage.joined(passage.sentences, diagonal) == html
+
+
+@pytest.mark.parametrize("links", [diagonal, unlinked])
+@pytest.mark.parametrize(
+    ("html", "answer", "result"),
+    [
+        ("A word<sup>1</sup> here.", "Un mot1 ici.", "Un mot<sup>1</sup> ici."),
+        ("A word<sup>1</sup> here.", "Un mot ici.", "Un mot<sup>1</sup> ici."),
+        ("20 m<sup>2</sup> of floor.", "20 m2 de sol.", "20 m<sup>2</sup> de sol."),
+        ("H<sub>2</sub>O and CO<sub>2</sub>", "H2O et CO2", "H<sub>2</sub>O et CO<sub>2</sub>"),
+        ("the 5<sup>th</sup> dog", "le 5e chien", "le 5<sup>e</sup> chien"),
+        ("x<sup>2</sup>+y<sup>2</sup> is", "x2+y2 est", "x<sup>2</sup>+y<sup>2</sup> est"),
+        ("10<sup>-3</sup> m dogs", "10-3 m chiens", "10<sup>-3</sup> m chiens"),
+    ],
+)
+def test_elements_inside_words(html: str, answer: str, result: str, links: Aligner) -> None:
+    passage = html_passage(html)
+    assert passage.joined([answer], links) == result and not passage.stayed
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(["sup", "sub", "b"]),
+    st.sampled_from(["dog", "m", "5", "a b"]),
+    st.sampled_from(["2", "th", "x"]),
+    st.text("dog m2th5x.,é", max_size=15),
+    st.sampled_from(ALIGNERS),
+)
+def test_elements_inside_words_stay_for_any_answer(name, before, inner, answer, align) -> None:
+    html = f"The {before}<{name}>{inner}</{name}> runs."
+    passage = html_passage(html)
+    output = passage.joined([answer], align)
+    assert elements(output) == elements(html) and spans(Rules(), *nodes(output)) == spans(
+        Rules(), *nodes(html)
+    )
+    assert bool(passage.stayed) == (output == html), "sentences that stay are counted"
+
+
+CODES = ["<i>", "{\\an8}", "<font color=red>"]
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("align", ALIGNERS)
+def test_codes_in_plain_texts_stand_right_before_their_word(code: str, align: Aligner) -> None:
+    passage = text_passage(f"{code}The dog sleeps.")
+    assert passage.joined(["Le chien dort."], align) == f"{code}Le chien dort."
+    passage = text_passage(f"The {code}dog sleeps.")
+    assert passage.joined(["Le chien dort."], diagonal) == f"Le {code}chien dort."

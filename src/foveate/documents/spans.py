@@ -39,6 +39,10 @@ def texts_of(pieces: Iterable[Piece]) -> list[str]:
 OPENING, CLOSING = "([{«“‘¿¡/-'’\"", ".,;:!?…)]}»”'’\""
 
 
+# Marks in plain text: tags, codes of subtitles, emphasis. They stand beside words as markup does.
+MARK = re.compile(r"</?[A-Za-z][^<>\n]*>|\{\\[^{}\n]*\}|\*\*")
+
+
 class PieceWriter:
     """Writes words, markup and protected pieces, with blanks where words need them.
 
@@ -52,9 +56,12 @@ class PieceWriter:
         self._due = False  # a protected piece was written, nothing after it yet
         self._after = ""  # what stood right after that piece in the source
         self._tight = False  # whether it is markup that stood there without a blank
+        self._blank = False  # whether it is markup behind a blank, where no second one is needed
 
     def text(self, text: str) -> None:
         """Text as the model wrote it; after a protected piece, behind a blank if need be."""
+        if self._due and self._tight and self._blank:
+            text = text.lstrip()  # the blank is before the markup, as in the source
         if not text:
             return
         if self._due and not text[0].isspace():
@@ -65,16 +72,25 @@ class PieceWriter:
 
     def protected(self, pieces: Sequence[Piece], before: str = "", after: str = "") -> None:
         """A protected piece, and the characters that stood right before and after it, if any."""
-        bare, last = all(piece.markup for piece in pieces), self._last
-        free = not last or last.isspace() or (bare and before)
-        if not free and (self.loose or self._due or (last not in OPENING and last != before)):
+        bare, last = all(p.markup or MARK.fullmatch(p.text) for p in pieces), self._last
+        glued = before.isalnum() and last.isalnum() and not self.loose  # as of m<sup>2</sup>
+        free = (not self._due and (not last or last.isspace())) or (bare and before) or glued
+        apart = last != before and (self._due or last not in OPENING)
+        if not free and (self.loose or apart):
             self._add(" ")
+        self._blank = bare and (not self._last or self._last.isspace())
         for piece in pieces:
             if piece.markup:
                 self.markup(piece.text)
             elif piece.text:
                 self._add(piece.text)
         self._due, self._after, self._tight = True, after, bare and after != ""
+
+    def separate(self) -> None:
+        """Write the blank that stood behind a protected piece, before an element begins."""
+        if self._due and not self._after:
+            self._due = False
+            self._add(" ")
 
     def markup(self, text: str) -> None:
         """Markup, before and after which no blank is added."""
@@ -93,12 +109,19 @@ HIDDEN = (
     r"(?:https?|ftp)://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]|\bwww\.[\w-]+(?:\.[\w-]+)+(?:/[^\s<>\"')]*)?",
     r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",  # e-mail
     r"</?[A-Za-z][^<>\n]*>",  # a tag in plain text
-    r"\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}|\{[^{}\s]*\}",  # {{x}}, ${x}, {x}
-    r"%\(\w+\)[-#0 +]*+\d*+(?:\.\d+)?[diouxXeEfFgGcrsa]"
-    r"|%(?:\d++\$)?[-#0+]*+\d*+(?:\.\d+)?[dsfiuxXc]\b",
+    r"\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}|%?\{[^{}\s]*\}",  # {{x}}, ${x}, {x}, %{x}
+    r"\{\s*\w+\s*,(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}",  # {1, number}, {n, plural, …}
+    r"\{\\[^{}\n]*\}",  # {\an8} of subtitles
+    r"%\(\w+\)[-#0 +]*+\d*+(?:\.\d+)?[diouxXeEfFgGcrsa]|%<\w+>[-#0 +]*+\d*+(?:\.\d+)?[a-zA-Z]"
+    r"|%(?:\d++\$)?[-#0+]*+(?:\d++|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLqjzt])?"
+    r"[diouxXeEfFgGaAcsp]\b|%(?:\d++\$)?@|%%|%L?(?:\d{1,2}(?!\d)%?|n\b)",
 )
 # The model sees these, since words around them depend on them ("1 dog", "2 dogs").
 SHOWN = (r"(?<!\w)\d+(?:[.,:/]\d+)*(?!\w)",)
+# Spans whose order counts, for each takes the next value: %s, but not %1$s, %(x)s, %%, %1 or {x}.
+_IN_ORDER = re.compile(
+    r"%(?!$|[%({|]|<(?!PRI)|\d+[$%]|L?\d{1,2}$|L?n$)|~(?![~%\n]$)|\{(?:[!:].*)?\}$"
+)
 _MAYBE = re.compile(r"://|www\.|[@<{%\d]")  # what holds none of these holds no such span
 
 
@@ -117,7 +140,7 @@ class Rules:
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ConfigError(f"{pattern!r} is no regular expression: {error}") from None
+                raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from None
 
     @cached_property
     def _patterns(self) -> list[tuple[re.Pattern[str], bool]]:
@@ -144,5 +167,7 @@ class Rules:
         return spans
 
     def count(self, texts: Iterable[str]) -> Counter[str]:
-        """The number of occurrences of each protected span in some texts."""
-        return Counter(t[a:b] for t in texts for (a, b), _ in self.spans(t))
+        """Return the number of occurrences of each span, of some spans at each turn."""
+        spans = [t[a:b] for t in texts for (a, b), _ in self.spans(t)]
+        ordered = [span for span in spans if _IN_ORDER.match(span)]
+        return Counter(spans) + Counter(f"{n} {span}" for n, span in enumerate(ordered))

@@ -10,9 +10,10 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 from foveate.data.tokenizer import Span
 from foveate.data.words import split_words
@@ -120,6 +121,13 @@ def overlapped(cuts: Sequence[Span], kid: Element) -> list[Span]:
     return [(a, b) for a, b in cuts[first:last] if a < kid.end or b > kid.start]
 
 
+def all_elements(node: Element) -> Iterator[Element]:
+    """All elements inside of an element."""
+    for kid in node.elements:
+        yield kid
+        yield from all_elements(kid)
+
+
 def all_leaves(node: Element) -> Iterator[Leaf]:
     """All leaves of an element, in order."""
     for kid in node.kids:
@@ -194,19 +202,73 @@ class Placing:
         self, sentence: Sentence, answer: str, links: Links, rules: Rules, loose: bool
     ) -> None:
         self.answer, self.root = answer, sentence.root
-        self.source = split_words(sentence.text)
         inside = [span for span, _ in rules.spans(answer)]
         within = {place for start, end in inside for place in range(start + 1, end)}
-        self.words = [(a, b) for a, b in split_words(answer) if a not in within]  # a span is one
-        old = {a: n for n, (a, _) in enumerate(self.words)}
+        words = [(a, b) for a, b in split_words(answer) if a not in within]  # a span is one
+        old = {a: n for n, (a, _) in enumerate(words)}
         numbers = [old.get(a, -1) for a, _ in split_words(answer)]
-        self.of_source: dict[int, list[int]] = {}
+        linked: dict[int, list[int]] = {}
         for s, t in links:
             if 0 <= t < len(numbers) and numbers[t] >= 0:
-                self.of_source.setdefault(s, []).append(numbers[t])
-        self.linked = sorted(self.of_source)
+                linked.setdefault(s, []).append(numbers[t])
         self.there = Counter(answer[a:b] for a, b in inside)
+        self.inner = set[int]()  # where elements begin or end inside a word of the source
+        self.source, self.words, self.of_source = self._split(sentence, words, linked)
+        self.linked = sorted(self.of_source)
         self.writer = PieceWriter(loose)
+
+    def _split(
+        self, sentence: Sentence, words: Sequence[Span], linked: Mapping[int, Sequence[int]]
+    ) -> tuple[list[Span], list[Span], dict[int, list[int]]]:
+        """Words of source and answer and their links, cut where an element cuts a word.
+
+        Of m<sup>2</sup> and its answer m2 the parts are linked, as are those of 5<sup>th</sup> and
+        5e, where the part before the element is the same.
+        """
+        parts_of = (*all_elements(self.root), *all_leaves(self.root))
+        edges = {edge for part in parts_of for edge in (part.start, part.end)}
+        cut_words: dict[int, list[int]] = {}  # where words of the answer are cut
+        source, parts = list[Span](), dict[int, list[int]]()
+        for s, (start, end) in enumerate(split_words(sentence.text)):
+            cuts = [start, *sorted(e for e in edges if start < e < end), end]
+            parts[s] = list(range(len(source), len(source) + len(cuts) - 1))
+            source += pairwise(cuts)
+            self.inner.update(cuts[1:-1])
+            own = [sentence.text[a:b] for a, b in pairwise(cuts)]
+            numbered = any(character.isdigit() for character in "".join(own))
+            unlinked = range(len(words)) if numbered else range(0)
+            for t in linked.get(s, unlinked) if len(own) > 1 else ():
+                places = _like(own, self.answer[slice(*words[t])])
+                if places and t not in cut_words:
+                    cut_words[t], linked = places, {**linked, s: [t]}
+                    break
+        return source, *self._linked_parts(sentence, words, linked, parts, cut_words)
+
+    def _linked_parts(
+        self,
+        sentence: Sentence,
+        words: Sequence[Span],
+        linked: Mapping[int, Sequence[int]],
+        parts: Mapping[int, Sequence[int]],
+        cut_words: Mapping[int, Sequence[int]],
+    ) -> tuple[list[Span], dict[int, list[int]]]:
+        """The parts of the words of the answer, and the links between parts."""
+        pieces, of_word = list[Span](), list[range]()
+        for t, (start, end) in enumerate(words):
+            cuts = [start, *(start + place for place in cut_words.get(t, ())), end]
+            of_word.append(range(len(pieces), len(pieces) + len(cuts) - 1))
+            pieces += pairwise(cuts)
+            if t in cut_words:
+                texts = (self.answer[a:b] for a, b in pairwise(cuts))
+                self.there.update(text for text in texts if text in sentence.spans)
+        result: dict[int, list[int]] = {}
+        for s, t in ((s, t) for s, targets in linked.items() if s in parts for t in targets):
+            if len(of_word[t]) == len(parts[s]) > 1:
+                for a, b in zip(parts[s], of_word[t], strict=True):
+                    result.setdefault(a, []).append(b)
+            else:  # of a word that is cut in the source alone, the first part is linked
+                result.setdefault(parts[s][0], []).extend(of_word[t])
+        return pieces, result
 
     def pieces(self) -> list[Piece]:
         """The answer with marks and protected pieces."""
@@ -224,7 +286,8 @@ class Placing:
             if piece.span is not None and self.there[piece.span] > 0:
                 self.there[piece.span] -= 1  # the model wrote it
             else:
-                gap = min(max(self._gap(piece), low), high)
+                follows = bool(piece.after) and not piece.before  # right before a word: <b>dog
+                gap = min(max(self._gap(piece.start, follows), low), high)
                 events.append((self._outside(gap, inner), -1, piece))
         events += [(a, b, part) for part, (a, b) in zip(element.elements, inner, strict=True)]
         done = low
@@ -236,6 +299,7 @@ class Placing:
                 continue
             if start < end and start > low:
                 self.writer.text(self.answer[self._end(start) : self.words[start][0]])
+            self.writer.separate()
             self.writer.markup(what.open)
             self._write(what, start, end)
             self.writer.markup(what.close)
@@ -267,14 +331,14 @@ class Placing:
         before = bisect_right(self.source, at, key=lambda word: word[1])
         return before - 1, before
 
-    def _gap(self, piece: Leaf) -> int:
-        """The gap of a protected piece: by the nearest linked word, else in proportion."""
-        left, right = self._near(piece.start)
+    def _gap(self, at: int, follows: bool = False) -> int:
+        """The gap of a piece: by the nearest linked word (``follows``: the next), or a share."""
+        left, right = self._near(at)
         if left < 0:
             return 0
         place = bisect_left(self.linked, right)
         before, after = self.linked[:place][-1:], self.linked[place:][:1]
-        if before and (not after or left - before[0] <= after[0] - right):
+        if before and not (after and (follows or left - before[0] > after[0] - right)):
             return max(self.of_source[before[0]]) + 1
         if after:
             return min(self.of_source[after[0]])
@@ -317,6 +381,9 @@ class Placing:
         self, mark: Element, low: int, high: int, taken: Sequence[tuple[int, int]]
     ) -> tuple[int, int]:
         """The words of an element without links: in proportion to its place in the source."""
+        if mark.start in self.inner:
+            gap = self._outside(min(max(self._gap(mark.start), low), high), taken)
+            return gap, gap  # a part of a word that the answer does not have: word<sup>1</sup>
         scale = len(self.words) / max(1, len(self.source))
         first, last = self._near(mark.start)[1], self._near(mark.end)[1]
         start = min(max(int(first * scale), low), high)
@@ -332,6 +399,23 @@ def _printed(character: str) -> bool:
     code = ord(character)
     none = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
     return not none and unicodedata.category(character) not in ("Cc", "Cs")
+
+
+def _like(parts: Sequence[str], word: str) -> list[int]:
+    """Where a word is cut as another is in parts, of which one may differ; nowhere if more do."""
+    begins, ends = [0], [len(word)]
+    for part in parts:
+        if not word.startswith(part, begins[-1]):
+            break
+        begins.append(begins[-1] + len(part))
+    for part in reversed(parts[len(begins) - 1 :]):
+        if not word.endswith(part, begins[-1], ends[-1]):
+            break
+        ends.append(ends[-1] - len(part))
+    if begins[-1] == len(word):
+        return begins[1:-1] if len(begins) == len(parts) + 1 else []
+    one_differs = len(begins) + len(ends) == len(parts) + 1 and begins[-1] < ends[-1]
+    return [*begins[1:], *reversed(ends[1:])] if one_differs else []
 
 
 def _best(
@@ -356,6 +440,7 @@ def _best(
 Part = Piece | Sentence
 BRACKETS = ("()", "[]", "{}", "<>", "«»", "“”", '""', "''")
 ROUNDS = 50  # until cuts and elements agree; then elements are not cut any more
+TOUCHING = "\ufffc"  # the character before a leaf that is right behind another one
 _WORD = re.compile(rf"\S{{1,{LONGEST}}}\s*|\s+")
 
 
@@ -577,12 +662,15 @@ class TextBuilder:
         """The tree of a sentence, by characters of what the model sees."""
         root, places = Element(start, end, kids=list(kids)), dict[int, Span]()
         places[id(root)] = 0, _length(self._shown(kids, start, end, places=places))
+        ended = -1  # where the leaf before ends
 
         def moved(kid: Element | Leaf) -> Element | Leaf:
             begin, stop = places[id(kid)]
             if isinstance(kid, Element):
                 return Element(begin, stop, kid.open, kid.close, list(map(moved, kid.kids)))
+            nonlocal ended
             before = self.text[max(0, kid.start - 1) : kid.start].strip()
+            before, ended = before or (TOUCHING if kid.start == ended else ""), kid.end
             after = self.text[kid.end : kid.end + 1].strip()
             return replace(kid, start=begin, end=stop, before=before, after=after)
 
@@ -611,11 +699,13 @@ Pieces = list[Piece]
 
 @dataclass(frozen=True)
 class Passage:
-    """A text or an HTML fragment, cut into parts; ``written`` writes a piece."""
+    """A text or an HTML fragment in parts; ``written`` writes a piece, ``ending`` the whole."""
 
     parts: tuple[Part, ...]
     rules: Rules
     written: Callable[[Piece], str] = lambda piece: piece.text
+    ending: Callable[[str], str] = str
+    stayed: list[str] = field(default_factory=list, compare=False)  # sentences left untranslated
 
     @cached_property
     def to_translate(self) -> list[Sentence]:
@@ -659,7 +749,12 @@ class Passage:
             chosen.append(self._safe(sentence, answer, linked))
         if not self._keeps(chosen):
             chosen = self._most_that_keep(chosen)
-        return "".join(map(self.written, self._whole(chosen)))
+        self.stayed[:] = [
+            sentence.text
+            for sentence, pieces in zip(self.to_translate, chosen, strict=True)
+            if pieces == list(sentence.source)
+        ]
+        return self.ending("".join(map(self.written, self._whole(chosen))))
 
     @cached_property
     def _protected(self) -> Counter[str]:
@@ -681,8 +776,8 @@ class Passage:
 
     def _candidates(self, sentence: Sentence, answer: str, links: Links) -> Iterator[Pieces]:
         cleaned = sentence.cleaned(answer, self.rules)
-        yield sentence.render(cleaned, links, self.rules)
-        yield sentence.render(cleaned, links, self.rules, loose=True)
+        for linked, loose in ((links, False), ([], False), (links, True), ([], True)):
+            yield sentence.render(cleaned, linked, self.rules, loose)
         words = "".join(c if c.isalpha() or c == " " else " " for c in cleaned)
         yield sentence.render(sentence.cleaned(words, self.rules), [], self.rules, loose=True)
 
@@ -717,12 +812,14 @@ class Passage:
         ]
 
 
-def text_passage(text: str, rules: Rules | None = None) -> Passage:
+def text_passage(
+    text: str, rules: Rules | None = None, ending: Callable[[str], str] = str
+) -> Passage:
     """A plain text: line breaks, tabs, and two or more blanks are kept as they are."""
     rules = rules or Rules()
     run = TextBuilder(rules, layout=True)
     run.add_text(text)
-    return Passage(tuple(run.parts()), rules)
+    return Passage(tuple(run.parts()), rules, ending=ending)
 
 
 def joined_all(

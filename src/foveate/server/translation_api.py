@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from html import escape
 from pathlib import Path, PurePath
 from typing import Any, Self
@@ -66,7 +67,6 @@ from foveate.server.translation import (
     Client,
     PendingTranslation,
     Service,
-    cancel,
     check_size,
     find_routes,
     join,
@@ -195,7 +195,7 @@ async def detect(request: Request) -> Response:
     body = validated(DetectBody, fields)
     limits = service.limits
     check_size(service, [body.q], client, limits.characters, limits.items)
-    ranked = await service.in_thread(lambda: service.detector.rank(body.q))
+    ranked = await service.computed(lambda: service.detector.rank(body.q))
     likely = [best for best in ranked[:MOST_DETECTED] if best.confidence >= LEAST_CONFIDENCE]
     likely = likely or [service.detector.best("", list(service.pool.table()))]
     return JSONResponse([detected.json() for detected in likely])
@@ -305,7 +305,7 @@ async def _translated_file(
     Raises `RequestError` (400) for a document that cannot be read.
     """
     source = None if body.source == AUTO else body.source
-    options = options_of(body, service.limits)
+    options = await service.computed(lambda: options_of(body, service.limits))
     rules = options.rules(service.rules)
     document = service.documents.document(kind, data, rules, source, body.target)
     sentences = await document.sentences()
@@ -316,8 +316,7 @@ async def _translated_file(
         raise RequestError(400, f"the file is in {body.target} already")
     lines = await translate_lines(service, sentences, route, client, options)
     pairs = await document.pairs(lines)
-    links = await service.in_thread(lambda: service.align(route, client, pairs)) if pairs else []
-    return await document.written(lines, links)
+    return await document.written(lines, await service.links(route, client, pairs))
 
 
 @router.get(
@@ -385,8 +384,8 @@ async def _answer_pairs(request: Request, operation: type[ScorePairs | AlignPair
     [route] = await find_routes(service, body.source, body.target, [""])
     assert route.run is not None
     pairs = list(zip(sources, targets, strict=True))
-    futures = route.run.batcher.submit(client.name, operation(route.direction.to), pairs)
-    return await service.for_client(request, results(futures))
+    answers = route.run.batcher.submit(client.name, operation(route.direction.to), pairs)
+    return await service.for_client(request, results(answers))
 
 
 @router.post(
@@ -415,9 +414,10 @@ async def _events(
             yield _event("sentence", sentence)
         async with asyncio.timeout_at(until):
             [translated] = await join(service, [pending], client)
-        response: JsonObject = {"translatedText": (translated.versions or [body.q])[0]}
+        response: JsonObject = {"translatedText": translated.versions[0]}
         response |= {"cut": translated.cut} if translated.cut else {}
-        if missing := missing_terms(pending.options, translated.answers):
+        of_request = partial(missing_terms, pending.options, translated.answers)
+        if missing := await service.computed(of_request):
             response["missingTerms"] = missing
         detected = pending.route.detected
         response |= {"detectedLanguage": detected.json()} if detected else {}
@@ -425,7 +425,7 @@ async def _events(
     except Exception as error:
         yield _event("error", {"error": refusal(error, public=True).message})
     finally:
-        cancel(pending.answers)
+        pending.give_up()
 
 
 def _event(name: str, tree: JsonObject) -> str:

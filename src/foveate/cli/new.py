@@ -313,7 +313,7 @@ def _columns(file: Path, lines: Sequence[str], task: TaskName) -> tuple[dict[str
 
 def _pairs_of_tmx(file: Path, out: Path) -> Path:
     """The pairs of a TMX as a TSV beside the config."""
-    from foveate.documents.formats import LANG, parse_xml
+    from foveate.documents.formats import LANG, parse_xml, primary
     from foveate.documents.memory import pairs_of_tmx
 
     table, data = out.with_suffix(".tsv"), find(file).read_bytes()
@@ -322,9 +322,7 @@ def _pairs_of_tmx(file: Path, out: Path) -> Path:
     root = parse_xml(data, str(file))
     own = [header.get("srclang") for header in root.iter("header")]
     tags = [unit.get(LANG) or unit.get("lang") for unit in root.iter("tuv")]
-    known, first = [
-        [*dict.fromkeys((tag or "").lower().split("-")[0] for tag in x)] for x in (tags, own)
-    ]
+    known, first = [[*dict.fromkeys(primary(tag or "") for tag in x)] for x in (tags, own)]
     source = to = None
     if len(known) > 1:
         source = ask("the source language", next((t for t in first if t in known), known[0]), known)

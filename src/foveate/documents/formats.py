@@ -87,9 +87,10 @@ def read_whole(
 
 
 def rows_of(text: str) -> list[tuple[str, str]]:
-    """The lines of a text, each with the characters that end it."""
-    rows = re.findall(r"([^\r\n]*)(\r\n|\n|\r|\Z)", text)
-    return [row for row in rows if row != ("", "")]
+    """Return the lines of a text, each with LF or CRLF, which alone end lines."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+\Z", text)
+    ends = ("\r\n" if row.endswith("\r\n") else "\n" if row.endswith("\n") else "" for row in lines)
+    return [(row.removesuffix(end), end) for row, end in zip(lines, ends, strict=True)]
 
 
 @with_mark
@@ -583,7 +584,12 @@ def text_of(variant: XML.Element) -> str:
 
 def same_language(a: str, b: str) -> bool:
     """Whether languages are the same but for a region: en and en-US."""
-    return a.lower().split("-")[0] == b.lower().split("-")[0]
+    return primary(a) == primary(b)
+
+
+def primary(language: str) -> str:
+    """Return the language of a tag in lower case, of whatever form: en of en-US, EN_us, en.UTF-8."""
+    return re.split(r"[-_.@]", language.strip().lower(), maxsplit=1)[0]
 
 
 def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:

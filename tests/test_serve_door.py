@@ -124,7 +124,7 @@ def test_the_file_does_not_know_the_key(tmp_path: Path) -> None:
     text = file.path.read_text("utf-8")
     assert key not in text and key[8:] not in text and len(key) > 40
     assert file.path.stat().st_mode & 0o077 == 0
-    with pytest.raises(ConfigError, match="there is a key ann already"):
+    with pytest.raises(ConfigError, match="has a key ann already"):
         file.add("ann")
     with pytest.raises(ConfigError, match="no key bob; there are: ann"):
         file.remove("bob")

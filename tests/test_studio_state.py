@@ -25,7 +25,7 @@ from foveate.draw.texts import TableDrawing
 from foveate.server.common import RequestError
 from foveate.server.studio_answers import Send
 from foveate.server.studio_api import application
-from foveate.server.studio_state import Stopped, StudioState
+from foveate.server.studio_state import ReaderLeft, StudioState
 from foveate.server.trainings import LogTail, event, keys, samples, series, thinned, training
 from foveate.train.journal import Journal
 from foveate.views.demos import DEMOS
@@ -66,7 +66,7 @@ def test_it_stops_where_the_reader_leaves() -> None:
             for number in range(10**9):
                 output.append(number)
                 send(number)
-        except Stopped:
+        except ReaderLeft:
             over.set()
             raise
 

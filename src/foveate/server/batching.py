@@ -39,7 +39,7 @@ Links = list[tuple[int, int]]
 class AnswerPlan:
     """How items of one operation are computed: their tokens, and what answers a batch of them.
 
-    ``answer`` gets a batch, and a function that is true once nobody waits for it. Items of more
+    ``answer`` gets a batch, and a function that is true once no client waits for it. Items of more
     than ``longest`` tokens are refused, and ``budget`` bounds the tokens of a batch. While a batch
     that is ``alone`` is computed no other is.
     """

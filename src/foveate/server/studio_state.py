@@ -141,7 +141,7 @@ def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> Iterator[None]:
 Left = Callable[[], Awaitable[bool]]  # whether the client that waits for a result has left
 
 
-class Stopped(BaseException):
+class ReaderLeft(BaseException):
     """No client reads the events any more. Not an `Exception`, which handlers would catch."""
 
 
@@ -162,9 +162,9 @@ class Computation(Operation[None], Generic[T]):
         return AnswerPlan([1], lambda items, stop: [self._work(self.send)])
 
     def send(self, event: DrawingPart | None) -> None:
-        """Add an event. Raises `Stopped` once no client reads the events any more."""
+        """Add an event. Raises `ReaderLeft` once no client reads the events any more."""
         if self._stop.is_set():
-            raise Stopped
+            raise ReaderLeft
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     def stop(self) -> None:

@@ -47,6 +47,7 @@ T = TypeVar("T")
 AUTO = "auto"
 SHORT = 2_000  # characters of a request that is prepared and joined in the event loop itself
 THREADS = 16  # for what waits: files, links of words
+SHARE = 50  # sentences of a stream that are sent in one go
 COMPUTING = 2  # threads for what would hold up the event loop, which waits for each of them in turn
 LEFT = "left"  # in a request's state: a future that is done once the client has left
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -392,6 +393,8 @@ async def stream_sentences(
         if quality:
             sentence["quality"] = qualities(service, pending.route, [answer])[0]
         yield sentence
+        if not number % SHARE:
+            await asyncio.sleep(0)  # others have their turn
 
 
 def check_size(

@@ -307,9 +307,10 @@ async def _translated_file(
     source = None if body.source == AUTO else body.source
     options = await service.computed(lambda: options_of(body, service.limits))
     rules = options.rules(service.rules)
-    document = service.documents.document(kind, data, rules, source, body.target)
+    most = service.limits.file_characters
+    document = service.documents.document(kind, data, rules, source, body.target, most)
     sentences = await document.sentences()
-    check_size(service, sentences, client, service.limits.file_characters, len(sentences))
+    check_size(service, sentences, client, most, len(sentences))
     sample = " ".join(sentences)[:FILE_SAMPLE]
     [route] = await find_routes(service, body.source, body.target, [sample])
     if route.run is None:
@@ -439,7 +440,8 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</t
 body{{font:16px/1.5 system-ui;max-width:48rem;margin:2rem auto;padding:0 1rem}}
 code{{font-size:.95em}}table{{border-collapse:collapse;margin:.3rem 0 1rem}}
 td{{padding:.1rem 1rem .1rem 0;vertical-align:top}}</style>
-<h1>{title}</h1><p>As a document for programs: <a href="openapi.json">openapi.json</a></p>
+<h1>{title}</h1><p>A server that translates {pairs}. Programs use the routes below, which
+<a href="openapi.json">openapi.json</a> describes for them.</p>
 {body}</html>
 """
 
@@ -470,7 +472,10 @@ def page(app: FastAPI) -> str:
             parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2>")
             parts.append(f"<p>{escape(route.get('description', ''))}</p>")
             parts += _table(tree, route.get("requestBody", {}).get("content", {}))
-    return PAGE.format(title=escape(tree["info"]["title"]), body="\n".join(parts))
+    service: Service = app.state.service
+    pairs = [f"{name_of(d.source)} to {name_of(d.target)}" for _, d in service.pool.directions()]
+    title, known = (escape(text) for text in (tree["info"]["title"], ", ".join(pairs)))
+    return PAGE.format(title=title, pairs=known, body="\n".join(parts))
 
 
 def _table(tree: OpenApi, content: OpenApi) -> list[str]:
@@ -572,6 +577,8 @@ def application(
 
     if home is not None:
         app.router.routes.append(HomeMount("/", home, name="home"))
+    else:
+        app.add_api_route("/", docs, include_in_schema=False)
     app.add_middleware(TranslationGuard, service=service, hosts=hosts, origins=origins)
     if origins:
         app.add_middleware(

@@ -44,7 +44,7 @@ class Batching(Config):
 class Answers(Generic[A]):
     """The answers to the items of one request, in their order, filled in as batches are done.
 
-    ``future`` has them all, or the first error; cancel it to give the request up. An item that
+    ``future`` has them all, or the first error; cancel it to stop the request. An item that
     fails has the answer ``instead`` where there is one. ``changed`` is called after each batch.
     """
 
@@ -61,7 +61,7 @@ class Answers(Generic[A]):
 
     @property
     def over(self) -> bool:
-        """Whether nobody waits for further answers."""
+        """Whether no client waits for further answers."""
         return self.future.done()
 
     def put(self, number: int, value: A) -> None:
@@ -176,7 +176,7 @@ class FairQueue:
         self._waiting = self._in_line = 0  # of these
         self._line = deque[Turn]()
         self._clients = dict[Hashable, ClientQueue]()
-        self._given_up = False  # whether there may be requests that nobody waits for
+        self._over = False  # whether a request may be over that is in the queue
 
     def __bool__(self) -> bool:
         """Whether something waits."""
@@ -187,8 +187,8 @@ class FairQueue:
 
         What comes to an empty queue always fits, and so does a part of what was ``admitted``.
         """
-        if not admitted and self._refusal(client, answers.waiting) and self._given_up:
-            self._drop_given_up()
+        if not admitted and self._refusal(client, answers.waiting) and self._over:
+            self._drop_over()
         if not admitted and (refusal := self._refusal(client, answers.waiting)):
             raise refusal
         if answers.waiting:
@@ -290,11 +290,11 @@ class FairQueue:
         return cost
 
     def _note(self, future: Future[Any]) -> None:
-        self._given_up = self._given_up or future.cancelled()
+        self._over = self._over or future.cancelled()
 
-    def _drop_given_up(self) -> None:
-        """Take out the requests that nobody waits for, which have a place until their turn."""
-        self._given_up = False
+    def _drop_over(self) -> None:
+        """Take out the requests that no client waits for, which else stay until their turn."""
+        self._over = False
         for turn in [turn for turn in self._line if turn.answers.over]:
             self._line.remove(turn)
             self._take(turn, [], 0)

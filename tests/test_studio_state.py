@@ -57,6 +57,27 @@ def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:
     assert "ping" in result[1:-2]
 
 
+def test_runs_are_listed_while_one_is_loaded(tmp_path: Path) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    state = StudioState([])
+
+    def slow(folder: Path) -> Any:
+        begun.set()
+        assert gate.wait(10)
+        return object()
+
+    state.runs._loader = slow
+    thread = threading.Thread(target=state.runs.run, args=["en-fr"])
+    thread.start()
+    assert begun.wait(10)
+    listed = threading.Thread(target=state.runs.names)
+    listed.start()
+    listed.join(5)
+    assert not listed.is_alive(), "the list waits for the run"
+    gate.set()
+    thread.join()
+
+
 def test_it_stops_where_the_reader_leaves() -> None:
     output: list[int] = []
     over = threading.Event()

@@ -44,6 +44,24 @@ def test_what_cannot_be_published_is_one_sentence(
     assert message in done.err
 
 
+def test_progress_is_told_from_the_first_second_to_the_last_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, told = tmp_path / "e.wasm", list[tuple[str, int, int | None]]()
+    engine.write_bytes(bytes(3_000_000))
+
+    def compiled(name: str) -> Path:
+        assert told[-1] == (f"compiling {name}", 0, None), "said before it begins"
+        return engine
+
+    monkeypatch.setattr(published, "web_engine", compiled)
+    monkeypatch.setattr(published, "assemble", lambda page, texts: "")
+    publish([PublishedFile(FILE, "x")], tmp_path / "a.html", progress=lambda *a: told.append(a))
+    total = 2 * 3_000_000 + FILE.stat().st_size
+    sizes = [done for what, done, most in told if what == "compressing" and most == total]
+    assert sizes == sorted(sizes) and sizes[-1] == total and len(sizes) > 6
+
+
 def test_parts_that_a_page_lacks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = PublishedFile(changed(tmp_path, format={"kind": "cmudict"}), "x")
     with pytest.raises(ConfigError, match=r"a page does not read data\.format"):

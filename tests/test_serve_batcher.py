@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import partial
+from math import inf
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.server.batching import AnswerPlan, Batcher, Batching, Operation
+from foveate.decode.outputs import Stop, Stopped
+from foveate.server.batching import AnswerPlan, Batcher, Operation
 from foveate.server.common import RequestError
+from foveate.server.waiting import (
+    LEAST_WINDOW,
+    WINDOW_SECONDS,
+    Answers,
+    Batching,
+    FairQueue,
+    QueuedItem,
+)
 
 
 class Book:
@@ -49,12 +60,15 @@ class Upper(Operation[Any]):
         alone = self.exclusive and not run.engine.processes
         return AnswerPlan(list(map(len, items)), partial(self.answers, run), tokens, 300, alone)
 
-    def answers(self, run: Any, items: Sequence[str]) -> list[str]:
+    def answers(self, run: Any, items: Sequence[str], stop: Stop) -> list[str]:
         with run.lock:
             run.at_work += 1
             run.most = max(run.most, run.at_work)
             assert run.at_work == 1 or run.engine.processes or not self.exclusive
-        run.gate.wait(10)
+        while not run.gate.wait(0.01):
+            if stop():
+                run.at_work -= 1
+                raise Stopped
         time.sleep(0.001)
         with run.lock:
             run.at_work -= 1
@@ -85,8 +99,8 @@ def batcher(book: Book, **bounds: Any) -> Batcher[Book]:
 def test_every_item_is_answered_as_it_would_be_alone(requests, tokens, window, workers) -> None:
     queue = batcher(Book(), max_delay=0.0, tokens=tokens, window=window, workers=workers)
     result = [(m, texts, queue.submit(c, Upper(m), texts)) for c, m, texts in requests]
-    for mark, texts, futures in result:
-        assert [item.result(10) for item in futures] == [text.upper() + mark for text in texts]
+    for mark, texts, answers in result:
+        assert answers.future.result(10) == [text.upper() + mark for text in texts]
     assert queue.close(10)
     assert queue.characters == 0
 
@@ -97,10 +111,11 @@ def test_a_batch_holds_its_tokens_at_most_and_the_shortest_comes_first() -> None
     queue = batcher(book, max_delay=0.0, tokens=12)
     first = queue.submit("a", Upper(), ["x"])
     texts = ["aaaaaaaaaaaa", "b", "cccc", "dd", "eeee", "ffff"]
-    until(lambda: not queue._queues)
-    futures = queue.submit("a", Upper(), texts)
+    until(lambda: not queue._queue)
+    answers = queue.submit("a", Upper(), texts)
     book.gate.set()
-    assert [item.result(10) for item in [*first, *futures]] == ["X", *(t.upper() for t in texts)]
+    assert first.future.result(10) == ["X"]
+    assert answers.future.result(10) == [t.upper() for t in texts]
     sizes = [len(batch) * max(map(len, batch)) for batch in book.batches]
     assert max(sizes) <= 12
     longest = [max(map(len, batch)) for batch in book.batches[1:]]
@@ -112,15 +127,15 @@ def test_one_who_asks_much_does_not_hold_up_one_who_asks_little() -> None:
     book.gate.clear()
     queue = batcher(book, max_delay=0.0, window=40)
     first = queue.submit("first", Upper(), ["x"])
-    until(lambda: not queue._queues)
+    until(lambda: not queue._queue)
     many = queue.submit("greedy", Upper(), ["many text"] * 200)
     few = queue.submit("modest", Upper(), ["one", "two"])
     book.gate.set()
-    for future in [*first, *few]:
-        future.result(10)
+    for answers in (first, few):
+        answers.future.result(10)
     done = [text for batch in book.batches for text in batch]
     assert done.index("two") <= 10, "the modest one was served in the first two windows"
-    assert all(item.result(10) for item in many)
+    assert all(many.future.result(10))
 
 
 def test_other_kinds_have_their_turn() -> None:
@@ -128,11 +143,11 @@ def test_other_kinds_have_their_turn() -> None:
     book.gate.clear()
     queue = batcher(book, max_delay=0.0, window=20)
     queue.submit("first", Upper(), ["x"])
-    until(lambda: not queue._queues)
+    until(lambda: not queue._queue)
     queue.submit("a", Upper(), ["aaaa"] * 50)
     other = queue.submit("b", Upper("?"), ["bbbb"])
     book.gate.set()
-    assert other[0].result(10) == "BBBB?"
+    assert other.future.result(10) == ["BBBB?"]
     assert book.batches.index(["bbbb"]) <= 3
 
 
@@ -146,9 +161,9 @@ def test_who_finds_no_room_is_told_when_to_come_back() -> None:
     assert refused.value.status == 429
     assert (refused.value.retry_after or 0) >= 1
     book.gate.set()
-    assert held[0].result(10) == "X" * 100
+    assert held.future.result(10) == ["X" * 100]
     until(lambda: queue.characters == 0)
-    assert queue.submit("b", Upper(), ["y"])[0].result(10) == "Y"
+    assert queue.submit("b", Upper(), ["y"]).future.result(10) == ["Y"]
 
 
 def test_the_queue_holds_as_many_characters_as_it_may() -> None:
@@ -168,63 +183,169 @@ def test_what_nobody_waits_for_is_not_done() -> None:
     book.gate.clear()
     queue = batcher(book, max_delay=0.0)
     queue.submit("a", Upper(), ["first"])
-    until(lambda: not queue._queues)
+    until(lambda: not queue._queue)
     dropped = queue.submit("a", Upper(), ["dropped"] * 5)
     saved = queue.submit("a", Upper(), ["kept"])
-    assert all(item.cancel() for item in dropped)
+    assert dropped.future.cancel()
     book.gate.set()
-    assert saved[0].result(10) == "KEPT"
+    assert saved.future.result(10) == ["KEPT"]
     assert book.batches == [["first"], ["kept"]]
     with pytest.raises(CancelledError):
-        dropped[0].result(1)
+        dropped.future.result(1)
     until(lambda: queue.characters == 0)
 
 
 def test_one_bad_item_harms_no_other() -> None:
     queue = batcher(Book(), max_delay=0.05)
-    futures = queue.submit("a", Upper(), ["good", "bad", "fine"])
-    assert futures[0].result(10) == "GOOD" and futures[2].result(10) == "FINE"
+    good, bad = (queue.submit("a", Upper(), [text]) for text in ("good", "bad"))
+    several = queue.submit("a", Upper(), ["good", "bad", "fine"], instead="-")
+    assert good.future.result(10) == ["GOOD"]
+    assert several.future.result(10) == ["GOOD", "-", "FINE"]
     with pytest.raises(ValueError, match="bad"):
-        futures[1].result(10)
+        bad.future.result(10)
 
 
 @pytest.mark.parametrize("text", ["panic", "panicking lengths"])
 def test_a_panic_ends_neither_the_thread_nor_the_account(text: str) -> None:
     queue = batcher(Book(), max_delay=0.0, workers=2)
-    [future] = queue.submit("a", Upper(), [text])
+    answers = queue.submit("a", Upper(), [text])
     with pytest.raises(RuntimeError, match="Panic"):
-        future.result(10)
+        answers.future.result(10)
     until(lambda: queue.characters == 0)
-    assert queue.alive and queue.submit("b", Upper(), ["ok"])[0].result(10) == "OK"
+    assert queue.alive and queue.submit("b", Upper(), ["ok"]).future.result(10) == ["OK"]
     assert queue.close(10) and not queue.alive
 
 
 def test_an_item_that_is_too_long_is_refused_and_harms_no_other() -> None:
     queue = batcher(Book(), max_delay=0.05)
-    futures = queue.submit("a", Upper(), ["x" * 301, "fine", "y" * 300])
+    long, rest = (queue.submit("a", Upper(), some) for some in (["x" * 301], ["ok", "y" * 300]))
     with pytest.raises(RequestError, match="301 tokens; at most 300") as refused:
-        futures[0].result(10)
+        long.future.result(10)
     assert refused.value.status == 413
-    assert [future.result(10) for future in futures[1:]] == ["FINE", "Y" * 300]
+    assert rest.future.result(10) == ["OK", "Y" * 300]
     until(lambda: queue.characters == 0)
 
 
-def test_whoever_would_wait_too_long_is_refused_but_not_the_client_whose_turn_comes_soon() -> None:
+class Simulated:
+    """A queue whose clock is ours, and workers of so many characters a second each."""
+
+    def __init__(self, rate: float, workers: int = 1, **bounds: Any) -> None:
+        self.now, self.rate = 0.0, rate
+        self.queue = FairQueue(Batching(**bounds), lambda: self.now)
+        self.working: list[tuple[float, list[QueuedItem]]] = []
+        self.free, self.waits, self.refused = workers, list[float](), list[float]()
+        self.began: dict[Answers[Any], float] = {}
+
+    def send(self, client: str, texts: Sequence[str]) -> Answers[Any] | None:
+        """A request that comes now; None where it is refused."""
+        answers = Answers[Any](Upper(), texts)
+        try:
+            self.queue.put(client, answers)
+        except RequestError as error:
+            assert error.status == 429
+            self.refused.append(error.retry_after or 0)
+            return None
+        self.began[answers] = self.now
+        return answers
+
+    def run(self, until: float) -> None:
+        """Work until then."""
+        while True:
+            while self.free and (window := self.queue.window()):
+                self.free -= 1
+                self.queue.rate.begin(self.now)
+                seconds = sum(1 + len(item.item) for item in window) / self.rate
+                self.working.append((self.now + seconds, window))
+            due = min(self.working, key=lambda each: each[0], default=(inf, []))
+            self.now = min(until, due[0])
+            if not self.working or due[0] > until:
+                return
+            self.working.remove(due)
+            self.queue.rate.end(self.now, self.queue.done(due[1]))
+            self.free += 1
+            for item in due[1]:
+                item.answers.put(item.number, "")
+                if item.answers.over:
+                    self.waits.append(self.now - self.began.pop(item.answers))
+
+
+@pytest.mark.parametrize("load", [2, 4])
+@pytest.mark.parametrize("clients", [1, 40, 10_000])
+@pytest.mark.parametrize(("rate", "workers"), [(500, 1), (3_000, 1), (1_000, 3)])
+def test_under_load_nobody_waits_longer_than_the_forecast(load, clients, rate, workers) -> None:
+    """Requests of Poisson, 1 to 400 characters in up to 4 sentences, for a minute."""
+    random, end = Random(load), 60.0
+    model = Simulated(rate, workers, max_wait=5.0, queue=10**9)
+    sent = 0
+    while model.now < end:
+        texts = ["x" * random.randint(1, 100) for _ in range(random.randint(1, 4))]
+        model.send(str(random.randrange(clients)), texts)
+        sent += 1
+        model.run(model.now + random.expovariate(load * rate * workers / 128.5))
+    model.run(inf)
+    size, busy = WINDOW_SECONDS + LEAST_WINDOW / rate, end * rate * workers / 128.5
+    assert max(model.waits) <= 5.0 + 2 * size, "the window before it, and its own"
+    assert len(model.waits) >= 0.8 * busy, "the workers always have something to do"
+    assert len(model.refused) >= 0.7 * (1 - 1 / load) * sent
+    assert all(1 <= retry <= 60 for retry in model.refused)
+
+
+def test_a_file_of_one_client_does_not_keep_others_out() -> None:
+    model = Simulated(1000, max_wait=5.0)
+    file = model.send("greedy", ["x" * 99] * 1000)  # 100 seconds of work
+    model.run(1.0)
+    assert model.send("greedy", ["y"]) is None and 60 >= model.refused[0] > 5
+    for _ in range(20):
+        assert (few := model.send("modest", ["one", "two"])) is not None
+        model.run(model.now + 5)
+        assert few.over, "answered within five seconds"
+    model.run(inf)
+    assert file is not None and file.over
+
+
+def test_a_rate_that_falls_is_noticed_before_a_batch_is_done() -> None:
+    model = Simulated(10_000, max_wait=5.0)
+    for _ in range(10):
+        model.send("a", ["x" * 99] * 10)
+        model.run(model.now + 0.2)
+    model.rate = 10  # a text of a hundred characters takes ten seconds now
+    model.send("a", ["x" * 99])
+    model.run(model.now + 4)
+    assert model.send("b", ["y"]) is not None
+    model.run(model.now + 2)
+    assert model.send("b", ["y"]) is None
+
+
+def test_what_nobody_waits_for_is_stopped_at_once_and_counted_no_more() -> None:
     book = Book()
-    queue = batcher(book, max_delay=0.0, max_wait=0.3, window=10)
-    held = queue.submit("greedy", Upper(), ["x" * 9] * 500)  # half a second of work at least
-    time.sleep(0.4)
-    with pytest.raises(RequestError, match="seconds already") as refused:
-        queue.submit("greedy", Upper(), ["y"])
-    assert refused.value.status == 429 and (refused.value.retry_after or 0) > 0.3
-    few = queue.submit("modest", Upper(), ["one", "two"])
     book.gate.clear()
-    time.sleep(0.4)
-    with pytest.raises(RequestError, match="seconds already"):  # no client gets a turn
-        queue.submit("third", Upper(), ["y"])
+    queue = batcher(book, max_delay=0.0)
+    begun, waiting = (queue.submit("a", Upper(mark), ["x" * 100]) for mark in "?!")
+    until(lambda: book.at_work == 1)
+    assert begun.future.cancel() and waiting.future.cancel()
+    until(lambda: queue.characters == 0, 2)
     book.gate.set()
-    assert [future.result(10) for future in few] == ["ONE", "TWO"]
-    assert all(future.result(10) for future in held)
+    assert queue.submit("a", Upper(), ["x"]).future.result(10) == ["X"]
+    assert book.batches == [["x"]]
+
+
+def test_the_end_stops_what_takes_too_long() -> None:
+    book = Book()
+    book.gate.clear()
+    queue = batcher(book, max_delay=0.0)
+    held = [queue.submit("a", Upper(mark), ["x"]) for mark in "?!"]
+    assert not queue.close(0.1)
+    for answers in held:
+        with pytest.raises(RequestError, match="has ended") as refused:
+            answers.future.result(2)
+        assert refused.value.status == 503
+    assert queue.close(2)
+
+
+def test_a_sample_tells_the_first_rate() -> None:
+    queue = Batcher(Book, Batching(), sample=(Upper(), ["x" * 99] * 10))
+    queue.begin()
+    until(lambda: queue._queue.rate.value(0) > 10_000)
 
 
 def test_the_lonely_wait_for_company_but_not_long() -> None:
@@ -234,7 +355,7 @@ def test_the_lonely_wait_for_company_but_not_long() -> None:
     item = queue.submit("a", Upper(), ["one"])
     time.sleep(0.05)
     two = queue.submit("b", Upper(), ["two"])
-    assert item[0].result(10) and two[0].result(10)
+    assert item.future.result(10) and two.future.result(10)
     assert 0.15 < time.monotonic() - began < 2
     assert book.batches == [["one", "two"]]
 
@@ -243,11 +364,12 @@ def test_as_many_batches_at_a_time_as_there_are_workers() -> None:
     book = Book()
     book.gate.clear()
     queue = batcher(book, workers=2)
-    futures = queue.submit("a", Upper(), ["aaaa", "bbbb", "cc", "dd"])
+    answers = queue.submit("a", Upper(), ["aaaa", "bbbb", "cc", "dd"])
     until(lambda: book.at_work == 2)
     more = queue.submit("b", Upper(), ["late"])
     book.gate.set()
-    assert [item.result(10) for item in [*futures, *more]] == ["AAAA", "BBBB", "CC", "DD", "LATE"]
+    assert answers.future.result(10) == ["AAAA", "BBBB", "CC", "DD"]
+    assert more.future.result(10) == ["LATE"]
     assert book.most == 2
 
 
@@ -255,10 +377,10 @@ def test_nobody_needs_to_be_alone_with_a_run_that_others_look_into() -> None:
     book = Book(processes=1)
     book.gate.clear()
     queue = batcher(book, workers=2)
-    futures = queue.submit("a", Upper(exclusive=True), ["aaaa", "bbbb"])
+    answers = queue.submit("a", Upper(exclusive=True), ["aaaa", "bbbb"])
     until(lambda: book.at_work == 2)
     book.gate.set()
-    assert [item.result(10) for item in futures] == ["AAAA", "BBBB"]
+    assert answers.future.result(10) == ["AAAA", "BBBB"]
 
 
 def test_who_must_be_alone_is() -> None:
@@ -268,7 +390,7 @@ def test_who_must_be_alone_is() -> None:
         queue.submit(str(n), Upper(exclusive=n % 3 == 0), ["aaaa", "bbbb", "cccc"])
         for n in range(9)
     ]
-    assert all(item.result(10).isupper() for futures in requested for item in futures)
+    assert all(text.isupper() for answers in requested for text in answers.future.result(10))
     assert book.most > 1
     assert queue.close(10)
 
@@ -277,10 +399,10 @@ def test_closing_answers_what_was_accepted_and_takes_nothing_more() -> None:
     book = Book()
     book.gate.clear()
     queue = batcher(book, max_delay=0.0)
-    futures = queue.submit("a", Upper(), ["x", "y", "z"])
+    answers = queue.submit("a", Upper(), ["x", "y", "z"])
     threading.Timer(0.1, book.gate.set).start()
     assert queue.close(10)
-    assert [item.result(0) for item in futures] == ["X", "Y", "Z"]
+    assert answers.future.result(0) == ["X", "Y", "Z"]
     with pytest.raises(RequestError) as refused:
         queue.submit("a", Upper(), ["late"])
     assert refused.value.status == 503

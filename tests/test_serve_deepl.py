@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import sys
@@ -176,6 +177,32 @@ def test_keys_have_characters_and_glossaries_of_their_own(run: Run, tmp_path: Pa
     assert [answer.status_code for answer in refused] == [403] * 2
     assert refused[0].json() == {"message": "this key is not valid"}
     assert send(app, "GET", f"/v2/usage?auth_key={secrets[0]}").status_code == 200
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_changes_of_a_glossary_at_the_same_time_are_all_there(
+    run: Run, tmp_path: Path, keeps: bool
+) -> None:
+    app = served(run.path)
+    app.state.service.glossaries = GlossaryStore(50, tmp_path if keeps else None)
+    pair = {"source_lang": "en", "target_lang": "fr"}
+
+    async def change() -> tuple[Any, list[int]]:
+        async with client_of(app) as client:
+            made = {"name": "a", "dictionaries": [pair | {"entries": "dog\tchien"}]}
+            id = (await client.post("/v3/glossaries", json=made)).json()["glossary_id"]
+            entries = [{"dictionaries": [pair | {"entries": f"t{n}\tv"}]} for n in range(40)]
+            await asyncio.gather(
+                *(client.patch(f"/v3/glossaries/{id}", json=body) for body in entries)
+            )
+            new = [client.post("/v3/glossaries", json=made) for _ in range(60)]
+            codes = [answer.status_code for answer in await asyncio.gather(*new)]
+            return (await client.get(f"/v3/glossaries/{id}")).json(), codes
+
+    glossary, codes = own_loop.run(change())
+    assert glossary["dictionaries"][0]["entry_count"] == 41
+    assert sorted(codes) == [201] * 49 + [456] * 11
+    assert len(list(tmp_path.glob("*.json"))) == (50 if keeps else 0)
 
 
 def test_glossaries_survive_in_a_folder(tmp_path: Path) -> None:

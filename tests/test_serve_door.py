@@ -52,8 +52,11 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
         {"method": "GET", "url": "/metrics", "headers": bearer},
         {"method": "GET", "url": "/languages"},
         {"method": "GET", "url": "/health"},
+        {"json": BODY, "headers": {"authorization": f"bearer {key}"}},
     ]
-    assert [item.status_code for item in send(app, *good)] == [200] * 7
+    for scheme in ("Basic dXNlcjpwYXNz", "Negotiate abc", "Digest a=b", "token", ""):
+        good += [good[n] | {"headers": {"Authorization": scheme}} for n in range(3)]
+    assert [item.status_code for item in send(app, *good)] == [200] * len(good)
     bad: list[dict[str, Any]] = [
         {"json": BODY},
         {"json": BODY | {"api_key": key + "x"}},
@@ -124,7 +127,7 @@ def test_the_file_does_not_know_the_key(tmp_path: Path) -> None:
     text = file.path.read_text("utf-8")
     assert key not in text and key[8:] not in text and len(key) > 40
     assert file.path.stat().st_mode & 0o077 == 0
-    with pytest.raises(ConfigError, match="there is a key ann already"):
+    with pytest.raises(ConfigError, match="has a key ann already"):
         file.add("ann")
     with pytest.raises(ConfigError, match="no key bob; there are: ann"):
         file.remove("bob")
@@ -210,7 +213,23 @@ def test_one_household_is_one_client() -> None:
     same: Callable[[str, str], bool] = lambda a, b: network(a) == network(b)  # noqa: E731
     assert same("2001:db8::1", "2001:db8::ffff:1") and not same("2001:db8::1", "2001:db8:0:1::1")
     assert not same("192.0.2.1", "192.0.2.2") and network("") == ""
+    assert same("::ffff:192.0.2.1", "192.0.2.1") and not same("::ffff:c000:201", "192.0.2.2")
     assert anonymous("address:192.0.2.1") == anonymous("address:192.0.2.1") != anonymous("x")
+
+
+def test_a_language_stays_itself_only_where_it_is_served(run: Run) -> None:
+    app = served(run.path)
+    for code, status in (("en", 200), ("fr", 200), ("de", 400)):
+        [answer] = send(app, {"json": BODY | {"source": code, "target": code}})
+        assert answer.status_code == status, code
+        assert status == 400 or answer.json()["translatedText"] == BODY["q"]
+    assert answer.json()["error"] == "target: de is not supported; there are: fr"
+
+
+def test_the_printed_address_says_what_runs_there(run: Run) -> None:
+    [page] = send(served(run.path), {"method": "GET", "url": "/"})
+    assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
+    assert "English to French" in page.text and 'href="openapi.json"' in page.text
 
 
 def test_the_host_is_checked(run: Run) -> None:

@@ -84,8 +84,8 @@ def test_a_training_that_goes_on_renews_the_answers(runs: dict[str, Run], tmp_pa
     [place] = fleet.runs.values()
 
     def answer() -> str:
-        [future] = place.batcher.submit("a", TranslateLines(), ["the dog runs"])
-        return str(future.result(20))
+        answers = place.batcher.submit("a", TranslateLines(), ["the dog runs"])
+        return str(answers.future.result(20)[0])
 
     first = load(folder, str(int(steps[0].name[5:])))
     assert answer() == str(first.translate(["the dog runs"])[0])

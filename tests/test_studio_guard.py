@@ -80,10 +80,21 @@ def test_a_token_is_asked_for_and_kept_in_a_cookie() -> None:
     assert guarded.get("/", headers={"authorization": "Bearer open-sesame"}).status_code == 200
     answer = guarded.get("/?token=open-sesame")
     assert answer.status_code == 200
-    assert (
-        "HttpOnly" in answer.headers["set-cookie"]
-        and "SameSite=Strict" in answer.headers["set-cookie"]
-    )
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    own, other = cookie.partition(";")[0], client("other", None).get("/?token=other")
+    others = [
+        "a[b]=1",
+        "a/b={}",
+        '"',
+        "=x",
+        'a="b; c',
+        other.headers["set-cookie"].partition(";")[0],
+    ]
+    for cookies in ([own], [*others, own], [own, *others]):
+        for sent in ({"cookie": "; ".join(cookies)}, [("cookie", each) for each in cookies]):
+            assert client("open-sesame", None).get("/", headers=sent).status_code == 200, cookies
+    assert client("open-sesame", None).get("/", headers={"cookie": others[-1]}).status_code == 401
 
 
 def test_another_host_demands_a_token() -> None:

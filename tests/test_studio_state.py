@@ -25,7 +25,7 @@ from foveate.draw.texts import TableDrawing
 from foveate.server.common import RequestError
 from foveate.server.studio_answers import Send
 from foveate.server.studio_api import application
-from foveate.server.studio_state import Stopped, StudioState
+from foveate.server.studio_state import ReaderLeft, StudioState
 from foveate.server.trainings import LogTail, event, keys, samples, series, thinned, training
 from foveate.train.journal import Journal
 from foveate.views.demos import DEMOS
@@ -57,6 +57,27 @@ def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:
     assert "ping" in result[1:-2]
 
 
+def test_runs_are_listed_while_one_is_loaded(tmp_path: Path) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    state = StudioState([])
+
+    def slow(folder: Path) -> Any:
+        begun.set()
+        assert gate.wait(10)
+        return object()
+
+    state.runs._loader = slow
+    thread = threading.Thread(target=state.runs.run, args=["en-fr"])
+    thread.start()
+    assert begun.wait(10)
+    listed = threading.Thread(target=state.runs.names)
+    listed.start()
+    listed.join(5)
+    assert not listed.is_alive(), "the list waits for the run"
+    gate.set()
+    thread.join()
+
+
 def test_it_stops_where_the_reader_leaves() -> None:
     output: list[int] = []
     over = threading.Event()
@@ -66,7 +87,7 @@ def test_it_stops_where_the_reader_leaves() -> None:
             for number in range(10**9):
                 output.append(number)
                 send(number)
-        except Stopped:
+        except ReaderLeft:
             over.set()
             raise
 

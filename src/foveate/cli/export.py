@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from threading import Event, Thread
+from typing import Annotated, Self
 
 import typer
 
@@ -62,6 +65,53 @@ def pack(
     typer.echo(f"{file}: {size:.1f} MB, {precision}, of {run}/{loaded.checkpoint}")
 
 
+class ProgressLine:
+    """A line on standard error: what is being done, and the rate and the time left, or the time.
+
+    Elsewhere than in a terminal there is a line for each thing that is done.
+    """
+
+    def __init__(self) -> None:
+        self._what, self._began, self._done = "", 0.0, 0
+        self._total: int | None = None
+        self._over, self._terminal = Event(), sys.stderr.isatty()
+        self._thread = Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._terminal:
+            typer.echo("\r\x1b[K", err=True, nl=False)
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        """Say that so many bytes of a total are done."""
+        if what != self._what:
+            self._what, self._began = what, time.monotonic()
+            if not self._terminal:
+                typer.echo(f"{what} …", err=True)
+        self._done, self._total = done, total
+        if self._terminal:
+            self._write()
+
+    def _tick(self) -> None:
+        while not self._over.wait(0.5):
+            if self._terminal and self._what:
+                self._write()
+
+    def _write(self) -> None:
+        seconds = time.monotonic() - self._began
+        state = f"{seconds:.0f} s"
+        if self._total and self._done:
+            rate = self._done / max(1e-3, seconds)
+            state = f"{self._done / 1e6:.1f} of {self._total / 1e6:.1f} MB, {rate / 1e6:.1f} MB/s, "
+            state += f"{(self._total - self._done) / rate:.0f} s left"
+        typer.echo(f"\r\x1b[K{self._what}: {state}", err=True, nl=False)
+
+
 def publish(
     models: Annotated[
         list[Path], typer.Argument(metavar="RUN|FILE...", callback=named, help="runs, packed files")
@@ -80,9 +130,10 @@ def publish(
     target = single or out
     if target is None or (single and out):
         raise ConfigError("name one: --single PAGE.html, or --out FOLDER")
-    with TemporaryDirectory(prefix="foveate-publish-") as folder:
+    with TemporaryDirectory(prefix="foveate-publish-") as folder, ProgressLine() as progress:
         files = []
         for number, path in enumerate(models):
+            progress(f"packing {path.name}", 0, None)
             own = tuple(example or ()) if number == 0 else ()
             if path.is_file():
                 files.append(PublishedFile(path, path.stem, own))
@@ -90,7 +141,7 @@ def publish(
             run, place = shipped(path), Path(folder) / f"{number}.safetensors"
             file = packed_run(run, place, precision, licence)
             files.append(PublishedFile(file, run.resolve().name, own or examples_of(run)))
-        size = publish(files, target, title, single is not None)
+        size = publish(files, target, title, single is not None, progress)
     typer.echo(f"{target}: {size / 1e6:.1f} MB, {', '.join(file.name for file in files)}")
 
 

@@ -138,9 +138,10 @@ def serve_runs(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
 ) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
+    from foveate.config import shipped
     from foveate.server.launch import ServerOptions, serve
 
-    chosen = ServerEngine(precision, engine, sample, processes)
+    runs, chosen = list(map(shipped, runs)), ServerEngine(precision, engine, sample, processes)
     options = ServerOptions(
         host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
         names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,
@@ -207,4 +208,4 @@ def studio(
     if openapi:
         typer.echo(studio_document(), nl=False)
     else:
-        serve_studio(runs or [], port, host, token, browser, lectures)
+        serve_studio(list(map(shipped, runs or [])), port, host, token, browser, lectures)

@@ -8,10 +8,10 @@ Its policy lets only its own script act, and nothing be requested from elsewhere
 from __future__ import annotations
 
 import base64
-import gzip
 import html
 import json
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from foveate.files import replace_file
 
 ENGINES = {"simd": "engine-wasm", "scalar": "engine-scalar"}
 MOST_BYTES = 2**29  # of a packed file: the memory of WebAssembly has 2^32
+CHUNK = 2**20  # bytes that are compressed between two reports of progress
+Progress = Callable[[str, int, int | None], None]
 EXAMPLES, LENGTHS = 4, range(8, 61)  # inputs that a page begins with, and their characters
 LAST = 1000  # lines of a file without splits, of which examples are taken
 TOKENIZERS = ("byte", "character", "word", "symbol", "bpe", "unigram")
@@ -123,9 +125,16 @@ def notes(model: PackedModel) -> list[str]:
     return [f"{size / 1e3:,.0f} kB, {model.precision}", *score, *licence]
 
 
-def publish(files: Sequence[PublishedFile], out: Path, title: str = "", single: bool = True) -> int:
+def publish(
+    files: Sequence[PublishedFile],
+    out: Path,
+    title: str = "",
+    single: bool = True,
+    progress: Progress = lambda what, done, total: None,
+) -> int:
     """Write the page of packed files to a file, or to a folder; its size in bytes.
 
+    ``progress`` gets what is being done, and how many bytes of how many are (None: not known).
     Raises ``ConfigError`` where the page cannot run a file, and where its script is not built;
     `foveate.engine.loading.LibraryError` where the engine is not compiled.
     """
@@ -134,9 +143,16 @@ def publish(files: Sequence[PublishedFile], out: Path, title: str = "", single: 
         raise ConfigError(f"two models are called {double}; name the others by their file names")
     models = [file.described(number) for number, file in enumerate(files)]
     page = {"title": title or ", ".join(names), "models": models, "engines": ENGINES}
-    parts = {name: web_engine(name) for name in ENGINES.values()}
+    parts = dict[str, Path]()
+    for name in ENGINES.values():
+        progress(f"compiling {name}", 0, None)
+        parts[name] = web_engine(name)
     parts |= {str(model["file"]): file.path for model, file in zip(models, files, strict=True)}
-    texts = {name: packed_text(path.read_bytes()) for name, path in parts.items()}
+    total, done, texts = sum(path.stat().st_size for path in parts.values()), 0, dict[str, str]()
+    for name, path in parts.items():
+        compressed = lambda size, before=done: progress("compressing", before + size, total)  # noqa: E731
+        texts[name] = packed_text(path.read_bytes(), compressed)
+        done += path.stat().st_size
     if single:
         return _written(out, assemble(page, texts))
     (out / "files").mkdir(parents=True, exist_ok=True)
@@ -151,9 +167,13 @@ def _written(path: Path, text: str) -> int:
     return len(content)
 
 
-def packed_text(content: bytes) -> str:
-    """Base64 of gzip, which has the same bytes at any time."""
-    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
+def packed_text(content: bytes, progress: Callable[[int], None] = lambda done: None) -> str:
+    """Base64 of gzip, which has the same bytes at any time; ``progress`` gets the bytes done."""
+    packer, parts = zlib.compressobj(9, wbits=31), list[bytes]()
+    for start in range(0, len(content), CHUNK):
+        parts.append(packer.compress(content[start : start + CHUNK]))
+        progress(min(len(content), start + CHUNK))
+    return base64.b64encode(b"".join([*parts, packer.flush()])).decode()
 
 
 def assemble(page: Mapping[str, object], files: Mapping[str, str]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from foveate.config import ConfigError
 from foveate.documents.memory import (
@@ -21,11 +23,12 @@ from foveate.documents.memory import (
 )
 from foveate.documents.spans import Rules, half_character
 from foveate.server.batching import DirectionAssistance
-from foveate.server.common import RequestError
+from foveate.server.common import RequestError, check_count
 from foveate.server.languages import Direction
 from foveate.server.runs import ServedRun
 from foveate.server.translation_schemas import AssistanceFields, Limits
 
+T = TypeVar("T")
 STORED = 32  # assistances of requests, which later requests with equal options share
 
 
@@ -64,8 +67,8 @@ class RequestOptions:
 def options_of(fields: AssistanceFields, limits: Limits) -> RequestOptions:
     """The options of a body. Raises `RequestError` (400) naming the field and the entry."""
     try:
-        terms = terms_of(_entries(fields.glossary))
-        pairs = dict(_pairs(fields.memory))
+        terms = terms_of(_bounded("glossary", _entries(fields.glossary, limits), limits))
+        pairs = dict(_bounded("memory", _pairs(fields.memory, limits), limits))
     except ConfigError as error:
         raise RequestError(400, str(error)) from None
     options = RequestOptions(
@@ -75,15 +78,21 @@ def options_of(fields: AssistanceFields, limits: Limits) -> RequestOptions:
         _phrases("ban", fields.ban, limits),
         _phrases("protect", fields.protect, limits),
     )
-    for name, entries in (("glossary", options.glossary), ("memory", options.memory)):
-        if len(entries) > limits.entries:
-            message = f"{name}: {len(entries):,} entries; at most {limits.entries:,}"
-            raise RequestError(413, message)
     return options
 
 
-def _object(name: str, text: str) -> Mapping[str, object] | None:
+def _bounded(name: str, entries: Iterable[T], limits: Limits) -> Iterator[T]:
+    """The entries. Raises `RequestError` (413) as soon as there are too many."""
+    for number, entry in enumerate(entries):
+        if number == limits.entries:
+            raise RequestError(413, f"{name}: at most {limits.entries:,} entries")
+        yield entry
+
+
+def _object(name: str, text: str, limits: Limits) -> Mapping[str, object] | None:
     """The object of a field of a form that is JSON, else None."""
+    if len(text) > limits.body:
+        raise RequestError(413, f"{name}: at most {limits.body:,} characters")
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -92,14 +101,15 @@ def _object(name: str, text: str) -> Mapping[str, object] | None:
         raise RequestError(400, f"{name} begins as JSON and is none") from None
     if half_character(json.dumps(tree, ensure_ascii=False)):
         raise RequestError(400, f"{name} holds half a character: a lone surrogate")
+    check_count(name, tree, limits.values)
     assert isinstance(tree, dict)
     return tree
 
 
-def _entries(field: Mapping[str, str | list[str]] | str) -> Iterator[TermEntry]:
+def _entries(field: Mapping[str, str | list[str]] | str, limits: Limits) -> Iterator[TermEntry]:
     """The entries of a glossary: an object, or lines TERM TAB VARIANT|VARIANT."""
     tree: Mapping[str, object] | None = field if not isinstance(field, str) else None
-    if isinstance(field, str) and (tree := _object("glossary", field)) is None:
+    if isinstance(field, str) and (tree := _object("glossary", field, limits)) is None:
         yield from entries_of_lines(field, "glossary")
         return
     for term, value in (tree or {}).items():
@@ -110,10 +120,10 @@ def _entries(field: Mapping[str, str | list[str]] | str) -> Iterator[TermEntry]:
         yield TermEntry(f"glossary: {term!r}", term, texts)
 
 
-def _pairs(field: Mapping[str, str] | str) -> Iterator[tuple[str, str]]:
+def _pairs(field: Mapping[str, str] | str, limits: Limits) -> Iterator[tuple[str, str]]:
     """The pairs of a memory: an object, or lines SOURCE TAB TARGET."""
     tree: Mapping[str, object] | None = field if not isinstance(field, str) else None
-    if isinstance(field, str) and (tree := _object("memory", field)) is None:
+    if isinstance(field, str) and (tree := _object("memory", field, limits)) is None:
         pairs: Iterable[tuple[str, object]] = pairs_of_tsv(field.encode(), "memory")
     else:
         pairs = (tree or {}).items()
@@ -139,6 +149,7 @@ class RequestAssistance:
 
     def __init__(self) -> None:
         self._made = OrderedDict[tuple[str, Direction, RequestOptions], DirectionAssistance]()
+        self._lock = threading.Lock()
 
     def of(
         self, served: ServedRun, direction: Direction, options: RequestOptions
@@ -151,15 +162,17 @@ class RequestAssistance:
         if not options.assists:
             return own
         key = served.name, direction, replace(options, protected=())
-        if (made := self._made.get(key)) is None:
-            assistance = _together(Assistance() if own is None else own.assistance, options)
-            if assistance.forces and served.search != "beam":
-                message = f"glossary: the model {served.name} has a search {served.search}, "
-                raise RequestError(400, message + "which cannot hold terms; leave it out")
-            made = self._made[key] = DirectionAssistance(assistance, served.requested)
-        self._made.move_to_end(key)
-        while len(self._made) > STORED:
-            self._made.popitem(last=False)
+        with self._lock:
+            made = self._made.pop(key, None)
+            if made is None:
+                assistance = _together(Assistance() if own is None else own.assistance, options)
+                if assistance.forces and served.search != "beam":
+                    message = f"glossary: the model {served.name} has a search {served.search}, "
+                    raise RequestError(400, message + "which cannot hold terms; leave it out")
+                made = DirectionAssistance(assistance, served.requested)
+            self._made[key] = made
+            while len(self._made) > STORED:
+                self._made.popitem(last=False)
         return made
 
 

@@ -25,6 +25,7 @@ from foveate.server.common import (
     OpenApi,
     RequestError,
     RequestRecord,
+    check_count,
     invalid_field,
 )
 from foveate.server.translation import Client, Service
@@ -33,10 +34,11 @@ B = TypeVar("B", bound=BaseModel)
 Fields = dict[str, object]  # of a body: JSON
 NETWORK_BITS = 64  # of an IPv6 address, by which rates are counted
 SALT = secrets.token_bytes(16)  # of this process, for the names of clients in logs
-SCHEMES = ("Bearer", "DeepL-Auth-Key")  # of the header that brings a key
+SCHEMES = ("bearer", "deepl-auth-key")  # of the header that brings a key
 KEY_FIELDS = ("api_key", "auth_key")
 NEAR_NAMES = 0.8  # likeness of an unknown field with another that is taken for a mistake
-MOST_FIELDS = 20_000  # of a form
+MOST_FIELDS, MOST_NAMES = 20_000, 100  # of a form, in which some come several times
+LONGEST_NAME = 40  # characters of an unknown field that may be a mistake
 REPEATED = frozenset(("q", "protect", "ban", "text"))  # fields that may be there several times
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
@@ -56,6 +58,8 @@ def validated(body: type[B], fields: Fields) -> B:
     An unknown field is refused where its name is nearly that of another one.
     """
     for name in fields.keys() - body.model_fields.keys():
+        if len(name) > LONGEST_NAME:
+            continue
         if near := get_close_matches(name, body.model_fields, 1, NEAR_NAMES):
             raise RequestError(400, f"there is no field {name}; did you mean {near[0]}?")
     try:
@@ -64,20 +68,30 @@ def validated(body: type[B], fields: Fields) -> B:
         raise RequestError(400, f"invalid request: {invalid_field(error)}") from None
 
 
-async def read_fields(request: Request) -> Fields:
+async def read_fields(request: Request, service: Service) -> Fields:
     """The fields of a body as JSON, as a form of either encoding, or of the address.
 
-    Raises `RequestError` (400) for a body that cannot be read.
+    Raises `RequestError`: 400 for a body that cannot be read, 413 for too many fields or entries.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     query = _urlencoded(request.scope["query_string"])
     if kind == MULTIPART:
-        return query | await _form(request)
-    body = await request.body()
-    if kind == FORM:
-        return query | _urlencoded(body)
+        fields = query | await _form(request)
+    else:
+        body = await request.body()
+        read = _urlencoded if kind == FORM else _object
+        fields = query | await service.computed(lambda: read(body), len(body))
+    if len(fields) > MOST_NAMES:
+        raise RequestError(413, f"{len(fields):,} fields; at most {MOST_NAMES}")
+    for name, value in fields.items():
+        check_count(name, value, service.limits.values)
+    return fields
+
+
+def _object(body: bytes) -> Fields:
+    """The fields of a body that is a JSON object, or empty."""
     if not body.strip():
-        return query
+        return {}
     try:
         fields = json.loads(body)
         if b"\\u" in body or b"\xed" in body:
@@ -140,7 +154,7 @@ async def authenticate(request: Request) -> tuple[Service, Fields, Client]:
         client = client_of(request, service, secret)
     try:
         async with asyncio.timeout(service.limits.reading):
-            fields = await read_fields(request)
+            fields = await read_fields(request, service)
     except TimeoutError:
         raise RequestError(408, "the body did not come in time") from None
     return service, fields, client or client_of(request, service, key_in(fields))
@@ -149,9 +163,7 @@ async def authenticate(request: Request) -> tuple[Service, Fields, Client]:
 def key_in_head(request: Request) -> str:
     """The key in the head of a request, in its header or in the address, if any."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    if scheme in SCHEMES or not request.scope["query_string"]:
-        return secret.strip()
-    return key_in(request.query_params)
+    return secret.strip() if scheme.lower() in SCHEMES else key_in(request.query_params)
 
 
 def key_in(fields: Mapping[str, object]) -> str:
@@ -184,12 +196,17 @@ def client_of(request: Request, service: Service, secret: str) -> Client:
 
 
 def network(address: str) -> str:
-    """An address as rates are counted by it: of IPv6 the network, of which a client has all."""
+    """An address as rates are counted by it: of IPv6 the network, of which a client has all.
+
+    One of IPv4 that comes to a socket of IPv6 counts as such.
+    """
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
     if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
         half = ipaddress.ip_network((parsed, NETWORK_BITS), strict=False)
         return str(half.network_address)
     return str(parsed)

@@ -132,6 +132,15 @@ def invalid_field(error: ValidationError | RequestValidationError, whole: int = 
     return f"{name}: {first['msg']}" if name else str(first["msg"])
 
 
+def check_count(name: str, value: object, most: int) -> None:
+    """Raise `RequestError` (413) for a field with more entries, those of its lists included."""
+    parts = list(value.values()) if isinstance(value, dict) else value
+    if isinstance(parts, list):
+        count = len(parts) + sum(len(part) for part in parts if isinstance(part, (list, dict)))
+        if count > most:
+            raise RequestError(413, f"{name}: {count:,} entries; at most {most:,}")
+
+
 # ------------------------------------------------------------------------------ bytes
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Literal
 
 from fastapi import APIRouter, Request
@@ -68,9 +69,15 @@ def terms(service: Service, client: Client, id: str, source: str, target: str) -
     return glossary_of(service, client, id).entries(pair_of(service, source, target))
 
 
-def _entries(service: Service, body: DictionaryBody) -> Entries:
+async def _entries(service: Service, body: DictionaryBody) -> Entries:
     """The entries of a dictionary. Raises `RequestError` (400) naming the line."""
-    rows = list(_rows(body))
+    return await service.computed(lambda: _read(service, body), len(body.entries))
+
+
+def _read(service: Service, body: DictionaryBody) -> Entries:
+    rows = list(islice(_rows(body), service.limits.entries + 1))
+    if len(rows) > service.limits.entries:
+        raise RequestError(413, f"entries: at most {service.limits.entries:,}")
     for number, row in rows:
         if len(row) < 2:
             raise RequestError(
@@ -85,8 +92,6 @@ def _entries(service: Service, body: DictionaryBody) -> Entries:
         ) from None
     if not rows:
         raise RequestError(400, "entries: there are none; give TERM, a tab, TRANSLATION a line")
-    if len(rows) > service.limits.entries:
-        raise RequestError(413, f"entries: {len(rows):,}; at most {service.limits.entries:,}")
     return {term.strip(): variants[0].strip() for _, term, variants in places}
 
 
@@ -151,7 +156,7 @@ async def create_glossary(request: Request) -> Response:
     """Store a glossary of one pair of languages."""
     service, body, client = await authenticated_body(request, GlossaryBody)
     pair = pair_of(service, body.source_lang, body.target_lang)
-    own = {pair: _entries(service, body)}
+    own = {pair: await _entries(service, body)}
     glossary = await service.in_thread(lambda: service.glossaries.new(body.name, client.owner, own))
     return JSONResponse(_single_info(glossary), 201)
 
@@ -200,19 +205,19 @@ async def create_glossaries(request: Request) -> Response:
     service, body, client = await authenticated_body(request, GlossariesBody)
     if not body.name or not body.dictionaries:
         raise RequestError(400, "a glossary needs a name and dictionaries")
-    own = _dictionaries(service, body)
+    own = await _dictionaries(service, body)
     glossary = await service.in_thread(lambda: service.glossaries.new(body.name, client.owner, own))
     return JSONResponse(_info(glossary), 201)
 
 
-def _dictionaries(service: Service, body: GlossariesBody) -> dict[str, Entries]:
+async def _dictionaries(service: Service, body: GlossariesBody) -> dict[str, Entries]:
     """The dictionaries of a body. Raises `RequestError` (400) for two of one pair."""
     result: dict[str, Entries] = {}
     for dictionary in body.dictionaries:
         pair = pair_of(service, dictionary.source_lang, dictionary.target_lang)
         if pair in result:
             raise RequestError(400, f"dictionaries: {pair} is there twice")
-        result[pair] = _entries(service, dictionary)
+        result[pair] = await _entries(service, dictionary)
     return result
 
 
@@ -248,14 +253,18 @@ def _pair(service: Service, fields: dict[str, object]) -> str:
 async def change_glossary(id: str, request: Request) -> Response:
     """Rename a glossary, or add entries to its dictionaries."""
     service, body, client = await authenticated_body(request, GlossariesBody)
-    glossary = glossary_of(service, client, id)
-    changed = dict(glossary.dictionaries)
-    for pair, entries in _dictionaries(service, body).items():
-        changed[pair] = {**changed.get(pair, {}), **entries}
-        if len(changed[pair]) > service.limits.entries:
-            message = f"entries: {len(changed[pair]):,}; at most {service.limits.entries:,}"
-            raise RequestError(413, message)
-    return JSONResponse(_info(await _put(service, glossary.having(changed, body.name))))
+    own = await _dictionaries(service, body)
+
+    def added(glossary: StoredGlossary) -> StoredGlossary:
+        changed = dict(glossary.dictionaries)
+        for pair, entries in own.items():
+            changed[pair] = {**changed.get(pair, {}), **entries}
+            if len(changed[pair]) > service.limits.entries:
+                message = f"entries: {len(changed[pair]):,}; at most {service.limits.entries:,}"
+                raise RequestError(413, message)
+        return glossary.having(changed, body.name)
+
+    return JSONResponse(_info(await _changed(service, client, id, added)))
 
 
 @router.put("/v3/glossaries/{id}/dictionaries", openapi_extra=body_of(DictionaryBody, JSON))
@@ -263,9 +272,9 @@ async def replace_dictionary(id: str, request: Request) -> Response:
     """Put a dictionary in place of that of the same pair, if there is one."""
     service, body, client = await authenticated_body(request, DictionaryBody)
     pair = pair_of(service, body.source_lang, body.target_lang)
-    glossary = glossary_of(service, client, id)
-    own = {**glossary.dictionaries, pair: _entries(service, body)}
-    return JSONResponse(_dictionary_info(await _put(service, glossary.having(own)), pair))
+    own = {pair: await _entries(service, body)}
+    put = lambda glossary: glossary.having({**glossary.dictionaries, **own})  # noqa: E731
+    return JSONResponse(_dictionary_info(await _changed(service, client, id, put), pair))
 
 
 @router.delete("/v3/glossaries/{id}/dictionaries", status_code=204)
@@ -273,12 +282,17 @@ async def delete_dictionary(id: str, request: Request) -> Response:
     """Delete the dictionary of a pair of languages."""
     service, fields, client = await authenticate(request)
     pair = _pair(service, fields)
-    glossary = glossary_of(service, client, id)
-    glossary.entries(pair)
-    left = {each: own for each, own in glossary.dictionaries.items() if each != pair}
-    await _put(service, glossary.having(left))
+
+    def without(glossary: StoredGlossary) -> StoredGlossary:
+        glossary.entries(pair)
+        dictionaries = glossary.dictionaries.items()
+        return glossary.having({each: own for each, own in dictionaries if each != pair})
+
+    await _changed(service, client, id, without)
     return Response(status_code=204)
 
 
-async def _put(service: Service, glossary: StoredGlossary) -> StoredGlossary:
-    return await service.in_thread(lambda: service.glossaries.put(glossary))
+async def _changed(
+    service: Service, client: Client, id: str, change: Callable[[StoredGlossary], StoredGlossary]
+) -> StoredGlossary:
+    return await service.in_thread(lambda: service.glossaries.change(id, client.owner, change))

@@ -83,7 +83,7 @@ async def _translations(
     return [
         TextTranslation(
             text,
-            text if part.route.run is None else translation.versions[0],
+            translation.versions[0],
             part.route.detected or Detected(body.source, 100.0),
         )
         for text, part, translation in zip(texts, pending, done, strict=True)

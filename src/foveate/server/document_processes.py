@@ -59,7 +59,9 @@ class DocumentWork:
     def _answer(self, step: Step, file: dict[str, str], lines: Any = (), links: Any = ()) -> bytes:
         passages = (document := self._document(file)).passages
         if step == "sentences":
-            return json.dumps([passage.sentences for passage in passages]).encode()
+            sentences = [sentence for passage in passages for sentence in passage.sentences]
+            size = sum(map(len, sentences))
+            return json.dumps([size, sentences if size <= int(file["most"]) else []]).encode()
         left, of_pairs = iter(lines), iter(links)
         answers = [list(islice(left, len(passage.sentences))) for passage in passages]
         if step == "pairs":
@@ -96,9 +98,12 @@ class UploadedDocument:
     file: dict[str, str]
 
     async def sentences(self) -> list[str]:
-        """The sentences of all passages."""
-        passages = json.loads(await self.processes.step("sentences", self.file))
-        return [sentence for passage in passages for sentence in passage]
+        """The sentences of all passages. Raises `RequestError` (413) for too many characters."""
+        size, sentences = json.loads(await self.processes.step("sentences", self.file))
+        if size > int(self.file["most"]):
+            most = int(self.file["most"])
+            raise RequestError(413, f"{size:,} characters at once; at most {most:,}")
+        return list(sentences)
 
     async def pairs(self, lines: Sequence[str]) -> list[Pair]:
         """The sentences and translations whose words are to be linked."""
@@ -120,11 +125,14 @@ class DocumentProcesses:
         self._free = asyncio.Semaphore(count)
 
     def document(
-        self, kind: str, data: bytes, rules: Rules, source: str | None, to: str
+        self, kind: str, data: bytes, rules: Rules, source: str | None, to: str, most: int
     ) -> UploadedDocument:
-        """A file of a format, in a language (None: as the file says), for another."""
+        """A file of a format, in a language (None: as the file says), for another.
+
+        Its sentences have ``most`` characters.
+        """
         file = {"kind": kind, "data": base64.b64encode(data).decode(), "to": to}
-        file |= {"source": source or "", "rules": json.dumps(rules.own)}
+        file |= {"source": source or "", "rules": json.dumps(rules.own), "most": str(most)}
         return UploadedDocument(self, file)
 
     async def step(self, step: Step, file: dict[str, str], *values: Sequence[JsonValue]) -> bytes:

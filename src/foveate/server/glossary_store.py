@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -67,20 +67,29 @@ class GlossaryStore:
 
     def new(self, name: str, owner: str, dictionaries: Mapping[str, Entries]) -> StoredGlossary:
         """Store a glossary. Raises `RequestError` (456) where there are too many."""
-        if len(self._stored) >= self.most:
-            message = f"the server has {self.most:,} glossaries already; delete one"
-            raise RequestError(456, message)
         created = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
         id = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
-        return self.put(StoredGlossary(id, name, owner, created, dict(dictionaries)))
-
-    def put(self, glossary: StoredGlossary) -> StoredGlossary:
-        """Store a glossary under its id, and return it."""
         with self._lock:
-            if self.folder is not None:
-                content = json.dumps(asdict(glossary), ensure_ascii=False, indent=1)
-                replace_file(self.folder / f"{glossary.id}.json", content + "\n", mode=0o600)
-            self._stored[glossary.id] = glossary
+            if len(self._stored) >= self.most:
+                message = f"the server has {self.most:,} glossaries already; delete one"
+                raise RequestError(456, message)
+            return self._put(StoredGlossary(id, name, owner, created, dict(dictionaries)))
+
+    def change(
+        self, id: str, owner: str, change: Callable[[StoredGlossary], StoredGlossary]
+    ) -> StoredGlossary:
+        """Store what becomes of a client's glossary, and return it; one change after the other.
+
+        Raises `RequestError` (404) where the client has none of this id.
+        """
+        with self._lock:
+            return self._put(change(self.get(id, owner)))
+
+    def _put(self, glossary: StoredGlossary) -> StoredGlossary:
+        if self.folder is not None:
+            content = json.dumps(asdict(glossary), ensure_ascii=False, indent=1)
+            replace_file(self.folder / f"{glossary.id}.json", content + "\n", mode=0o600)
+        self._stored[glossary.id] = glossary
         return glossary
 
     def get(self, id: str, owner: str) -> StoredGlossary:
@@ -92,12 +101,12 @@ class GlossaryStore:
 
     def of(self, owner: str) -> list[StoredGlossary]:
         """All glossaries of a client, the oldest first."""
-        return [glossary for glossary in self._stored.values() if glossary.owner == owner]
+        return [glossary for glossary in list(self._stored.values()) if glossary.owner == owner]
 
     def delete(self, id: str, owner: str) -> None:
         """Delete a glossary. Raises `RequestError` (404) where the client has none of this id."""
-        self.get(id, owner)
         with self._lock:
-            self._stored.pop(id, None)
+            self.get(id, owner)
+            del self._stored[id]
             if self.folder is not None:
                 (self.folder / f"{id}.json").unlink(missing_ok=True)

@@ -13,13 +13,14 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from foveate.config import ConfigError
-from foveate.files import replace_file
+from foveate.files import locked, replace_file
 
 PREFIX = "fov_"
 SHOWN = 8  # characters of a key that lists show
@@ -72,20 +73,26 @@ class KeyFile:
 
     def add(self, name: str, rate: float | None = None) -> str:
         """Make a key; it is returned once and stored nowhere."""
-        if any(key.name == name for key in self.all()):
-            raise ConfigError(f"{self.path}: there is a key {name} already; remove it first")
         key = PREFIX + secrets.token_urlsafe(32)
         made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self._write([*self.all(), ApiKey(name, key[:SHOWN], _hash(key), made, rate)])
+        with self._locked():
+            if any(key.name == name for key in self.all()):
+                raise ConfigError(f"{self.path} has a key {name} already; remove it first")
+            self._write([*self.all(), ApiKey(name, key[:SHOWN], _hash(key), made, rate)])
         return key
 
     def remove(self, name: str) -> None:
         """Remove a key; running servers notice. Raises ``ConfigError`` where there is none."""
-        left = [key for key in self.all() if key.name != name]
-        if len(left) == len(self.all()):
-            known = ", ".join(key.name for key in self.all()) or "none"
-            raise ConfigError(f"{self.path} has no key {name}; there are: {known}")
-        self._write(left)
+        with self._locked():
+            left = [key for key in self.all() if key.name != name]
+            if len(left) == len(self.all()):
+                known = ", ".join(key.name for key in self.all()) or "none"
+                raise ConfigError(f"{self.path} has no key {name}; there are: {known}")
+            self._write(left)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        """One change after the other, of all processes."""
+        return locked(self.path.with_name(self.path.name + ".lock"))
 
     def _write(self, keys: Sequence[ApiKey]) -> None:
         content = "".join(json.dumps(asdict(key)) + "\n" for key in keys)

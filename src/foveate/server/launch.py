@@ -122,12 +122,12 @@ def application(
     """The ASGI application of the translation server, with the studio at ``/``."""
     with extra_packages("serving", "serve"):
         import foveate.server.connections  # noqa: F401  # what it needs is here
-        from foveate.server.batching import Batching
         from foveate.server.common import LOOPBACK
         from foveate.server.runs import RunPool, TranslationOptions, load_run
         from foveate.server.translation import Service
         from foveate.server.translation_api import application
         from foveate.server.translation_schemas import Limits
+        from foveate.server.waiting import Batching
 
     loader = loader or RunLoader()
     limits = Limits.parse(_without_none(options.limits))
@@ -144,6 +144,7 @@ def application(
     if options.preload or loader.at_start:
         for served in pool.runs.values():
             pool.load(served)
+            served.batcher.begin()
     rules = Rules(tuple(options.protect))
     service = Service(pool, limits, options.key_file, rules, options.glossaries)
     hosts = None

@@ -20,14 +20,16 @@ from foveate.answers import CorpusName, Translator
 from foveate.config import ConfigError
 from foveate.documents.memory import Assistance, AssistanceCounts, Glossary, TranslationMemory
 from foveate.engine.packed import header_of, packed_file
-from foveate.server.batching import Batcher, Batching, DirectionAssistance
+from foveate.server.batching import Batcher, DirectionAssistance, TranslateLines
 from foveate.server.common import RequestError, unused_name
 from foveate.server.languages import Direction, directions
+from foveate.server.waiting import Batching
 
 if TYPE_CHECKING:
     from foveate.run import Run, RunConfig
 
 MIB = 2**20
+SAMPLE = ["the dog runs in the garden and the cat sleeps"] * 4  # by which a rate is measured
 CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it
 FileNames = Sequence[str]  # FILE, or en:fr=FILE, or RUN=FILE
 log = logging.getLogger("foveate.server")
@@ -105,7 +107,7 @@ class RunStore(Generic[Stored, Loaded]):
         """``memory`` is in bytes of weights, of which ``loader`` makes so many ``copies``."""
         self.memory, self._loader, self._copies = memory, loader, copies
         self.runs: dict[str, Stored] = {}
-        self._lock = threading.Lock()
+        self._lock, self._loading = threading.Lock(), threading.Lock()
 
     def new_name(self, folder: Path) -> str:
         """The name of a folder that is not in the store yet."""
@@ -122,7 +124,7 @@ class RunStore(Generic[Stored, Loaded]):
         stamp = stored.chosen_at()
         if run is not None and stamp == stored.stamp:
             return run
-        with self._lock:
+        with self._loading:
             run = stored.run
             if run is not None and stamp == stored.stamp:
                 return run
@@ -215,7 +217,8 @@ class RunPool(RunStore[ServedRun, Translator]):
                 alone = f"{folder} alone has {size // MIB:,} MiB of weights"
                 raise ConfigError(f"{alone}: raise --weights")
             observe = partial(self._observe, served.name)
-            served.batcher = Batcher(partial(self.run, served), batching, observe)
+            sample = TranslateLines(served.directions[0].to), SAMPLE
+            served.batcher = Batcher(partial(self.run, served), batching, observe, sample)
             self.runs[served.name] = served
         for name in named.keys() - {served.folder.name for served in self.runs.values()}:
             raise ConfigError(f"--as {name}={named[name]}: no run is called {name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import hmac
 import json
 import secrets
@@ -12,7 +13,6 @@ import threading
 import time
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from http.cookies import SimpleCookie
 from os import stat_result
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -91,7 +91,6 @@ body{{font:16px/1.6 system-ui;max-width:40rem;margin:15vh auto;padding:0 1rem}}<
 MOST_BYTES = 20 * 2**20  # of a request's body
 IN_FLIGHT = 256 * 2**20  # bytes of all bodies that are read or answered
 MOST_CHARACTERS = 10_000  # of a text
-COOKIE = "foveate-token"
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
     "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -164,6 +163,7 @@ class StudioGuard(Guard):
     ) -> None:
         super().__init__(app, hosts)
         self.token, self.in_flight = token, BytesInFlight(IN_FLIGHT)
+        self.cookie = "foveate-" + hashlib.sha256((token or "").encode()).hexdigest()[:8]
 
     def check(self, scope: Scope, headers: Headers) -> tuple[int, BytesInFlight]:
         """A link may open the page, but not start a computation."""
@@ -171,9 +171,8 @@ class StudioGuard(Guard):
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not page:
             raise RequestError(403, self.wrong_origin)
         if self.token is not None:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
             tokens = [headers.get("authorization", "").removeprefix("Bearer ")]
-            tokens += [_query_token(scope), "" if cookie is None else cookie.value]
+            tokens += [_query_token(scope), *self._cookies(headers)]
             if not any(hmac.compare_digest(t.encode(), self.token.encode()) for t in tokens):
                 ask = "open the address that `foveate studio` printed"
                 raise RequestError(401, f"this studio asks for a token: {ask}")
@@ -183,8 +182,17 @@ class StudioGuard(Guard):
         """With the cookie that holds the token, where the address holds it."""
         if self.token is None or _query_token(scope) != self.token:
             return self.headers
-        cookie = f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+        cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
         return {**self.headers, "Set-Cookie": cookie}
+
+    def _cookies(self, headers: Headers) -> list[str]:
+        """The values of the studio's cookie.
+
+        Browsers send those of all programs of a host, whatever their port; some are malformed.
+        """
+        parts = ";".join(headers.getlist("cookie")).split(";")
+        pairs = (part.strip().partition("=") for part in parts)
+        return [value for name, _, value in pairs if name == self.cookie]
 
     def log(self, scope: Scope, record: RequestRecord) -> None:
         """One user's requests are not counted."""

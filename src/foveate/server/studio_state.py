@@ -26,7 +26,7 @@ from foveate.inspect.hooks import hook_points
 from foveate.inspect.records import block_of, suffixes
 from foveate.run import Run, load
 from foveate.server import studio_answers as answers
-from foveate.server.batching import AnswerPlan, Batcher, Batching, Operation
+from foveate.server.batching import AnswerPlan, Batcher, Operation
 from foveate.server.common import ByteStore, RequestError, not_found
 from foveate.server.comparisons import chapter
 from foveate.server.evaluation import Evaluated, evaluate
@@ -41,6 +41,7 @@ from foveate.server.studio_schemas import (
     Progress,
     SilencedHead,
 )
+from foveate.server.waiting import Batching
 from foveate.train.checkpoint import steps
 from foveate.views import ViewEntry, demos, find
 from foveate.views.options import Question
@@ -140,30 +141,30 @@ def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> Iterator[None]:
 Left = Callable[[], Awaitable[bool]]  # whether the client that waits for a result has left
 
 
-class Stopped(BaseException):
+class ReaderLeft(BaseException):
     """No client reads the events any more. Not an `Exception`, which handlers would catch."""
 
 
 class Computation(Operation[None], Generic[T]):
     """A computation in a queue, of which it is a batch of its own; its events can be read once."""
 
-    future: Future[T]
+    future: Future[list[T]]
 
     def __init__(self, work: Callable[[Send], T], queue: Batcher[None]) -> None:
         """Raises `RequestError` (429) where the queue is full."""
         self._work, self._loop = work, asyncio.get_running_loop()
         self._events: asyncio.Queue[DrawingPart | None] = asyncio.Queue()
         self._stop = threading.Event()
-        [self.future] = queue.submit("studio", self, [""])
+        self.future = queue.submit("studio", self, [""]).future
 
     def plan(self, model: None, items: Sequence[str], tokens: int) -> AnswerPlan:
         """One item: the result."""
-        return AnswerPlan([1], lambda items: [self._work(self.send)])
+        return AnswerPlan([1], lambda items, stop: [self._work(self.send)])
 
     def send(self, event: DrawingPart | None) -> None:
-        """Add an event. Raises `Stopped` once no client reads the events any more."""
+        """Add an event. Raises `ReaderLeft` once no client reads the events any more."""
         if self._stop.is_set():
-            raise Stopped
+            raise ReaderLeft
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     def stop(self) -> None:
@@ -181,7 +182,7 @@ class Computation(Operation[None], Generic[T]):
             while not (await asyncio.wait([waiting], timeout=POLL))[0]:
                 if left and await left():
                     raise ClientDisconnect
-            return await waiting
+            return (await waiting)[0]
         finally:
             self.stop()
 
@@ -199,7 +200,7 @@ class Computation(Operation[None], Generic[T]):
                 except TimeoutError:
                     event = ping
                 if event is None:
-                    yield self.future.result()
+                    yield self.future.result()[0]
                     return
                 yield event
         finally:

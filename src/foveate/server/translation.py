@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter as Counts
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,9 +25,8 @@ from foveate.documents.html import html_passage
 from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
-from foveate.errors import UserError
 from foveate.server.assistance import RequestAssistance, RequestOptions, options_of
-from foveate.server.batching import AlignPairs, Links, Pair, TranslateLines
+from foveate.server.batching import AlignPairs, Links, TranslateLines
 from foveate.server.common import (
     CLIENT_LEFT,
     ByteStore,
@@ -42,11 +41,14 @@ from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.server.languages import Detected, Detector, Direction
 from foveate.server.runs import RunPool, ServedRun
 from foveate.server.translation_schemas import Limits, StreamBody, TranslateBody
+from foveate.server.waiting import Answers, Pair
 
 T = TypeVar("T")
 AUTO = "auto"
-SHORT = 2_000  # characters that are cut and joined in the event loop itself
-THREADS = 16  # for what would hold up the event loop: cutting, joining, detecting languages
+SHORT = 2_000  # characters of a request that is prepared and joined in the event loop itself
+THREADS = 16  # for what waits: files, links of words
+SHARE = 50  # sentences of a stream that are sent in one go
+COMPUTING = 2  # threads for what would hold up the event loop, which waits for each of them in turn
 LEFT = "left"  # in a request's state: a future that is done once the client has left
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -130,11 +132,18 @@ class Service:
         self.files = ByteStore(limits.file_cache, 60 * limits.file_minutes)
         self.closing = False
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
+        self.computing = ThreadPoolExecutor(COMPUTING, thread_name_prefix="compute")
         self.documents = DocumentProcesses()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """The result of a function that would hold up the event loop."""
+        """The result of a function that waits."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    async def computed(self, work: Callable[[], T], size: float = inf) -> T:
+        """The result of a function, for so many characters; the event loop is not held up."""
+        if size <= SHORT:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self.computing, work)
 
     async def for_client(self, request: Request, work: Coroutine[None, None, T]) -> T:
         """The result of the work, as long as the client waits for it and the time allows.
@@ -158,40 +167,27 @@ class Service:
         finally:
             left.remove_done_callback(cancel)
 
-    def align(self, route: Route, client: Client, pairs: Sequence[Pair]) -> list[Links]:
-        """The links of pairs, not in the event loop.
-
-        A pair has none where the run cannot align, or the pair is too long.
-        """
-        assert route.run is not None
-        operation, links = AlignPairs(route.direction.to), list[Links]()
-        for future in route.run.batcher.submit(client.name, operation, pairs):
-            links.append([])
-            with suppress(UserError, RequestError):
-                links[-1] = future.result(self.limits.seconds)
-        return links
+    async def links(self, route: Route, client: Client, pairs: Sequence[Pair]) -> list[Links]:
+        """The links of pairs; none where the run cannot align, or the pair is too long."""
+        if route.run is None or not pairs:
+            return []
+        operation, none = AlignPairs(route.direction.to), list[tuple[int, int]]()
+        submit = route.run.batcher.submit
+        return await results(submit(client.name, operation, pairs, none, admitted=True))
 
     def close(self, seconds: float) -> bool:
         """Answer what was accepted; whether that was done in the time."""
         self.closing = True
         done = self.pool.close(seconds)
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self.threads, self.computing):
+            threads.shutdown(wait=False, cancel_futures=True)
         self.documents.close()
         return done
 
 
-async def results(futures: Sequence[Future[T]]) -> list[T]:
-    """The results of all items; the first error is raised, and the other items are cancelled."""
-    try:
-        return list(await asyncio.gather(*map(asyncio.wrap_future, futures)))
-    finally:
-        cancel(futures)
-
-
-def cancel(futures: Sequence[Future[T]]) -> None:
-    """Give items up: one that has not begun is not computed."""
-    for future in futures:
-        future.cancel()
+async def results(answers: Answers[T]) -> list[T]:
+    """The answers to all items; the first error is raised, and the other items are given up."""
+    return await asyncio.wrap_future(answers.future)
 
 
 # ------------------------------------------------------------------------------ translating
@@ -221,12 +217,26 @@ class Route:
 
 @dataclass
 class PendingTranslation:
-    """A text and the futures of its sentences; none of them where it is not translated."""
+    """A text, and from ``first`` on the answers to its sentences; None where it stays as it is."""
 
+    text: str
     route: Route
     passage: Passage
     options: RequestOptions
-    answers: Sequence[Future[TextAnswer]] = ()
+    answers: Answers[TextAnswer] | None = None
+    first: int = 0
+
+    @property
+    def done(self) -> list[TextAnswer]:
+        """The answers to its sentences, which are there."""
+        if self.answers is None:
+            return []
+        return self.answers.future.result()[self.first : self.first + len(self.passage.sentences)]
+
+    def give_up(self) -> None:
+        """Give up its sentences, and those of texts that were sent with it."""
+        if self.answers is not None:
+            self.answers.future.cancel()
 
 
 @dataclass(frozen=True)
@@ -249,13 +259,20 @@ async def translate(service: Service, body: TranslateBody, client: Client) -> Js
         raise RequestError(400, f"alternatives: at most {service.limits.alternatives}")
     pending = await start(service, texts, body, client, 1 + body.alternatives)
     translations = await join(service, pending, client)
-    versions = [
-        [text] if part.route.run is None else translation.versions
-        for text, part, translation in zip(texts, pending, translations, strict=True)
-    ]
-    columns: dict[str, Sequence[JsonValue]] = {"translatedText": [best for best, *_ in versions]}
+    size = sum(map(len, texts)) if body.glossary == "" else inf
+    return await service.computed(lambda: _response(service, body, pending, translations), size)
+
+
+def _response(
+    service: Service,
+    body: TranslateBody,
+    pending: Sequence[PendingTranslation],
+    translations: Sequence[TranslatedText],
+) -> JsonObject:
+    columns: dict[str, Sequence[JsonValue]] = {}
+    columns["translatedText"] = [translation.versions[0] for translation in translations]
     if body.alternatives:
-        columns["alternatives"] = [others for _, *others in versions]
+        columns["alternatives"] = [translation.versions[1:] for translation in translations]
     if body.source == AUTO:
         detected = [part.route.detected for part in pending]
         columns["detectedLanguage"] = [language.json() for language in detected if language]
@@ -317,15 +334,32 @@ async def start(
 ) -> list[PendingTranslation]:
     """Put texts into the queues of their runs; errors of the request are raised before that."""
     check_size(service, texts, client, service.limits.characters, service.limits.items)
-    options = options_of(body, service.limits)
     routes = await find_routes(service, body.source, body.target, texts)
+    size = sum(map(len, texts)) if not body.assists else inf
+    prepare = partial(_prepared, service, body, texts, routes, versions)
+    return submit(service, await service.computed(prepare, size), client)
+
+
+def _prepared(
+    service: Service,
+    body: TranslateBody | StreamBody,
+    texts: Sequence[str],
+    routes: Sequence[Route],
+    versions: int,
+) -> list[tuple[PendingTranslation, TranslateLines | None]]:
+    """The texts cut into sentences, and what is computed for them."""
+    options = options_of(body, service.limits)
     rules = options.rules(service.rules, texts)
     cut = partial(html_passage if body.format == "html" else text_passage, rules=rules)
-    passages = [
-        cut(text) if len(text) <= SHORT else await service.in_thread(partial(cut, text))
-        for text in texts
+    operations = {
+        route: operation_of(service, route, options, versions)
+        for route in dict.fromkeys(routes)
+        if route.run is not None
+    }
+    return [
+        (PendingTranslation(text, route, cut(text), options), operations.get(route))
+        for text, route in zip(texts, routes, strict=True)
     ]
-    return submit(service, passages, routes, client, options, versions)
 
 
 async def stream_sentences(
@@ -335,18 +369,32 @@ async def stream_sentences(
 
     Raises ``TimeoutError`` where one is not there ``until`` a time of the loop.
     """
-    for number, future in enumerate(pending.answers):
-        async with asyncio.timeout_at(until):
-            answer = await asyncio.wrap_future(future)
+    loop, changed, answers = asyncio.get_running_loop(), asyncio.Event(), pending.answers
+    count = 0 if answers is None else len(answers.items)
+
+    def changes() -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(changed.set)
+
+    for number in range(count):
+        assert answers is not None
+        answers.changed = changes
+        while (answer := answers.values.get(number)) is None and not answers.over:
+            changed.clear()
+            async with asyncio.timeout_at(until):
+                await changed.wait()
+        answer = answer or answers.future.result()[number]
         sentence: JsonObject = {
             "index": number,
-            "count": len(pending.answers),
+            "count": count,
             "source": answer.source,
             "translatedText": str(answer),
         }
         if quality:
             sentence["quality"] = qualities(service, pending.route, [answer])[0]
         yield sentence
+        if not number % SHARE:
+            await asyncio.sleep(0)  # others have their turn
 
 
 def check_size(
@@ -369,9 +417,11 @@ async def find_routes(
     """The route of each text. Raises `RequestError` (400) naming the languages that are served."""
     table = service.pool.table()
     sources = [code for code, targets in table.items() if target in targets]
-    known = ", ".join(dict.fromkeys(code for targets in table.values() for code in targets))
-    if not sources and source != target:
-        raise RequestError(400, f"target: {target} is not supported; there are: {known}")
+    known = list(dict.fromkeys(code for targets in table.values() for code in targets))
+    same = source == target and source in {*table, *known}
+    if not sources and not same:
+        there = f"there are: {', '.join(known)}"
+        raise RequestError(400, f"target: {target} is not supported; {there}")
 
     def route(source: str, detected: Detected | None = None) -> Route:
         served = service.pool.find(source, target)
@@ -381,13 +431,13 @@ async def find_routes(
 
     if source == AUTO:
         best = partial(service.detector.best, among=list(dict.fromkeys((*sources, target))))
-        languages = await service.in_thread(lambda: list(map(best, texts)))
+        languages = await service.computed(lambda: list(map(best, texts)))
         return [route(detected.language, detected) for detected in languages]
-    if source not in sources and source != target:
+    if source not in sources and not same:
         message = f"source: {source} is not supported; there are: {', '.join(table)}"
         if source in table:
-            known = ", ".join(table[source])
-            message = f"target: {target} is not available from {source}; there are: {known}"
+            there = f"there are: {', '.join(table[source])}"
+            message = f"target: {target} is not available from {source}; {there}"
         raise RequestError(400, message)
     return [route(source)] * len(texts)
 
@@ -403,32 +453,28 @@ def operation_of(
 
 def submit(
     service: Service,
-    passages: Sequence[Passage],
-    routes: Sequence[Route],
+    prepared: Sequence[tuple[PendingTranslation, TranslateLines | None]],
     client: Client,
-    options: RequestOptions,
-    versions: int = 1,
 ) -> list[PendingTranslation]:
-    """Put the sentences of all passages, or of none, into the queues of their runs."""
-    pending = [
-        PendingTranslation(route, passage, options)
-        for route, passage in zip(routes, passages, strict=True)
-    ]
+    """Put the sentences of all texts, or of none, into the queues of their runs."""
     groups: dict[tuple[str, TranslateLines], list[PendingTranslation]] = {}
-    for text in pending:
-        if (run := text.route.run) is not None:
-            operation = operation_of(service, text.route, options, versions)
-            groups.setdefault((run.name, operation), []).append(text)
+    for text, operation in prepared:
+        if text.route.run is not None and operation is not None:
+            groups.setdefault((text.route.run.name, operation), []).append(text)
+    pending = [text for text, _ in prepared]
     try:
         for (name, operation), group in groups.items():
-            lines = [line for text in group for line in text.passage.sentences]
-            client.record.add(sentences=len(lines))
-            futures = iter(service.pool.runs[name].batcher.submit(client.name, operation, lines))
+            lines = list[str]()
             for text in group:
-                text.answers = list(islice(futures, len(text.passage.sentences)))
+                text.first = len(lines)
+                lines += text.passage.sentences
+            client.record.add(sentences=len(lines))
+            answers = service.pool.runs[name].batcher.submit(client.name, operation, lines)
+            for text in group:
+                text.answers = answers
     except RequestError:
         for text in pending:
-            cancel(text.answers)
+            text.give_up()
         raise
     return pending
 
@@ -439,10 +485,12 @@ async def translate_lines(
     """The best translation of each line; tokens that were cut off are counted."""
     assert route.run is not None
     client.record.add(sentences=len(lines))
-    futures = route.run.batcher.submit(client.name, operation_of(service, route, options), lines)
-    answers: list[TextAnswer] = await results(futures)
-    _count_cut(service, client, sum(answer.cut for answer in answers))
-    return [answer.hypotheses[0] for answer in answers]
+    operation = await service.computed(lambda: operation_of(service, route, options))
+    answers = await results(route.run.batcher.submit(client.name, operation, lines))
+    both = lambda: (sum(a.cut for a in answers), [a.hypotheses[0] for a in answers])  # noqa: E731
+    cut, best = await service.computed(both, len(lines))
+    _count_cut(service, client, cut)
+    return best
 
 
 def _count_cut(service: Service, client: Client, tokens: int) -> None:
@@ -456,34 +504,42 @@ async def join(
 ) -> list[TranslatedText]:
     """The texts with their sentences translated; tokens that were cut off are counted."""
     try:
-        answers = [await results(text.answers) for text in pending]
-        work = partial(_joined, service, pending, answers, client)
+        for answers in dict.fromkeys(text.answers for text in pending):
+            if answers is not None:
+                await results(answers)
+        plain = all(text.passage.plain for text in pending)
         size = sum(len(line) for text in pending for line in text.passage.sentences)
-        short = size <= SHORT and all(text.passage.plain for text in pending)
-        texts = work() if short else await service.in_thread(work)
+        chosen = await service.computed(
+            lambda: list(map(_versions, pending)), size if plain else inf
+        )
+        links = [
+            await service.links(text.route, client, pairs)
+            for text, (_, pairs) in zip(pending, chosen, strict=True)
+        ]
+        placed = lambda: list(map(_placed, pending, chosen, links))  # noqa: E731
+        texts = await service.computed(placed, size if plain else inf)
     finally:
         for text in pending:
-            cancel(text.answers)
+            text.give_up()
     _count_cut(service, client, sum(text.cut for text in texts))
     return texts
 
 
-def _joined(
-    service: Service,
-    pending: Sequence[PendingTranslation],
-    answers: Sequence[Sequence[TextAnswer]],
-    client: Client,
-) -> list[TranslatedText]:
-    texts = []
-    for text, sentences in zip(pending, answers, strict=True):
-        if text.route.run is None:
-            texts.append(TranslatedText([]))
-            continue
-        align = partial(service.align, text.route, client)
-        count = max((len(answer.hypotheses) for answer in sentences), default=1)
-        lines = (
-            [a.hypotheses[min(k, len(a.hypotheses) - 1)] for a in sentences] for k in range(count)
-        )
-        versions = dict.fromkeys(text.passage.joined(chosen, align) for chosen in lines)
-        texts.append(TranslatedText(list(versions), sentences))
-    return texts
+Versions = list[tuple[str, ...]]  # a translation of each sentence
+
+
+def _versions(text: PendingTranslation) -> tuple[Versions, list[Pair]]:
+    """The translations of a text, sentence by sentence, and pairs whose words are to be linked."""
+    outputs = [answer.hypotheses for answer in text.done]
+    count = max(map(len, outputs), default=1)
+    lines = ([own[min(k, len(own) - 1)] for own in outputs] for k in range(count))
+    versions = list(dict.fromkeys(map(tuple, lines))) if text.answers else []
+    return versions, [pair for own in versions for pair in text.passage.pairs(own)]
+
+
+def _placed(
+    text: PendingTranslation, chosen: tuple[Versions, list[Pair]], links: Sequence[Links]
+) -> TranslatedText:
+    rest = iter(links)
+    versions = [text.passage.placed(own, rest) for own in chosen[0]] or [text.text]
+    return TranslatedText(list(dict.fromkeys(versions)), text.done)

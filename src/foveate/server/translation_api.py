@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from html import escape
 from pathlib import Path, PurePath
 from typing import Any, Self
@@ -66,7 +67,6 @@ from foveate.server.translation import (
     Client,
     PendingTranslation,
     Service,
-    cancel,
     check_size,
     find_routes,
     join,
@@ -195,7 +195,7 @@ async def detect(request: Request) -> Response:
     body = validated(DetectBody, fields)
     limits = service.limits
     check_size(service, [body.q], client, limits.characters, limits.items)
-    ranked = await service.in_thread(lambda: service.detector.rank(body.q))
+    ranked = await service.computed(lambda: service.detector.rank(body.q))
     likely = [best for best in ranked[:MOST_DETECTED] if best.confidence >= LEAST_CONFIDENCE]
     likely = likely or [service.detector.best("", list(service.pool.table()))]
     return JSONResponse([detected.json() for detected in likely])
@@ -305,19 +305,19 @@ async def _translated_file(
     Raises `RequestError` (400) for a document that cannot be read.
     """
     source = None if body.source == AUTO else body.source
-    options = options_of(body, service.limits)
+    options = await service.computed(lambda: options_of(body, service.limits))
     rules = options.rules(service.rules)
-    document = service.documents.document(kind, data, rules, source, body.target)
+    most = service.limits.file_characters
+    document = service.documents.document(kind, data, rules, source, body.target, most)
     sentences = await document.sentences()
-    check_size(service, sentences, client, service.limits.file_characters, len(sentences))
+    check_size(service, sentences, client, most, len(sentences))
     sample = " ".join(sentences)[:FILE_SAMPLE]
     [route] = await find_routes(service, body.source, body.target, [sample])
     if route.run is None:
         raise RequestError(400, f"the file is in {body.target} already")
     lines = await translate_lines(service, sentences, route, client, options)
     pairs = await document.pairs(lines)
-    links = await service.in_thread(lambda: service.align(route, client, pairs)) if pairs else []
-    return await document.written(lines, links)
+    return await document.written(lines, await service.links(route, client, pairs))
 
 
 @router.get(
@@ -385,8 +385,8 @@ async def _answer_pairs(request: Request, operation: type[ScorePairs | AlignPair
     [route] = await find_routes(service, body.source, body.target, [""])
     assert route.run is not None
     pairs = list(zip(sources, targets, strict=True))
-    futures = route.run.batcher.submit(client.name, operation(route.direction.to), pairs)
-    return await service.for_client(request, results(futures))
+    answers = route.run.batcher.submit(client.name, operation(route.direction.to), pairs)
+    return await service.for_client(request, results(answers))
 
 
 @router.post(
@@ -415,9 +415,10 @@ async def _events(
             yield _event("sentence", sentence)
         async with asyncio.timeout_at(until):
             [translated] = await join(service, [pending], client)
-        response: JsonObject = {"translatedText": (translated.versions or [body.q])[0]}
+        response: JsonObject = {"translatedText": translated.versions[0]}
         response |= {"cut": translated.cut} if translated.cut else {}
-        if missing := missing_terms(pending.options, translated.answers):
+        of_request = partial(missing_terms, pending.options, translated.answers)
+        if missing := await service.computed(of_request):
             response["missingTerms"] = missing
         detected = pending.route.detected
         response |= {"detectedLanguage": detected.json()} if detected else {}
@@ -425,7 +426,7 @@ async def _events(
     except Exception as error:
         yield _event("error", {"error": refusal(error, public=True).message})
     finally:
-        cancel(pending.answers)
+        pending.give_up()
 
 
 def _event(name: str, tree: JsonObject) -> str:
@@ -439,7 +440,8 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</t
 body{{font:16px/1.5 system-ui;max-width:48rem;margin:2rem auto;padding:0 1rem}}
 code{{font-size:.95em}}table{{border-collapse:collapse;margin:.3rem 0 1rem}}
 td{{padding:.1rem 1rem .1rem 0;vertical-align:top}}</style>
-<h1>{title}</h1><p>As a document for programs: <a href="openapi.json">openapi.json</a></p>
+<h1>{title}</h1><p>A server that translates {pairs}. Programs use the routes below, which
+<a href="openapi.json">openapi.json</a> describes for them.</p>
 {body}</html>
 """
 
@@ -470,7 +472,10 @@ def page(app: FastAPI) -> str:
             parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2>")
             parts.append(f"<p>{escape(route.get('description', ''))}</p>")
             parts += _table(tree, route.get("requestBody", {}).get("content", {}))
-    return PAGE.format(title=escape(tree["info"]["title"]), body="\n".join(parts))
+    service: Service = app.state.service
+    pairs = [f"{name_of(d.source)} to {name_of(d.target)}" for _, d in service.pool.directions()]
+    title, known = (escape(text) for text in (tree["info"]["title"], ", ".join(pairs)))
+    return PAGE.format(title=title, pairs=known, body="\n".join(parts))
 
 
 def _table(tree: OpenApi, content: OpenApi) -> list[str]:
@@ -572,6 +577,8 @@ def application(
 
     if home is not None:
         app.router.routes.append(HomeMount("/", home, name="home"))
+    else:
+        app.add_api_route("/", docs, include_in_schema=False)
     app.add_middleware(TranslationGuard, service=service, hosts=hosts, origins=origins)
     if origins:
         app.add_middleware(

@@ -24,6 +24,7 @@ class Limits(Config):
     reading: float = Field(20.0, gt=0)  # seconds in which a head, and then a body, have to come
     entries: int = Field(5_000, ge=0)  # of the glossary of a request, and of its memory
     phrases: int = Field(200, ge=0)  # that a request bans, and that it protects
+    values: int = Field(20_000, ge=1)  # entries of any field, with those of their lists
     glossaries: int = Field(1_000, ge=0)  # that clients store
     rate: float = Field(0.0, ge=0)  # requests a minute of a key or an address; 0: any number
     file_cache: int = Field(256 * 2**20, ge=1)  # bytes of translated files that can be fetched
@@ -53,6 +54,11 @@ class AssistanceFields(Body):
     fuzzy: float = Field(100.0, ge=50, le=100, description="% of likeness of a match in the memory")
     protect: str | list[str] = Field("", description="a text that stays as it is, or several")
     ban: str | list[str] = Field("", description="a phrase no translation holds, or several")
+
+    @property
+    def assists(self) -> bool:
+        """Whether one of them is there."""
+        return any((self.glossary, self.memory, self.protect, self.ban))
 
 
 class TranslateBody(AssistanceFields):

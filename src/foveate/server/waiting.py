@@ -1,0 +1,319 @@
+"""What waits for a model: the items of requests, in a line fair to clients, and for how long.
+
+A request is refused where it would wait for too long: the characters ahead of it by the rate of
+late. `foveate.server.batching` answers what waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from math import exp
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pydantic import Field
+
+from foveate.config import Config
+from foveate.server.common import RequestError
+
+TURN = 2000  # characters that a client has in the line: most requests are there as a whole
+FIRST_RATE = 1000.0  # characters a second, until a batch has been measured
+MEMORY = 10.0  # seconds of computing after which a measured rate counts 1/e
+WINDOW_SECONDS, LEAST_WINDOW = 1.0, 1024  # of work in a window, and its characters at least
+MOST_RETRY = 60.0  # seconds that a client is asked to wait at most
+A = TypeVar("A")
+Pair = tuple[str, str]
+Item = str | Pair
+
+
+class Batching(Config):
+    """How requests share batches."""
+
+    max_delay: float = Field(0.005, ge=0)  # seconds that an item waits for others at most
+    tokens: int = Field(8192, ge=1)  # of a batch: source tokens × hypotheses, padding included
+    window: int = Field(16_384, ge=1)  # characters that are taken together and sorted by length
+    queue: int = Field(400_000, ge=1)  # characters that may wait
+    max_wait: float = Field(5.0, gt=0, allow_inf_nan=True)  # seconds that an item waits at most
+    workers: int = Field(1, ge=1)  # batches that are computed at a time, one thread each
+
+
+class Answers(Generic[A]):
+    """The answers to the items of one request, in their order, filled in as batches are done.
+
+    ``future`` has them all, or the first error; cancel it to stop the request. An item that
+    fails has the answer ``instead`` where there is one. ``changed`` is called after each batch.
+    """
+
+    def __init__(self, operation: Any, items: Sequence[Item], instead: A | None = None) -> None:
+        self.operation, self.items, self.instead = operation, items, instead
+        self.future: Future[list[A]] = Future()
+        self.values = dict[int, A]()
+        self.changed: Callable[[], None] = lambda: None
+        self.taken = 0  # items that are, or were, in a batch
+        self.waiting = sum(map(cost_of, items))  # characters of the others
+        self._lock = threading.Lock()
+        if not items:
+            self.future.set_result([])
+
+    @property
+    def over(self) -> bool:
+        """Whether no client waits for further answers."""
+        return self.future.done()
+
+    def put(self, number: int, value: A) -> None:
+        """Set the answer to an item."""
+        with self._lock:
+            self.values[number] = value
+            if len(self.values) == len(self.items) and self._runs():
+                self.future.set_result([self.values[n] for n in range(len(self.items))])
+
+    def fail(self, number: int, error: BaseException) -> None:
+        """Give the error to those who wait; of what is no `Exception`, such as a panic, a copy.
+
+        An event loop would end with the latter.
+        """
+        if self.instead is not None:
+            self.put(number, self.instead)
+            return
+        if not isinstance(error, Exception):
+            error = RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
+        with self._lock:
+            if self._runs():
+                self.future.set_exception(error)
+
+    def _runs(self) -> bool:
+        return not self.over and self.future.set_running_or_notify_cancel()
+
+
+class QueuedItem(NamedTuple):
+    """An item that was taken out of the queue."""
+
+    answers: Answers[Any]
+    number: int
+
+    @property
+    def item(self) -> Item:
+        """The item itself."""
+        return self.answers.items[self.number]
+
+
+class Rate:
+    """Characters a second while something is computed, by the batches of late.
+
+        r = Σ_i c_i e^(−(T − t_i)/τ) / Σ_i d_i e^(−(T − t_i)/τ)
+
+    c_i characters were done at t_i, d_i seconds after the batch before. Several batches may run at
+    a time; times in which none does do not count.
+    """
+
+    def __init__(self) -> None:
+        self._characters, self._seconds = FIRST_RATE / MEMORY, 1 / MEMORY
+        self._running, self._since = 0, 0.0
+
+    def set(self, rate: float) -> None:
+        """Begin with a rate that was measured in a second."""
+        self._characters, self._seconds = rate, 1.0
+
+    def begin(self, now: float) -> None:
+        """A batch begins."""
+        self._since = self._since if self._running else now
+        self._running += 1
+
+    def end(self, now: float, characters: int) -> None:
+        """A batch is done."""
+        passed, self._since = max(1e-6, now - self._since), now
+        weight = exp(-passed / MEMORY)
+        self._characters = self._characters * weight + characters
+        self._seconds = self._seconds * weight + passed
+        self._running -= 1
+
+    def value(self, now: float) -> float:
+        """The rate, which falls while no batch is done."""
+        return self._characters / (self._seconds + self._stalled(now))
+
+    def wait(self, characters: int, now: float) -> float:
+        """The forecast seconds until so many characters are done."""
+        return max(self._stalled(now), characters / self.value(now)) if characters else 0.0
+
+    def _stalled(self, now: float) -> float:
+        """The seconds for which batches have been computed, and none was done."""
+        return now - self._since if self._running else 0.0
+
+
+class ClientQueue:
+    """What waits of one client: requests that are not in the line yet, and characters."""
+
+    def __init__(self) -> None:
+        self.requests, self.characters = deque[Answers[Any]](), 0
+        self.in_line = 0  # characters in the line, `TURN` at most unless one text has more
+
+
+@dataclass
+class Turn:
+    """A part of a request that stands in the line."""
+
+    client: Hashable
+    answers: Answers[Any]
+    characters: int
+    since: float
+
+
+class FairQueue:
+    """What waits, bounded in characters and in forecast seconds.
+
+    There is one line, in order of arrival, in which a client has `TURN` characters at a time; its
+    others join the end of the line when these are taken.
+    """
+
+    def __init__(self, bounds: Batching, clock: Callable[[], float] = time.monotonic) -> None:
+        self.bounds, self.clock, self.rate = bounds, clock, Rate()
+        self._turn = min(TURN, bounds.window)
+        self.characters = 0  # that wait or are being worked on
+        self._waiting = self._in_line = 0  # of these
+        self._line = deque[Turn]()
+        self._clients = dict[Hashable, ClientQueue]()
+        self._over = False  # whether a request may be over that is in the queue
+
+    def __bool__(self) -> bool:
+        """Whether something waits."""
+        return bool(self._line)
+
+    def put(self, client: Hashable, answers: Answers[Any], admitted: bool = False) -> None:
+        """Append a request. Raises `RequestError` (429) where it does not fit or waits too long.
+
+        What comes to an empty queue always fits, and so does a part of what was ``admitted``.
+        """
+        if not admitted and self._refusal(client, answers.waiting) and self._over:
+            self._drop_over()
+        if not admitted and (refusal := self._refusal(client, answers.waiting)):
+            raise refusal
+        if answers.waiting:
+            queue = self._clients.setdefault(client, ClientQueue())
+            queue.requests.append(answers)
+            self.characters += answers.waiting
+            self._count(queue, answers.waiting)
+            self._line_up(client, queue)
+            answers.future.add_done_callback(self._note)
+
+    def _refusal(self, client: Hashable, cost: int) -> RequestError | None:
+        wait, bounds = self.wait(client), self.bounds
+        message = f"a request would wait for {wait:.0f} seconds: try again later"
+        retry = wait - bounds.max_wait / 2
+        if self.characters and self.characters + cost > bounds.queue:
+            message = "the queue is full: try again in a moment"
+            retry = self.rate.wait(self.characters // 2, self.clock())
+        elif wait <= bounds.max_wait:
+            return None
+        return RequestError(429, message, retry_after=min(MOST_RETRY, max(1.0, retry)))
+
+    def wait(self, client: Hashable) -> float:
+        """The forecast seconds until a further request of a client is worked on.
+
+        Where the client has more than its turn in the queue, the others have as many turns.
+        """
+        ahead = self.characters - self._waiting + self._in_line
+        if (own := self._clients.get(client)) and own.characters > own.in_line:
+            others = (1 + own.characters // self._turn) * (self._in_line - own.in_line)
+            others = min(others, self._waiting - own.characters)
+            ahead = self.characters - self._waiting + own.characters + others
+        return self.rate.wait(ahead, self.clock())
+
+    def window(self) -> list[QueuedItem]:
+        """Items for about a second of work, all of the operation of the first one.
+
+        What is of another operation keeps its place; nothing overtakes it once it is old.
+        """
+        now, taken, passed = self.clock(), list[QueuedItem](), list[Turn]()
+        most = max(LEAST_WINDOW, int(self.rate.value(now) * WINDOW_SECONDS))
+        room, old = min(self.bounds.window, most), now - self.bounds.max_wait / 4
+        while self._line and room > 0 and not (passed and passed[0].since < old):
+            turn = self._line.popleft()
+            if taken and turn.answers.operation != taken[0].answers.operation:
+                passed.append(turn)
+                continue
+            size = self._take(turn, taken, room)
+            if turn.characters:  # there was no room
+                passed.append(turn)
+                break
+            room -= size
+        self._line.extendleft(reversed(passed))
+        return taken
+
+    def _take(self, turn: Turn, taken: list[QueuedItem], room: int) -> int:
+        """Take the items of a turn that fit, and the first of all in any case; their characters.
+
+        Where all are taken the client's next ones join the line.
+        """
+        answers, queue, size = turn.answers, self._clients[turn.client], 0
+        while answers.waiting and not answers.over and size < turn.characters:
+            cost = cost_of(answers.items[answers.taken])
+            if taken and size + cost > room:
+                break
+            taken.append(QueuedItem(answers, answers.taken))
+            answers.taken, answers.waiting = answers.taken + 1, answers.waiting - cost
+            size += cost
+        left = max(0, min(turn.characters - size, answers.waiting)) if not answers.over else 0
+        self._leave_line(turn, queue, turn.characters - left)
+        self._count(queue, -size)
+        if not left:
+            if answers.over:
+                self._drop(queue, answers)
+            elif answers.waiting:
+                queue.requests.appendleft(answers)
+            self._line_up(turn.client, queue)
+        return size
+
+    def _line_up(self, client: Hashable, queue: ClientQueue) -> None:
+        """Append the next requests of a client to the line, as many as its turn has room for."""
+        while queue.requests:
+            size = min(self._turn, queue.requests[0].waiting)
+            if queue.in_line and queue.in_line + size > self._turn:
+                return
+            queue.in_line, self._in_line = queue.in_line + size, self._in_line + size
+            self._line.append(Turn(client, queue.requests.popleft(), size, self.clock()))
+        if not queue.characters:
+            del self._clients[client]
+
+    def _leave_line(self, turn: Turn, queue: ClientQueue, characters: int) -> None:
+        turn.characters -= characters
+        queue.in_line -= characters
+        self._in_line -= characters
+
+    def done(self, items: Sequence[QueuedItem]) -> int:
+        """These are not worked on any more; their characters."""
+        cost = sum(cost_of(item.item) for item in items)
+        self.characters -= cost
+        return cost
+
+    def _note(self, future: Future[Any]) -> None:
+        self._over = self._over or future.cancelled()
+
+    def _drop_over(self) -> None:
+        """Take out the requests that no client waits for, which else stay until their turn."""
+        self._over = False
+        for turn in [turn for turn in self._line if turn.answers.over]:
+            self._line.remove(turn)
+            self._take(turn, [], 0)
+        for client, queue in list(self._clients.items()):
+            for answers in [each for each in queue.requests if each.over]:
+                queue.requests.remove(answers)
+                self._drop(queue, answers)
+            self._line_up(client, queue)
+
+    def _drop(self, queue: ClientQueue, answers: Answers[Any]) -> None:
+        self.characters -= answers.waiting
+        self._count(queue, -answers.waiting)
+        answers.waiting = 0
+
+    def _count(self, queue: ClientQueue, characters: int) -> None:
+        self._waiting += characters
+        queue.characters += characters
+
+
+def cost_of(item: Item) -> int:
+    """The characters of an item, and one for itself."""
+    return 1 + (len(item) if isinstance(item, str) else sum(map(len, item)))

@@ -21,8 +21,8 @@ from foveate.config import assigned, parse_tree
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
 from foveate.data.report import DataReport, are_labels, report_files
-from foveate.data.series import date_column, looks_like_series
-from foveate.data.text import FEATURES, TextData, delimiter_of, looks_like_data
+from foveate.data.series import date_column
+from foveate.data.text import FEATURES, TextData, looks_like_data
 from foveate.files import replace_file
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import Arrays, Meter, Values, Work, in_order, read_text, spans_of
-from foveate.data.series import SeriesData, date_column, labels, looks_like_series, scan, usual_step
+from foveate.data.series import SeriesData, date_column, labels, scan, usual_step
 from foveate.data.text import Corpus, MappedTexts, TextData, is_table, keep, read_pairs
 from foveate.data.words import identifier, language, language_of
 from foveate.errors import UserError
@@ -223,6 +223,7 @@ class SeriesReport:
     delimiter: str
     decimal: str
     kind: Kind = "series"
+    utc: bool = False  # the dates have offsets of UTC
 
 
 @dataclass(frozen=True)
@@ -330,7 +331,8 @@ def report_files(
         raise DataError(f"{first} is empty")
     if kind is None and len(files) == 1 and config.format is None:
         plain: Kind | None = None if is_table(first) else "text"
-        kind = "series" if looks_like_series(first) else plain
+        own = series or SeriesData(path=str(first), delimiter=config.delimiter)
+        kind = "series" if date_column(first, own) is not None else plain
     if kind == "series":
         return DataReport({}, {name: _series(p[0], series) for name, p in named.items()})
     lenient = config.model_copy(update={"on_bad_line": "skip"})
@@ -425,10 +427,16 @@ def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | Non
     return findings
 
 
+def dated(path: str | Path, series: SeriesData | None = None) -> SeriesData:
+    """How a series is read, with the column and the form of its dates where these can be told."""
+    series = series or SeriesData(path=str(path))
+    if (column := date_column(find(path), series)) is None:
+        return series
+    return series.model_copy(update={"date": column.name, "date_format": column.form})
+
+
 def _series(path: str | Path, series: SeriesData | None) -> SeriesReport:
-    if series is None and (column := date_column(find(path))) is not None:
-        series = SeriesData(path=str(path), date=column[0], date_format=column[1])
-    table = scan(series or SeriesData(path=str(path)), path)
+    table = scan(series or dated(path), path)
     dates, missing = labels(table.dates), np.isnan(table.values)
     same = np.array([np.unique(column[~np.isnan(column)]).size <= 1 for column in table.values.T])
     counts = dict(zip(table.names, missing.sum(axis=0).tolist(), strict=True))
@@ -444,6 +452,7 @@ def _series(path: str | Path, series: SeriesData | None) -> SeriesReport:
         [name for name, constant in zip(table.names, same, strict=True) if constant],
         table.delimiter,
         table.decimal,
+        utc=table.utc,
     )
 
 
@@ -455,6 +464,8 @@ def _series_rows(series: SeriesReport) -> Iterable[tuple[str, str]]:
     missing = ", ".join(f"{name}: {count:,}" for name, count in series.missing.items())
     yield "missing values", missing or "none"
     yield "constant", ", ".join(series.constant) or "none"
+    if series.utc:
+        yield "time zone", "UTC: the dates have offsets, and are converted"
     yield "notation", f"cells between {series.delimiter!r}, decimal mark {series.decimal!r}"
 
 

@@ -21,7 +21,19 @@ from rich.text import Text
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import Arrays, Meter, Values, Work, in_order, read_text, spans_of
 from foveate.data.series import SeriesData, date_column, labels, scan, usual_step
-from foveate.data.text import Corpus, MappedTexts, TextData, is_table, keep, read_pairs
+from foveate.data.text import (
+    BILINGUAL,
+    Corpus,
+    MappedTexts,
+    TextData,
+    ending_of,
+    files_of,
+    is_table,
+    joined,
+    keep,
+    layout_of,
+    read_pairs,
+)
 from foveate.data.words import identifier, language, language_of
 from foveate.errors import UserError
 
@@ -299,9 +311,8 @@ def report(
             pairs=len(corpus),
             lengths=measured,
             findings=findings,
-            dropped=corpus.dropped | _dropped(traits, last, config)
-            if name == "train" and kind == "pairs"
-            else {},
+            dropped=corpus.dropped
+            | (_dropped(traits, last, config) if name == "train" and kind == "pairs" else {}),
             skipped=[str(line) for line in corpus.skipped],
             kind=kind,
             languages=languages,
@@ -319,16 +330,18 @@ def report_files(
 ) -> DataReport:
     """Report on pairs, labelled or plain text or a series; lines it cannot read are listed.
 
-    Pairs and labelled text are a TSV, CSV or JSONL, or two line-aligned files. Without a ``kind``
-    the training files show it. ``series`` says how a series is read.
+    Pairs and labelled text are tables of any number, such as TSV, JSONL or PO, or two line-aligned
+    files. Without a ``kind`` the training files show it. ``series`` says how a series is read.
     """
     named = {"train": files, **(others or {})}
     for name, paths in named.items():
-        if len(paths) not in (1, 2):
+        if len(paths) not in (1, 2) and not _are_tables(paths):
             raise UserError(f"{name}: give one file, or two files; not {len(paths)}")
-    first = find(files[0])
-    if first.stat().st_size == 0:
+    first = find(files[0], folders=True)
+    if first.is_file() and first.stat().st_size == 0:
         raise DataError(f"{first} is empty")
+    if kind is None and len(files) == 1 and config.format is None:
+        config = TextData.parse(config.tree() | layout_of(first))
     if kind is None and len(files) == 1 and config.format is None:
         plain: Kind | None = None if is_table(first) else "text"
         own = series or SeriesData(path=str(first), delimiter=config.delimiter)
@@ -340,20 +353,28 @@ def report_files(
     if kind is None:
         train = corpora["train"]
         either = are_labels(train.targets) or are_labels(train.sources)
-        kind = "labelled" if either else "pairs"
+        pairs = any(ending_of(file) in BILINGUAL for file in files_of(first))
+        kind = "labelled" if either and not pairs else "pairs"
     return report(corpora, config, kind=kind, named=_named(files))
 
 
+def _are_tables(paths: Sequence[str | Path]) -> bool:
+    """Whether each file holds both sides of its pairs."""
+    return all(is_table(find(path, folders=True)) for path in paths)
+
+
 def _read(paths: Sequence[str | Path], config: TextData, kind: Kind | None) -> Corpus:
-    """Pairs of one file or two; of plain text each line beside itself."""
+    """Pairs of two files or of tables; of plain text each line beside itself."""
+    if kind != "text" and len(paths) > 1 and _are_tables(paths):
+        return joined([read_pairs(path, None, config) for path in paths])
     if kind != "text":
         return read_pairs(paths[0], paths[1] if len(paths) == 2 else None, config)
     if len(paths) == 2:
         raise DataError(f"plain text is one file, not {paths[0]} and {paths[1]}")
-    file = find(paths[0])
+    file = find(paths[0], folders=True)
     if is_table(file):
         corpus = read_pairs(file, None, config)
-        return Corpus(corpus.sources, corpus.sources, corpus.lines, corpus.skipped)
+        return Corpus(corpus.sources, corpus.sources, corpus.lines, corpus.skipped, corpus.dropped)
     lines = read_text(file, config).lines
     return Corpus(lines, lines, range(1, len(lines) + 1))
 
@@ -414,6 +435,11 @@ def are_labels(values: Sequence[str]) -> bool:
 def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | None) -> list[Finding]:
     """Columns that seem swapped, and labels that training never sees."""
     findings = []
+    plain = Counter(" ".join(label.split()).casefold() for label in counts)
+    if any(count > 1 for count in plain.values()):
+        same = [plain[" ".join(label.split()).casefold()] > 1 for label in corpus.targets]
+        title = "labels that differ in blanks or case alone"
+        findings.append(_finding(title, np.array(same), corpus))
     if are_labels(corpus.sources) and not are_labels(corpus.targets):
         title = (
             f"columns seem swapped: {len(set(corpus.sources)):,} texts, {len(counts):,} labels; "

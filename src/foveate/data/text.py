@@ -28,15 +28,18 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from foveate.config import BaseConfig, Config, Configurable
+from foveate.data.bilingual import Unit, units_of_po, units_of_tmx, units_of_xliff
 from foveate.data.catalogue import DataError, MissingData, find
 from foveate.errors import UserError
 
 Delimiter = Literal[",", ";", "\t", "|"]
 DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
 FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or V.PTCP;PST
-CSV, TABLES = ".csv", ".tsv, .csv or .jsonl"
+CSV, TABLES = ".csv", ".tsv, .csv, .json, .jsonl, .po, .tmx and .xliff"
 CLOSED = re.compile(r'[^"]*+(?:""[^"]*+)*+"')  # the rest of a quoted cell of a CSV, and its end
-CSV_FORMAT = 2  # of the rows of a CSV; raised where other ones are read of the same file
+BILINGUAL_FORMAT = 1  # of the pairs of PO, TMX and XLIFF; raised as CSV_FORMAT is
+CSV_FORMAT = 3  # of the rows of a CSV; raised where other ones are read of the same file
+FASTTEXT = "__label__"  # before each label in files of fastText
 HEAD = 512  # bytes at the start of a file that tell a format which is not text
 SHEET = "export its sheet as .csv"
 PAGES = "export its pages as .txt"
@@ -144,6 +147,23 @@ class Inflection(TextFormat):
         )
 
 
+class FastText(TextFormat):
+    """``__label__good a fine film`` → ``a fine film``, ``good``: the training files of fastText."""
+
+    class Config(TextFormat.Config, kind="fasttext"):
+        """Nothing to choose."""
+
+    def parse(self, line: str) -> tuple[str, str]:
+        labels = [word for word in line.split() if word.startswith(FASTTEXT)]
+        if len(labels) != 1:
+            raise UserError(f"{len(labels)} labels; one is needed, such as __label__good TEXT")
+        text = " ".join(word for word in line.split() if word != labels[0])
+        return text, labels[0].removeprefix(FASTTEXT)
+
+    def source(self, line: str) -> str:
+        return self.parse(line)[0] if line.startswith(FASTTEXT) else line
+
+
 class TextData(Config):
     """How parallel text is read, divided into splits, and chosen for training."""
 
@@ -155,6 +175,8 @@ class TextData(Config):
     keys: tuple[str, str] = ("source", "target")  # keys of source and target in JSONL
     columns: tuple[PositiveInt | str, PositiveInt | str] = (1, 2)
     """Columns of source and target in TSV and CSV, from 1; in CSV also by name."""
+    languages: tuple[str, str] | None = None
+    """Of source and target in a TMX, such as ["en", "fr"]; where absent, it has just two."""
     header: bool = True  # whether the first row of a CSV names its columns
     delimiter: Delimiter | None = None  # between the cells of a CSV; detected where absent
     holdout: float = Field(default=0.0, ge=0, lt=0.5)
@@ -187,13 +209,40 @@ class BadLine:
 
 Record = TypeVar("Record")  # of a file: a line, the cells of a row, a JSON object
 Parser = Callable[[str], tuple[str, str]]
-PairRow = (
-    tuple[str, str] | list[BadLine]
-)  # an empty list: a line that holds no row, such as a header
+# an empty list: a line that holds no row, such as a header; a text: why a pair is left out
+PairRow = tuple[str, str] | list[BadLine] | str
 
 
-def rows(source: Path, target: str | Path | None, config: TextData) -> Iterator[PairRow]:
-    """Each row as its two sides, or as the lines that are bad; they count from 1."""
+def rows(
+    source: Path, target: str | Path | None, config: TextData
+) -> Iterator[tuple[int, PairRow]]:
+    """Each row with its line from 1: its two sides, the lines that are bad, or why it is left out.
+
+    A folder gives the rows of all its files in the formats of `BILINGUAL`.
+    """
+    if target is None and config.format is None:
+        for file in files_of(source):
+            if ending_of(file) in BILINGUAL:
+                for unit in BILINGUAL[ending_of(file)](file, config):
+                    yield unit.line, unit.left_out or (unit.source, unit.target)
+            else:
+                yield from enumerate(_rows(file, None, config), start=1)
+    else:
+        yield from enumerate(_rows(source, target, config), start=1)
+
+
+def files_of(source: Path) -> list[Path]:
+    """A file, or the files with pairs in a folder, by name. Raises `DataError` for another one."""
+    if not source.is_dir():
+        return [source]
+    inside = (path for path in sorted(source.rglob("*")) if path.is_file())
+    files = [path for path in inside if ending_of(path) in BILINGUAL and path.name[:1] != "."]
+    if not files:
+        raise DataError(f"{source} is a folder without a file that ends in {', '.join(BILINGUAL)}")
+    return files
+
+
+def _rows(source: Path, target: str | Path | None, config: TextData) -> Iterator[PairRow]:
     if config.format is not None:
         if target is not None:
             both = f"a file of the data.format {config.format.kind} holds both sides"
@@ -204,7 +253,10 @@ def rows(source: Path, target: str | Path | None, config: TextData) -> Iterator[
             raise DataError(f"{source} is one side; name the target file as well")
         return _aligned(source, find(target))
     if target is not None:
-        raise DataError(f"{source} is {TABLES} and holds both sides; leave out the target")
+        raise DataError(
+            f"{source} holds both sides, as {TABLES} do; leave out the target, or name each of "
+            "several files as a corpus of its own in task.corpora"
+        )
     return READERS[ending_of(source)](source, config)
 
 
@@ -214,8 +266,8 @@ def ending_of(path: Path) -> str:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file holds several things a line: TSV, CSV or JSONL, perhaps compressed."""
-    return ending_of(path) in READERS
+    """Whether a file holds both sides of its pairs, as `TABLES` do; a folder is one of such."""
+    return ending_of(path) in (*READERS, *BILINGUAL) or path.is_dir()
 
 
 def _refuse_others(path: Path, head: bytes) -> None:
@@ -231,6 +283,20 @@ def _refuse_others(path: Path, head: bytes) -> None:
             what = f"{code}: convert it: iconv -f {code} -t UTF-8"
     if what is not None:
         raise DataError(f"{path} is {what}")
+
+
+def layout_of(path: Path) -> dict[str, object]:
+    """The fields of [data] for a layout that the name or the first line of a file shows."""
+    ending = ending_of(path)
+    if ending == ".dict":
+        return {"format": "cmudict"}
+    if path.is_dir() or ending not in ("", ".txt", ".tsv", ".train", ".valid", ".test"):
+        return {}
+    first = next((line for line, _ in islice(decoded_lines(path), SAMPLED) if line.strip()), "")
+    cells = first.split("\t")
+    if ending == ".tsv" and len(cells) == 3 and FEATURES.fullmatch(cells[-1]):
+        return {"format": "inflection"}
+    return {"format": "fasttext"} if first.startswith(FASTTEXT) else {}
 
 
 def _decode(stream: Iterable[bytes]) -> Iterator[tuple[str, str]]:
@@ -590,7 +656,24 @@ def _json(path: Path, config: TextData) -> Iterator[PairRow]:
     return (_row(path, number, record, both) for number, record in json_records(path))
 
 
-READERS = {CSV: _csv, ".tsv": _tsv, ".jsonl": _json, ".json": _json}
+def _po(path: Path, config: TextData) -> Iterator[Unit]:
+    def lines() -> Iterator[str]:
+        for number, (line, why) in enumerate(decoded_lines(path), start=1):
+            if why:
+                raise DataError(f"{path}:{number}: {why}")
+            yield line
+
+    return units_of_po(lines(), str(path))
+
+
+Rows = Callable[[Path, TextData], Iterator[PairRow]]
+READERS: dict[str, Rows] = {CSV: _csv, ".tsv": _tsv, ".jsonl": _json, ".json": _json}
+BILINGUAL: dict[str, Callable[[Path, TextData], Iterator[Unit]]] = {
+    ".po": _po,
+    ".tmx": lambda path, config: units_of_tmx(path, config.languages),
+    ".xlf": lambda path, config: units_of_xliff(path),
+    ".xliff": lambda path, config: units_of_xliff(path),
+}
 
 
 # ------------------------------------------------------------------------------ pairs of a split
@@ -651,9 +734,32 @@ class Corpus:
         return once
 
 
+def joined(corpora: Sequence[Corpus]) -> Corpus:
+    """One corpus of all, in their order."""
+    if len(corpora) == 1:
+        return corpora[0]
+    dropped = Counter[str]()
+    for corpus in corpora:
+        dropped.update(corpus.dropped)
+    several = any(corpus.alternatives is not None for corpus in corpora)
+    alternatives = [
+        (text,) if isinstance(text, str) else text
+        for corpus in corpora
+        for text in corpus.references
+    ]
+    return Corpus(
+        list(chain.from_iterable(corpus.sources for corpus in corpora)),
+        list(chain.from_iterable(corpus.targets for corpus in corpora)),
+        array("q", chain.from_iterable(corpus.lines for corpus in corpora)),
+        list(chain.from_iterable(corpus.skipped for corpus in corpora)),
+        dict(dropped),
+        alternatives if several else None,
+    )
+
+
 def at(pattern: str | Path, split: str, splits: dict[str, str] | None = None) -> Path:
     """The file of a split: ``{split}`` in the pattern becomes its name, and `find` finds it."""
-    return find(str(pattern).replace("{split}", (splits or {}).get(split, split)))
+    return find(str(pattern).replace("{split}", (splits or {}).get(split, split)), folders=True)
 
 
 def file_of(pattern: str | Path, split: str, config: TextData) -> Path:
@@ -662,7 +768,7 @@ def file_of(pattern: str | Path, split: str, config: TextData) -> Path:
 
 
 def read_pairs(source: str | Path, target: str | Path | None, config: TextData) -> Corpus:
-    r"""Read two line-aligned files, or one TSV, CSV or JSONL file, chosen by its ending.
+    r"""Read two line-aligned files, or one file or folder that holds both sides, by its ending.
 
     UTF-8, plain or ``.gz``; a byte order mark at the start is passed over; lines end in ``\n``
     or ``\r\n`` and nothing else. A TSV or CSV has as many columns in every row as in its first; a
@@ -670,17 +776,26 @@ def read_pairs(source: str | Path, target: str | Path | None, config: TextData) 
     files, a line that is bad in one takes its partner with it. Raise `DataError` at the first bad
     line, or list it in ``skipped`` where ``on_bad_line = "skip"``.
     """
-    files = [find(source)] if target is None else [find(source), find(target)]
-    skipped: list[BadLine] = []
-    return _corpus(_numbered(files, config, skipped), skipped, {})
+    skipped, left_out = list[BadLine](), Counter[str]()
+    path = find(source, folders=True)
+    corpus = _corpus(_numbered(path, target, config, skipped, left_out), skipped, {})
+    corpus.dropped = dict(left_out)
+    return corpus
 
 
-def _numbered(files: Sequence[Path], config: TextData, skipped: list[BadLine]) -> Iterator[Pair]:
-    """The pairs of one file or two with their lines; lines that are passed over are noted."""
-    source, target = files[0], files[1] if len(files) > 1 else None
-    for number, row in enumerate(rows(source, target, config), start=1):
+def _numbered(
+    source: Path,
+    target: str | Path | None,
+    config: TextData,
+    skipped: list[BadLine],
+    left_out: Counter[str],
+) -> Iterator[Pair]:
+    """The pairs with their lines; lines that are passed over and pairs left out are noted."""
+    for number, row in rows(source, target, config):
         if isinstance(row, tuple):
             yield (number, *row)
+        elif isinstance(row, str):
+            left_out[row] += 1
         elif not row:
             continue
         elif config.on_bad_line == "error":
@@ -712,7 +827,8 @@ class Reading:
         self, source: str | Path, target: str | Path | None, split: str, config: TextData
     ) -> None:
         self.split, self.config = split, config
-        self.files = [file_of(p, split, config) for p in (source, target) if p is not None]
+        self._sides = [file_of(p, split, config) for p in (source, target) if p is not None]
+        self.files = [*files_of(self._sides[0]), *self._sides[1:]]
         named = "{split}" in f"{source}{target}"
         self.limits: tuple[float, float] | None = None  # of the hashes, where a file is divided
         if not named or (config.holdout > 0 and split != "test"):
@@ -722,7 +838,9 @@ class Reading:
         self.dropped = self._cleaning.dropped
 
     def __iter__(self) -> Iterator[Pair]:
-        pairs = _numbered(self.files, self.config, self.skipped)
+        source, target = self._sides[0], self._sides[1] if len(self._sides) > 1 else None
+        left_out = self.dropped if self.split == "train" else Counter[str]()
+        pairs = _numbered(source, target, self.config, self.skipped, left_out)
         if self.limits is not None:
             belongs = _division(self.limits, self.config)
             pairs = (pair for pair in pairs if belongs(pair[1]))
@@ -739,8 +857,14 @@ class Reading:
         chosen = {name: self.config.tree().get(name) for name in _READS}
         named = self.config.on_bad_line == "skip"  # the names stand in what is skipped
         names = [str(file) if named else "".join(file.suffixes) for file in self.files]
-        csv = {"csv": CSV_FORMAT} if any(ending_of(file) == CSV for file in self.files) else {}
+        csv = (
+            {"csv": CSV_FORMAT}
+            if any(ending_of(file) in (CSV, ".jsonl") for file in self.files)
+            else {}
+        )
         divided = self.limits or False
+        if any(ending_of(file) in BILINGUAL for file in self.files):
+            chosen |= {"languages": self.config.languages, "bilingual": BILINGUAL_FORMAT}
         return {"split": self.split, "divided": divided, "names": names, **chosen, **csv}
 
 

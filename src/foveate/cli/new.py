@@ -306,12 +306,14 @@ def _table(file: Path, asked: Tree) -> tuple[list[list[str]], bool]:
         )
         table = [[*keys], *([str(each.get(key, "")) for key in keys] for each in objects)]
     elif ending_of(file) == ".tsv":
-        table = [x.split("\t") for x, why in islice(decoded_lines(file), SAMPLE) if x and not why]
+        lines = list(islice(decoded_lines(file), SAMPLE))
+        bad = [BadLine(str(file), n, why) for n, (_, why) in enumerate(lines, start=1) if why]
+        table = [line.split("\t") for line, why in lines if line and not why]
     else:
         rows = [row.cells for row in islice(CSVFile(file, asked.get("delimiter")), SAMPLE) if row]
         bad = [row for row in rows if isinstance(row, BadLine)]
         table = [row for row in rows if isinstance(row, list) and row]
-    whole = [row for row in table if len(row) == len(table[0])]
+    whole = [row for row in table if table[0] and len(row) == len(table[0])]
     if len(whole) < 2:
         reason = str(bad[0]) if bad else f"{file}: no row has as many cells as the first"
         single = any(cell.startswith("'") for row in table[1:2] for cell in row)

@@ -75,7 +75,8 @@ def units_of_po(lines: Iterable[str], where: str) -> Iterator[Unit]:
 
     Raises `DataError` naming a line that is not of a PO file.
     """
-    message, plural = _Message(), _germanic
+    message = _Message()
+    plural: Callable[[int], int] = _germanic
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         match = _PO.fullmatch(text)
@@ -109,7 +110,7 @@ def _plural_of(texts: dict[str, str]) -> Callable[[int], int] | None:
         return None
     match = re.search(r"(?<!n)plural\s*=\s*([^;\n]+)", texts["msgstr"].replace("nplurals", ""))
     try:
-        rule: Callable[[int], int] = gettext.c2py(match[1])  # type: ignore[index,attr-defined]
+        rule: Callable[[int], int] = gettext.c2py(match[1])  # type: ignore[index]
         rule(1), rule(MANY)
     except (TypeError, ValueError, ArithmeticError, RecursionError):
         return _germanic
@@ -135,7 +136,7 @@ def _elements(path: Path, names: Sequence[str]) -> Iterator[Element]:
                 if _local(element) in names:
                     yield element
                     element.clear()
-    except (ParseError, DefusedXmlException, LookupError, EOFError, zlib.error) as error:
+    except (ParseError, DefusedXmlException, LookupError, EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read as XML: {error}; mend the file") from None
 
 
@@ -205,7 +206,7 @@ def units_of_xliff(path: Path) -> Iterator[Unit]:
     for number, unit in enumerate(_elements(path, ("trans-unit", "segment")), start=1):
         parts = {_local(part): part for part in unit}
         target = parts.get("target")
-        state = unit.get("state") or (target.get("state", "") if target is not None else "")
+        state = unit.get("state") or (None if target is None else target.get("state")) or ""
         draft = state.startswith("needs-") or state in ("new", "initial")
         left_out = f"state {state}" if draft else ""
         left_out = "not to be translated" if unit.get("translate") == "no" else left_out

@@ -168,7 +168,7 @@ ISO = re.compile(
     r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.0+)?)?)?"
     r"( ?(?:Z|[+-]\d\d(?::?\d\d)?))?)?)?)?"
 )
-UNIX = {"unix": "s", "unix_ms": "ms"}  # forms of dates: seconds and milliseconds since 1970
+UNIX = {"unix": 1, "unix_ms": 1000}  # forms of dates, numbers since 1970: how many a second has
 MIDNIGHT = re.compile(r"(?<=[T ])24(?=:00(:00)?$)")  # the end of a day
 TIME = re.compile(r"\d{1,2}:\d\d(:\d\d)?( ?[AaPp][Mm])?")
 WHEN = re.compile(
@@ -199,7 +199,7 @@ def parse_date(text: str, form: str | None = None) -> np.datetime64:
     """
     with contextlib.suppress(ValueError, OverflowError):
         if form in UNIX:
-            return np.datetime64(int(float(text)), UNIX[form]).astype("M8[s]")
+            return np.datetime64(int(float(text)) // UNIX[form], "s")
         clock = MIDNIGHT.sub("00", text)
         joined = re.sub(r" (?=(Z|[+-]\d\d(:?\d\d)?)$)", "", clock)
         if form is None and (match := ISO.fullmatch(clock)) and not match[1]:

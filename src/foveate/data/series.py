@@ -188,11 +188,11 @@ def _once(
     if len(distinct) < len(dates) and data.repeated == "error":
         again = int(np.flatnonzero(~np.isin(np.arange(len(dates)), first))[0])
         date, earlier = labels(dates[again : again + 1], dates)[0], lines[first[group[again]]]
-        raise DataError(
-            f"{file}:{lines[again]}: {date} is in line {earlier} too, as the hour that is doubled "
-            "when clocks are set back: write offsets of UTC (02:00+01:00), or keep one of them by "
-            'task.series.repeated = "first", "last" or "mean"'
-        )
+        remedy = 'keep one by task.series.repeated = "first", "last" or "mean"'
+        if ":" in date:
+            remedy += ", or, for the hour that is doubled when clocks are set back, write offsets "
+            remedy += "of UTC in all rows (02:00+01:00)"
+        raise DataError(f"{file}:{lines[again]}: {date} is in line {earlier} too: {remedy}")
     if len(back := np.flatnonzero(np.diff(first) < 0)):
         row = int(first[back[0]])  # which is after a later date
         place = f"{file}:{lines[row]}: {labels(dates[row : row + 1], dates)[0]}"

@@ -35,6 +35,7 @@ from foveate.errors import UserError
 Delimiter = Literal[",", ";", "\t", "|"]
 DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
 FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or V.PTCP;PST
+JSON = (".jsonl", ".ndjson", ".json")
 CSV, TABLES = ".csv", ".tsv, .csv, .json, .jsonl, .po, .tmx and .xliff"
 CLOSED = re.compile(r'[^"]*+(?:""[^"]*+)*+"')  # the rest of a quoted cell of a CSV, and its end
 BILINGUAL_FORMAT = 1  # of the pairs of PO, TMX and XLIFF; raised as CSV_FORMAT is
@@ -56,6 +57,7 @@ SIGNATURES = {
 }
 PLAIN = "is translated by foveate translate, but not read as training data"
 OTHERS = {  # endings of documents that are not training data
+    ".pot": "a template of PO files, which has no translations: give the .po of a language",
     ".srt": f"an SRT file, which {PLAIN}: give its text as .txt",
     ".html": f"an HTML file, which {PLAIN}: give its text as .txt",
     ".htm": f"an HTML file, which {PLAIN}: give its text as .txt",
@@ -63,6 +65,12 @@ OTHERS = {  # endings of documents that are not training data
     ".odt": f"an ODT file, which {PLAIN}: {PAGES}",
     ".xlsx": f"an Excel file: {SHEET}",
     ".ods": f"an ODS file: {SHEET}",
+}
+HIDDEN = {  # what the first lines of a text show that is of another format
+    r'\A\s*\{\s*"': "JSON objects: name it .jsonl",
+    r"\A\s*\[\s*\{": "a JSON array: name it .json",
+    r'(?m)^msgid ".*\n(".*\n)*msgstr ': "a PO catalogue: name it .po",
+    r"\A(WEBVTT|\d+\n\d\d:\d\d:\d\d[,.]\d+ -->)": "subtitles: give their text alone",
 }
 MAC = "convert it: tr '\\r' '\\n' < FILE > NEW"
 SEP = re.compile(r'"?sep=([^"\s]|\t)"?\s*', re.IGNORECASE)  # Excel's line that names a delimiter
@@ -250,6 +258,7 @@ def _rows(source: Path, target: str | Path | None, config: TextData) -> Iterator
         return _parsed(source, config.format.build().parse)
     if not is_table(source):
         if target is None:
+            next(decoded_lines(source), None)  # which names a format that is not read
             raise DataError(f"{source} is one side; name the target file as well")
         return _aligned(source, find(target))
     if target is not None:
@@ -286,13 +295,23 @@ def _refuse_others(path: Path, head: bytes) -> None:
 
 
 def layout_of(path: Path) -> dict[str, object]:
-    """The fields of [data] for a layout that the name or the first line of a file shows."""
+    """The fields of [data] for a layout that the name or the first lines of a file show.
+
+    Raises `DataError` for a format whose ending the file does not have.
+    """
     ending = ending_of(path)
     if ending == ".dict":
         return {"format": "cmudict"}
-    if path.is_dir() or ending not in ("", ".txt", ".tsv", ".train", ".valid", ".test"):
+    if ending != ".tsv" and is_table(path):
         return {}
-    first = next((line for line, _ in islice(decoded_lines(path), SAMPLED) if line.strip()), "")
+    lines = [line for line, _ in islice(decoded_lines(path), SAMPLED) if line.strip()]
+    first = next(iter(lines), "")
+    sample = "\n".join(lines)
+    for form, what in HIDDEN.items():
+        if ending != ".tsv" and re.search(form, sample):
+            raise DataError(f"{path} holds {what}")
+    if ending != ".tsv" and lines and all(" ||| " in line for line in lines):
+        raise DataError(f"{path} holds both sides between |||: write a tab in its place, as .tsv")
     cells = first.split("\t")
     if ending == ".tsv" and len(cells) == 3 and FEATURES.fullmatch(cells[-1]):
         return {"format": "inflection"}
@@ -326,7 +345,7 @@ def decoded_lines(path: Path) -> Iterator[tuple[str, str]]:
             _refuse_others(path, stream.peek(HEAD)[:HEAD])
             for line, why in _decode(stream):
                 if not number and "\r" in line and not stream.peek(1):
-                    why = "the file has no line feeds, only CR line ends; " + MAC
+                    raise DataError(f"{path} has only CR line ends: {MAC}")
                 yield line, why
                 number += 1
     except (EOFError, OSError, zlib.error) as error:
@@ -412,10 +431,8 @@ class CSVFile:
     def __iter__(self) -> Iterator[CSVRow]:
         number = 1
         for record, count in _records(self.path, self._lines, self.delimiter):
-            cells: list[str] | BadLine
             try:
-                good = isinstance(record, str)
-                cells = cells_of(record, self.delimiter) if good else record
+                cells = cells_of(record, self.delimiter) if isinstance(record, str) else record
             except UserError as error:
                 cells = BadLine(str(self.path), number, str(error))
             yield CSVRow(number, count, cells)
@@ -440,7 +457,7 @@ def _csv(path: Path, config: TextData) -> Iterator[PairRow]:
     parse: Callable[[list[str]], tuple[str, str]] | None = None
     for number, count, cells in CSVFile(path, config.delimiter):
         if parse is None and config.header and isinstance(cells, BadLine):
-            raise DataError(f"{cells}; the first row of a CSV names the columns")
+            raise DataError(str(cells))  # it names the columns
         row: PairRow = [cells] if isinstance(cells, BadLine) else []
         if isinstance(cells, list) and cells:
             begins, parse = parse is None, parse or _csv_parser(f"{path}:{number}", cells, config)
@@ -667,7 +684,7 @@ def _po(path: Path, config: TextData) -> Iterator[Unit]:
 
 
 Rows = Callable[[Path, TextData], Iterator[PairRow]]
-READERS: dict[str, Rows] = {CSV: _csv, ".tsv": _tsv, ".jsonl": _json, ".json": _json}
+READERS: dict[str, Rows] = {CSV: _csv, ".tsv": _tsv, **dict.fromkeys(JSON, _json)}
 BILINGUAL: dict[str, Callable[[Path, TextData], Iterator[Unit]]] = {
     ".po": _po,
     ".tmx": lambda path, config: units_of_tmx(path, config.languages),
@@ -859,7 +876,7 @@ class Reading:
         names = [str(file) if named else "".join(file.suffixes) for file in self.files]
         csv = (
             {"csv": CSV_FORMAT}
-            if any(ending_of(file) in (CSV, ".jsonl") for file in self.files)
+            if any(ending_of(file) in (CSV, *JSON) for file in self.files)
             else {}
         )
         divided = self.limits or False

@@ -49,7 +49,7 @@ def test_a_file_that_changes_is_no_longer_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\nb\n")
     (part,) = cut(tmp_path / "a.txt", "a.txt", "text", 9).parts
     (tmp_path / "a.txt").write_text("a\nc\n")
-    with pytest.raises(ConfigError, match=r"a\.txt was changed"):
+    with pytest.raises(ConfigError, match=r"a\.txt changed while"):
         part.read()
 
 
@@ -93,6 +93,37 @@ def test_a_stopped_job_goes_on(texts: list[list[str]], draw: st.DataObject) -> N
         assert len(requested) == len(set(requested))
         for n, text in enumerate(texts):
             assert (out / f"{n}.txt").read_text() == "".join(text).upper()
+
+
+def test_links_lead_neither_out_of_the_folder_nor_out_of_its_output(tmp_path: Path) -> None:
+    folder, other = tmp_path / "in", tmp_path / "in-other"  # a name that begins like the folder's
+    for each in (folder / "sub", other):
+        each.mkdir(parents=True)
+        (each / "a.txt").write_text("a\n", "utf-8")
+    (folder / "sub" / "own.txt").symlink_to(folder / "sub" / "a.txt")
+    (folder / "out.txt").symlink_to(other / "a.txt")
+    (folder / "sub" / "up.txt").symlink_to("../../in-other/a.txt")
+    (folder / "gone.txt").symlink_to(other / "none.txt")
+    (folder / "folder").symlink_to(other)
+    chosen, skipped = files_in(folder, None)
+    assert [path.name for path in chosen] == ["a.txt", "own.txt"]
+    assert {why: [path.name for path in paths] for why, paths in skipped.items()} == {
+        "links to folders": ["folder"],
+        "links that lead out of the folder": ["gone.txt", "out.txt", "up.txt"],
+    }
+    source = cut(folder / "sub" / "a.txt", "sub/a.txt", "text", 10)
+    for name, leads in {"sub": other, "sub/a.txt": other / "b", ".foveate": other}.items():
+        out = tmp_path / name.replace("/", "")
+        (out / name).parent.mkdir(parents=True)
+        (out / name).symlink_to(leads)
+        with pytest.raises(ConfigError, match=r"leads out of .* by a link; remove the link"):
+            FolderJob(out, {}, ["sub/a.txt"])
+    job = FolderJob(tmp_path / "out", {}, ["sub/a.txt"])
+    job.store(source.parts[0], packed(b"b\n", {}))
+    (job.out / "sub").symlink_to(other)  # while it was translated
+    with pytest.raises(ConfigError, match="leads out of"):
+        job.join(source)
+    assert [path.name for path in other.iterdir()] == ["a.txt"]
 
 
 def test_a_job_is_not_mixed_with_others(tmp_path: Path) -> None:

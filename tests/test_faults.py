@@ -128,6 +128,58 @@ def test_a_file_that_is_replaced_is_on_the_disk_under_its_name(tmp_path: Path, m
     assert synced == [tmp_path]
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("exists", [True, False])
+def test_the_file_behind_links_is_replaced(tmp_path: Path, steps: int, exists: bool) -> None:
+    (tmp_path / "other").mkdir()
+    real, place = tmp_path / "other" / "real", tmp_path / "other" / "real"
+    if exists:
+        real.write_text("before", "utf-8")
+        real.chmod(0o600)
+    for n in range(steps):
+        (link := tmp_path / f"link{n}").symlink_to(place)
+        place = link
+    replace_file(place, "after")
+    assert place.is_symlink() and real.read_text("utf-8") == "after"
+    assert not exists or stat.S_IMODE(real.stat().st_mode) == 0o600, "its permissions stay"
+    assert list(real.parent.iterdir()) == [real]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_not_a_regular_file_is_written_to(tmp_path: Path, linked: bool) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    replace_file(tmp_path / "link" if linked else pipe, "a")
+    assert os.read(handle, 10) == b"a" and stat.S_ISFIFO(pipe.stat().st_mode)
+    os.close(handle)
+    with pytest.raises(OSError, match="Is a directory; what was there is kept"):
+        replace_file(tmp_path, "a")
+
+
+def test_standard_output_by_its_path_loses_nothing_of_a_file_behind_it(tmp_path: Path) -> None:
+    code = "from pathlib import Path; from foveate.files import replace_file as r; " + (
+        "r(Path('/proc/self/fd/1'), 'a')"
+    )
+    (tmp_path / "out").write_text("before ", "utf-8")
+    with (tmp_path / "out").open("ab") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, check=True, env=ENVIRONMENT)
+    assert (tmp_path / "out").read_text("utf-8") == "before a"
+
+
+def test_a_file_that_another_program_holds_open_is_kept_and_named(tmp_path, monkeypatch) -> None:
+    def refused(part: Path, target: Path) -> None:
+        raise PermissionError(13, "Access is denied", str(part), None, str(target))
+
+    (file := tmp_path / "file").write_text("before", "utf-8")
+    monkeypatch.setattr(os, "replace", refused)  # as on Windows
+    with pytest.raises(OSError) as error:
+        replace_file(file, "after")
+    assert message_of(error.value).startswith(f"{file}: Access is denied: if another program has")
+    assert list(tmp_path.iterdir()) == [file] and file.read_text("utf-8") == "before"
+
+
 def test_a_mean_that_has_no_room_leaves_the_one_before(run: Path) -> None:
     average(run)
     before = (run / "averaged" / WEIGHTS).read_bytes()
@@ -147,6 +199,22 @@ def test_standard_output_on_a_full_disk_ends_in_one_line() -> None:
     assert done.returncode == 2
     assert "the output cannot be written: No space left" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", ">&- 2>&-", "<&- >&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("verb", ["translate packaged/en-fr", "version", "--help"])
+def test_a_closed_standard_stream_ends_in_one_line(verb: str, closed: str) -> None:
+    if verb != "translate packaged/en-fr" and ">&-" not in closed:
+        return  # these read nothing
+    command = f"{sys.executable} -m foveate {verb} {closed}"
+    done = subprocess.run(
+        command, shell=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=ROOT,
+        env=ENVIRONMENT,
+    )  # fmt: skip
+    reads = verb.startswith("translate") and "<" not in closed
+    assert done.returncode == (0 if reads and ">" in closed else 2), "no line in, no line out"
+    if "2>&-" not in closed and done.returncode:
+        assert done.stderr.startswith("error: standard ") and done.stderr.count("\n") == 1
 
 
 # ------------------------------------------------------------------------------ SIGKILL

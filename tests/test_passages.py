@@ -114,7 +114,7 @@ def test_patterns_of_ones_own(given_text: str, pattern: str, data: st.DataObject
 
 
 def test_a_pattern_that_is_none_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"'\(' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"'\(' is not a regular expression"):
         Rules(own=("(",))
 
 

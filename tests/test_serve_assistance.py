@@ -121,12 +121,12 @@ def test_quality_is_the_log_probability_of_the_model(app: FastAPI, run: Run) -> 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"glossary": {"": "x"}}, "glossary: '' is no entry"),
-        ({"glossary": {"dog": " "}}, "glossary: 'dog' is no entry"),
-        ({"glossary": {"dog": []}}, "glossary: 'dog' is no entry"),
+        ({"glossary": {"": "x"}}, "glossary: '' is not an entry"),
+        ({"glossary": {"dog": " "}}, "glossary: 'dog' is not an entry"),
+        ({"glossary": {"dog": []}}, "glossary: 'dog' is not an entry"),
         ({"glossary": {"dog": "a", "Dog": "b"}}, "'Dog' otherwise than glossary: 'dog'"),
         ({"glossary": "dog\ta\n\nDog\tb"}, "glossary:3 translates 'Dog' otherwise than glossary:1"),
-        ({"glossary": "dog"}, "glossary:1 is no entry: write TERM TAB"),
+        ({"glossary": "dog"}, "glossary:1 is not an entry: write TERM TAB"),
         ({"glossary": "{dog"}, "glossary begins as JSON and is none"),
         ({"glossary": '{"dog": 3}'}, "the translation of 'dog' is no text"),
         ({"glossary": 3}, "glossary"),

@@ -138,7 +138,7 @@ def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
             "no de:fr; there are: en:fr, transformer, fr:en, rnn",
         ),
         (TranslationOptions(["en:fr=terms.tsv", "transformer=terms.tsv"]), "are both for en:fr"),
-        (TranslationOptions(["en:fr=wrong.tsv"]), "wrong.tsv:2 is no entry"),
+        (TranslationOptions(["en:fr=wrong.tsv"]), "wrong.tsv:2 is not an entry"),
         (TranslationOptions(memory=["rnn=wrong.tsv"]), "wrong.tsv:2 has no tab"),
         (TranslationOptions(memory=["other.tmx"]), "other.tmx has no pair from en to fr"),
         (TranslationOptions(["en:fr=nowhere.tsv"]), "nowhere.tsv: there is no such file"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
 import sys
@@ -113,4 +114,37 @@ def placed(error: BaseException) -> str:
 
 def _discard_output() -> None:
     """Send the rest of standard output to the null device, so that exit does not fail on it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):  # it was closed from the start
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class ClosedStream(io.TextIOBase):
+    """A standard stream that was closed before the program began: its use raises ``OSError``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.buffer = self
+
+    def write(self, text: object) -> int:
+        """Raise ``OSError``."""
+        raise OSError(f"{self._name} is closed: give it a file, or a pipe to another program")
+
+    def read(self, size: int | None = -1) -> str:
+        """Raise ``OSError``."""
+        self.write("")
+        return ""
+
+    readline = read
+
+
+def open_streams() -> None:
+    """Make closed standard streams (``>&-``) errors where they are used; messages are dropped.
+
+    The null device takes their numbers, so that no file that is opened later gets what is printed.
+    """
+    for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
+        if stream is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            silent = os.fdopen(handle, "w", encoding="utf-8", closefd=False)
+            closed = ClosedStream(f"standard {name.removeprefix('std')}put")
+            setattr(sys, name, silent if name == "stderr" else closed)

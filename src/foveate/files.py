@@ -9,15 +9,16 @@ import os
 import platform
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 
 def replace_file(path: Path, content: str | bytes, mode: int | None = None) -> None:
-    """Write a file, text as UTF-8, so that it appears whole or not at all.
+    """Write a file, text as UTF-8, so that it appears whole or not at all (`replacing`).
 
-    ``mode`` are its permissions from its first moment on. Raises ``OSError`` that names the file.
+    ``mode`` are its permissions from its first moment on. Raises ``OSError`` naming the file.
     """
     with replacing(path, mode) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
@@ -25,31 +26,54 @@ def replace_file(path: Path, content: str | bytes, mode: int | None = None) -> N
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
-    """A file to write piece by piece, which takes its name when the block ends without an error.
+    """Open a file to write piece by piece; it takes its name when the block ends without an error.
 
-    Raises ``FileNotFoundError`` naming the folder where it does not exist, and ``OSError`` naming
-    the file where the disk refuses; the old file is unchanged then.
+    Links are followed: the file behind one is replaced, with the permissions that it has. A device,
+    a FIFO or a standard stream is written to. Raises ``FileNotFoundError`` naming the folder where
+    it does not exist, and ``OSError`` naming the file where the disk refuses; the old file is
+    unchanged then.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
-    part = part_of(path)
+    target = Path(os.path.realpath(path))
+    part: Path | None = None
     try:
+        if (path.exists() and not path.is_file()) or STREAMS.match(os.path.abspath(path)):
+            with path.open("ab") as file:  # /dev/stdout may lead to a file behind >>
+                yield file
+            return
+        if mode is None and target.exists():
+            mode = stat.S_IMODE(target.stat().st_mode) & 0o777
+        part = part_of(target)
         with part.open("wb") as file:
             if mode is not None:
                 part.chmod(mode)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, path)
-        sync(path.parent)
+        _take_place(part, target)
+        sync(target.parent)
     except OSError as error:
-        if error.strerror and error.filename in (None, part, str(part)):
+        if error.strerror and error.filename in (None, path, str(path), part, str(part)):
             state = "what was there is kept" if path.exists() else "nothing was written"
             raise OSError(error.errno, f"{error.strerror}; {state}", str(path)) from error
         raise
     finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+        if part is not None:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+STREAMS = re.compile(r"/dev/(?:stdin|stdout|stderr|fd/)|/proc/(?:self|thread-self|\d+)/")
+
+
+def _take_place(part: Path, target: Path) -> None:
+    """Give a written file its name. Raise ``OSError`` where Windows holds the file of that name."""
+    try:
+        os.replace(part, target)
+    except PermissionError as error:
+        reason = f"{error.strerror}: if another program has it open, close it there"
+        raise OSError(error.errno, reason, str(part)) from error
 
 
 def sync(path: Path) -> None:
@@ -102,7 +126,7 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
     Raises ``OSError`` that names another, or one of more than ``most`` bytes.
     """
     if not path.is_file() and path.exists():
-        raise OSError(errno.EINVAL, "this is no regular file, and is not read", str(path))
+        raise OSError(errno.EINVAL, "this is not a regular file, and is not read", str(path))
     if most is not None and (size := path.stat().st_size) > most:
         message = f"it has {size:,} bytes; at most {most:,} are read"
         raise OSError(errno.EFBIG, message, str(path))

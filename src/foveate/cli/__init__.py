@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foveate.cli.options import VerbGroup
-from foveate.errors import one_line_errors
+from foveate.errors import one_line_errors, open_streams
 
 if TYPE_CHECKING:
     from typer._click import Command, Context
@@ -96,6 +96,7 @@ def program(
 
 def main() -> None:
     """Run the command line; a user's error is one red line and exit code 2."""
+    open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")

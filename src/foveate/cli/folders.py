@@ -271,7 +271,10 @@ def translate_folder(
     unfinished = [source for source in sources if job.finished(source) is None]
     execute = on_ray if ray and job.missing(unfinished) else in_processes
     refused = _translate(job, unfinished, lambda parts: execute(values, parts, processes))
-    report = _report(job, sources, len(unfinished), [p.relative_to(folder) for p in skipped])
+    left = {
+        why: [p.relative_to(folder).as_posix() for p in paths] for why, paths in skipped.items()
+    }
+    report = _report(job, sources, len(unfinished), left)
     if refused:
         say(report)
         more = "; …" * (len(refused) > SHOWN)
@@ -348,7 +351,10 @@ def _weights(spec: RunSpec) -> str:
 
 
 def _report(
-    job: FolderJob, sources: Sequence[SourceFile], begun: int, skipped: Sequence[Path]
+    job: FolderJob,
+    sources: Sequence[SourceFile],
+    begun: int,
+    skipped: Mapping[str, Sequence[str]],
 ) -> list[str]:
     tally = Tally()
     finished = {source: job.finished(source) for source in sources}
@@ -360,7 +366,7 @@ def _report(
     new = sum(events is not None for events in finished.values()) - before
     summary = f"{len(sources):,} files, {count:,} lines: {new:,} translated"
     tally.remarks.append(summary + (f", {before:,} were done before" if before else ""))
-    if skipped:
-        names = ", ".join(p.as_posix() for p in skipped[:SHOWN]) + ", …" * (len(skipped) > SHOWN)
-        tally.remarks.append(f"left out, of no known format: {len(skipped):,}: {names}")
+    for why, paths in skipped.items():
+        names = ", ".join(paths[:SHOWN]) + ", …" * (len(paths) > SHOWN)
+        tally.remarks.append(f"left out, {why}: {len(paths):,}: {names}")
     return tally.report()

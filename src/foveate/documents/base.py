@@ -19,12 +19,14 @@ class DocumentOptions:
 
     Of a document in several languages, ``source`` is translated (None: the language that the
     document names) into ``to``; with ``again`` what has a translation already is translated too.
+    ``draft``: what is translated is marked as a draft, where the format has a mark for it.
     """
 
     rules: Rules = field(default_factory=Rules)
     to: str | None = None
     again: bool = False
     source: str | None = None
+    draft: bool = True
 
 
 @dataclass(frozen=True)

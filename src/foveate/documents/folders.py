@@ -47,7 +47,7 @@ class FilePart(NamedTuple):
             file.seek(self.start)
             data = file.read(self.size)
         if _digest(self.kind, data) != self.digest:
-            raise ConfigError(f"{self.file} was changed while it was translated; start again")
+            raise ConfigError(f"{self.file} changed while it was being translated; start again")
         return data
 
 
@@ -69,22 +69,34 @@ class SourceFile:
         return hashlib.blake2b("".join(p.digest for p in self.parts).encode()).hexdigest()[:32]
 
 
-def files_in(folder: Path, kind: str | None) -> tuple[list[Path], list[Path]]:
-    """The files of a folder and its folders to translate, and those to skip, ordered by name.
+def files_in(folder: Path, kind: str | None) -> tuple[list[Path], dict[str, list[Path]]]:
+    """Return the files of a folder and its folders to translate by name, and others by the reason.
 
-    Without a ``kind``, files whose endings name no format are skipped. Hidden files do not count.
-    Raises ``ConfigError`` where there is nothing to translate.
+    Without a ``kind``, files whose endings name no format are skipped; so are links that lead out
+    of the folder, and links to folders. Hidden files do not count. Raises ``ConfigError`` where
+    there is nothing to translate.
     """
-    files = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
-    )
-    chosen = [path for path in files if kind or path.suffix.lower() in ENDINGS]
+    chosen, skipped = list[Path](), dict[str, list[Path]]()
+    for path in sorted(folder.rglob("*")):
+        linked = path.is_symlink()
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
+        if linked and (path.is_dir() or not is_inside(path, folder)):
+            reason = "links to folders" if path.is_dir() else "links that lead out of the folder"
+            skipped.setdefault(reason, []).append(path)
+        elif path.is_file() and (kind or path.suffix.lower() in ENDINGS):
+            chosen.append(path)
+        elif path.is_file():
+            skipped.setdefault("of no known format", []).append(path)
     if not chosen:
         known = ", ".join(ENDINGS)
         raise ConfigError(f"{folder} holds no file that ends in {known}; else give --format")
-    return chosen, [path for path in files if path not in set(chosen)]
+    return chosen, skipped
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Whether a path is in a folder when all links are followed."""
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def cut(path: Path, name: str, kind: str, lines: int) -> SourceFile:
@@ -150,6 +162,10 @@ class FolderJob:
     def __init__(self, out: Path, options: Mapping[str, object], names: Sequence[str]) -> None:
         self.out, self.folder = out, out / ".foveate"
         self.parts = self.folder / "parts"
+        for name in ("job.json", "done.jsonl", "parts"):
+            self._writable(self.folder / name)
+        for name in names:
+            self._writable(out / name)
         plain: Tree = json.loads(json.dumps(options))
         if (self.folder / "job.json").exists():
             self._refuse_others(plain)
@@ -161,6 +177,12 @@ class FolderJob:
             replace_file(self.folder / "job.json", json.dumps(plain, indent=2) + "\n")
         self.parts.mkdir(exist_ok=True)
         self.done = self._read_done()
+
+    def _writable(self, path: Path) -> Path:
+        """Return a path in the output folder. Raise ``ConfigError`` for one that links lead out."""
+        if not is_inside(path, self.out):
+            raise ConfigError(f"{path} leads out of {self.out} by a link; remove the link")
+        return path
 
     def _refuse_others(self, options: Tree) -> None:
         before = json.loads((self.folder / "job.json").read_text("utf-8"))
@@ -191,7 +213,7 @@ class FolderJob:
     def join(self, source: SourceFile) -> Events:
         """Write a file from its parts, and record it as finished."""
         events: Events = {}
-        target = self.out / source.name
+        target = self._writable(self.out / source.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as file:
             for part in source.parts:

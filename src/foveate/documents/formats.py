@@ -31,6 +31,7 @@ from foveate.documents.base import (
 )
 from foveate.documents.html import html_passage
 from foveate.documents.odt import read_odt
+from foveate.documents.po import read_po
 from foveate.documents.spans import DocumentError, Rules, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
 from foveate.errors import ConfigError, install
@@ -38,7 +39,6 @@ from foveate.errors import ConfigError, install
 if TYPE_CHECKING:
     from docx.document import Document as DocxDocument
     from docx.oxml.xmlchemy import BaseOxmlElement as Element
-    from polib import POEntry
 
 
 def read_document(
@@ -87,9 +87,10 @@ def read_whole(
 
 
 def rows_of(text: str) -> list[tuple[str, str]]:
-    """The lines of a text, each with the characters that end it."""
-    rows = re.findall(r"([^\r\n]*)(\r\n|\n|\r|\Z)", text)
-    return [row for row in rows if row != ("", "")]
+    """Return the lines of a text, each with LF or CRLF, which alone end lines."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+\Z", text)
+    ends = ("\r\n" if row.endswith("\r\n") else "\n" if row.endswith("\n") else "" for row in lines)
+    return [(row.removesuffix(end), end) for row, end in zip(lines, ends, strict=True)]
 
 
 @with_mark
@@ -415,94 +416,6 @@ def _key(run: Element) -> str:
     return " ".join(f"{e.tag} {sorted(e.attrib.items())}".replace(W, "") for e in each)
 
 
-# ------------------------------------------------------------------------------ PO
-
-
-def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """A gettext catalogue: messages without a translation get one, plural forms too.
-
-    The first form is the translation of the singular, all others that of the plural; their number
-    is in the header. Flags, comments and obsolete messages stay. Raises ``DocumentError`` naming a
-    line that cannot stand in a PO file, and a message with another number of forms.
-    """
-    try:
-        import polib
-    except ImportError:
-        raise ConfigError(f"PO needs polib; {install('documents')}") from None
-    text = decoded(data, where)
-    _check_lines(text, where)
-    if not text.strip():
-        return Document([], lambda translations: data)
-    try:
-        # polib opens a text that is the name of a file; no name begins with a line break
-        catalogue = polib.pofile("\n" + text)
-    except (OSError, ValueError) as error:
-        raise DocumentError(f"{where} is no PO file: {error}") from None
-    forms = _forms(catalogue.metadata.get("Plural-Forms", ""), where)
-    for entry in catalogue:
-        _check_forms(entry, forms, where)
-    entries = [e for e in catalogue if not e.obsolete and (options.again or not _is_translated(e))]
-    texts = [text for e in entries for text in (e.msgid, e.msgid_plural) if text]
-    passages = [text_passage(text, options.rules) for text in texts]
-
-    def written(translations: Sequence[str]) -> bytes:
-        left = iter(translations)
-        for entry in entries:
-            singular = next(left) if entry.msgid else ""
-            if not entry.msgid_plural:
-                entry.msgstr = singular
-                continue
-            plural, count = next(left), forms or len(entry.msgstr_plural) or 2
-            first = singular if count > 1 else plural
-            entry.msgstr_plural = {0: first, **dict.fromkeys(range(1, count), plural)}
-        out = str(catalogue).rstrip("\n") + "\n"
-        return (out.replace("\n", "\r\n") if "\r\n" in text else out).encode()
-
-    return Document(passages, written, f", {len(catalogue) - len(entries):,} messages left")
-
-
-_LINE = re.compile(
-    r"#|(?:msg(?:ctxt|id|id_plural|str|str\[[0-9]\])\s*+)?\"(?:[^\"\\]|\\.)*+\"\s*$", re.DOTALL
-)
-_COUNT = re.compile(r"nplurals\s*=\s*(\d{1,9})")
-
-
-def _check_lines(text: str, where: str) -> None:
-    """Raise ``DocumentError`` naming a line that polib would change silently, or misread."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip() and not _LINE.match(line.strip()):
-            raise DocumentError(
-                f"{where}:{number} is no line of a PO file: a comment, or a keyword such as msgid, "
-                'msgstr or msgstr[0] to msgstr[9], and a text in "…"'
-            )
-
-
-def _forms(header: str, where: str) -> int | None:
-    """The number of plural forms in the header, if it names one."""
-    count = int(match[1]) if (match := _COUNT.search(header)) else None
-    if count is not None and not 1 <= count <= 9:
-        raise DocumentError(f"{where}: nplurals={count} in Plural-Forms: there are 1 to 9")
-    return count
-
-
-def _check_forms(entry: POEntry, count: int | None, where: str) -> None:
-    """Raise ``DocumentError`` where the plural forms of a message have gaps, or are too many."""
-    forms = sorted(entry.msgstr_plural)
-    most = len(forms) if count is None else count
-    if forms != list(range(len(forms))) or len(forms) > most:
-        named = ", ".join(f"msgstr[{n}]" for n in forms)
-        raise DocumentError(
-            f"{where}:{(entry.linenum or 2) - 1} has {named}; its forms should be msgstr[0] to "
-            f"msgstr[{max(0, most - 1)}]"
-        )
-
-
-def _is_translated(entry: POEntry) -> bool:
-    """Whether a message has all its translations."""
-    forms = entry.msgstr_plural.values() if entry.msgid_plural else [entry.msgstr]
-    return bool(forms) and all(forms)
-
-
 # ------------------------------------------------------------------------------ TMX
 
 DEEPEST = 100  # elements in each other; a TMX needs six, and some for codes
@@ -583,7 +496,12 @@ def text_of(variant: XML.Element) -> str:
 
 def same_language(a: str, b: str) -> bool:
     """Whether languages are the same but for a region: en and en-US."""
-    return a.lower().split("-")[0] == b.lower().split("-")[0]
+    return primary(a) == primary(b)
+
+
+def primary(language: str) -> str:
+    """Return the language of a tag in lower case: en of en-US, EN_us, en.UTF-8."""
+    return re.split(r"[-_.@]", language.strip().lower(), maxsplit=1)[0]
 
 
 def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:

@@ -16,7 +16,7 @@ from foveate.data.report import UNSPACED
 from foveate.data.tokenizer import SPECIALS, UNK, bare
 from foveate.data.words import split_words
 from foveate.documents.base import decoded
-from foveate.documents.formats import parse_xml, variants_in
+from foveate.documents.formats import parse_xml, rows_of, variants_in
 from foveate.documents.translate import Aligner
 
 T = TypeVar("T")
@@ -42,14 +42,63 @@ def aligner(run: Translator, head: Head | None = None, to: str | None = None) ->
 
 # ------------------------------------------------------------------------------ glossary
 
+LONGEST = 256  # characters of a term, and of a variant
+MOST_VARIANTS = 100  # of a term
 _LETTER = rf"[^\W{UNSPACED.pattern[1:-1]}]"  # of a script with blanks between words
 
 
-def whole_words(term: str) -> str:
-    """The pattern of a term; at an end that is in a script without blanks anything may follow."""
-    before = "" if UNSPACED.match(term[:1]) else f"(?<!{_LETTER})"
-    after = "" if UNSPACED.match(term[-1:]) else f"(?!{_LETTER})"
-    return before + r"\s+".join(map(re.escape, term.split())) + after
+def whole_words(phrases: Iterable[str]) -> str:
+    """Return a pattern of phrases as whole words, the longest first.
+
+    Anything may stand beside a character of a script without blanks. A look-around takes 1 ms to
+    compile: there is one for all phrases of a kind.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for phrase in sorted(phrases, key=len, reverse=True):
+        before = "" if UNSPACED.match(phrase[:1]) else f"(?<!{_LETTER})"
+        after = "" if UNSPACED.match(phrase[-1:]) else f"(?!{_LETTER})"
+        words = r"\s+".join(map(re.escape, phrase.split()))
+        groups.setdefault((before, after), []).append(words)
+    return "|".join(f"{a}(?:{'|'.join(words)}){b}" for (a, b), words in groups.items())
+
+
+def folded(text: str) -> str:
+    """Return a text with one blank between its words, for comparison in upper and lower case."""
+    return " ".join(text.casefold().split())
+
+
+class PhraseIndex:
+    """Phrases that are found in texts as whole words, each in time that does not depend on them.
+
+    `whole_words` is the same as a pattern, which tries one phrase after the other.
+    """
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        self._phrases = {phrase for each in phrases if (phrase := folded(each))}
+        lengths: dict[str, set[int]] = {}
+        for phrase in self._phrases:
+            lengths.setdefault(phrase[0], set()).add(len(phrase))
+        self._lengths = {first: sorted(each, reverse=True) for first, each in lengths.items()}
+
+    def found_in(self, text: str) -> Iterator[str]:
+        """Yield the phrases of a text in order, folded; of those that overlap the longest first."""
+        text, start = folded(text), 0
+        while start < len(text):
+            lengths = self._lengths.get(text[start], ())
+            ends = (start + length for length in lengths) if _separate(text, start, -1) else ()
+            for end in ends:
+                if text[start:end] in self._phrases and _separate(text, end - 1, 1):
+                    yield text[start:end]
+                    start = end - 1
+                    break
+            start += 1
+
+
+def _separate(text: str, place: int, step: int) -> bool:
+    """Whether a word may end at a character: its neighbour in that direction is not of the word."""
+    beside = text[place + 1 : place + 2] if step > 0 else text[max(0, place - 1) : place]
+    letter = beside == "_" or beside.isalnum()
+    return not letter or bool(UNSPACED.match(beside) or UNSPACED.match(text[place]))
 
 
 class Glossary:
@@ -60,7 +109,7 @@ class Glossary:
     """
 
     def __init__(self, terms: Mapping[str, Variants]) -> None:
-        self.terms = {" ".join(term.casefold().split()): v for term, v in terms.items()}
+        self.terms = {folded(term): v for term, v in terms.items()}
 
     @classmethod
     def read(cls, path: Path) -> Glossary:
@@ -70,19 +119,12 @@ class Glossary:
         )
 
     @cached_property
-    def _by_length(self) -> list[tuple[str, str]]:
-        """The terms, the longest first, each after its first word."""
-        return [(term.split()[0], term) for term in sorted(self.terms, key=len, reverse=True)]
+    def _index(self) -> PhraseIndex:
+        return PhraseIndex(self.terms)
 
     def variants(self, line: str) -> list[Variants]:
-        """The variants of each term of a line, each term once."""
-        folded = line.casefold()
-        there = [term for word, term in self._by_length if word in folded]
-        if not there:
-            return []
-        pattern = re.compile("|".join(map(whole_words, there)))
-        terms = (" ".join(match.group().split()) for match in pattern.finditer(folded))
-        return [self.terms[term] for term in dict.fromkeys(terms) if term in self.terms]
+        """Return the variants of each term of a line, each term once."""
+        return [self.terms[term] for term in dict.fromkeys(self._index.found_in(line))]
 
 
 class TermEntry(NamedTuple):
@@ -95,7 +137,7 @@ class TermEntry(NamedTuple):
 
 def entries_of_lines(text: str, where: str) -> Iterator[TermEntry]:
     """Entries ``TERM TAB VARIANT[|VARIANT…]``, one a line; a line after ``#`` is a comment."""
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, (line, _) in enumerate(rows_of(text), start=1):
         if line.strip() and not line.startswith("#"):
             term, _, rest = line.partition("\t")
             yield TermEntry(f"{where}:{number}", term, rest.split("\t")[0].split("|"))
@@ -110,10 +152,16 @@ def terms_of(entries: Iterable[TermEntry]) -> dict[str, Variants]:
     terms: dict[str, Variants] = {}
     places: dict[str, str] = {}
     for where, term, variants in entries:
-        key = " ".join(term.casefold().split())
+        key = folded(term)
         own = tuple(" ".join(variant.split()) for variant in variants if variant.strip())
         if not key or not own:
-            raise ConfigError(f"{where} is no entry: write TERM TAB VARIANT|VARIANT")
+            raise ConfigError(f"{where} is not an entry: write TERM TAB VARIANT|VARIANT")
+        if len(own) > MOST_VARIANTS:
+            message = f"{where} has {len(own):,} variants: a term has at most {MOST_VARIANTS}"
+            raise ConfigError(message)
+        if (size := max(map(len, (term, *own)))) > LONGEST:
+            message = f"{where} has a term or variant of {size:,} characters: at most {LONGEST}"
+            raise ConfigError(message)
         first = places.setdefault(key, where)
         if terms.setdefault(key, own) != own:
             raise ConfigError(
@@ -131,8 +179,15 @@ def _content(path: Path, what: str) -> bytes:
 
 
 def holds(text: str, variants: tuple[str, ...]) -> bool:
-    """Whether a text has one of the variants as whole words, in upper or lower case."""
-    return re.search("|".join(map(whole_words, variants)), text, re.IGNORECASE) is not None
+    """Return whether a text has one of the variants as whole words, in upper or lower case."""
+    text = folded(text)
+    for variant in filter(None, map(folded, variants)):
+        start = text.find(variant)
+        while start >= 0:
+            if _separate(text, start, -1) and _separate(text, start + len(variant) - 1, 1):
+                return True
+            start = text.find(variant, start + 1)
+    return False
 
 
 # ------------------------------------------------------------------------------ memory
@@ -195,7 +250,7 @@ class TranslationMemory:
 
 def pairs_of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
     """The first two columns. Raises ``ConfigError`` naming a line that has one alone."""
-    for number, line in enumerate(decoded(data, where).splitlines(), start=1):
+    for number, (line, _) in enumerate(rows_of(decoded(data, where)), start=1):
         source, tab, rest = line.partition("\t")
         if line.strip() and not tab:
             raise ConfigError(f"{where}:{number} has no tab: give source TAB target")

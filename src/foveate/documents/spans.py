@@ -93,12 +93,19 @@ HIDDEN = (
     r"(?:https?|ftp)://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]|\bwww\.[\w-]+(?:\.[\w-]+)+(?:/[^\s<>\"')]*)?",
     r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",  # e-mail
     r"</?[A-Za-z][^<>\n]*>",  # a tag in plain text
-    r"\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}|\{[^{}\s]*\}",  # {{x}}, ${x}, {x}
-    r"%\(\w+\)[-#0 +]*+\d*+(?:\.\d+)?[diouxXeEfFgGcrsa]"
-    r"|%(?:\d++\$)?[-#0+]*+\d*+(?:\.\d+)?[dsfiuxXc]\b",
+    r"\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}|%?\{[^{}\s]*\}",  # {{x}}, ${x}, {x}, %{x}
+    r"\{\s*\w+\s*,(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}",  # {1, number}, {n, plural, …}
+    r"\{\\[^{}\n]*\}",  # {\an8} of subtitles
+    r"%\(\w+\)[-#0 +]*+\d*+(?:\.\d+)?[diouxXeEfFgGcrsa]|%<\w+>[-#0 +]*+\d*+(?:\.\d+)?[a-zA-Z]"
+    r"|%(?:\d++\$)?[-#0+]*+(?:\d++|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLqjzt])?"
+    r"[diouxXeEfFgGaAcsp]\b|%(?:\d++\$)?@|%%|%L?(?:\d{1,2}%?|n\b)",
 )
 # The model sees these, since words around them depend on them ("1 dog", "2 dogs").
 SHOWN = (r"(?<!\w)\d+(?:[.,:/]\d+)*(?!\w)",)
+# Spans whose order counts, for each takes the next value: %s, but not %1$s, %(x)s, %%, %1 or {x}.
+_IN_ORDER = re.compile(
+    r"%(?!$|[%({|]|<(?!PRI)|\d+[$%]|L?\d{1,2}$|L?n$)|~(?![~%\n]$)|\{(?:[!:].*)?\}$"
+)
 _MAYBE = re.compile(r"://|www\.|[@<{%\d]")  # what holds none of these holds no such span
 
 
@@ -117,7 +124,7 @@ class Rules:
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ConfigError(f"{pattern!r} is no regular expression: {error}") from None
+                raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from None
 
     @cached_property
     def _patterns(self) -> list[tuple[re.Pattern[str], bool]]:
@@ -144,5 +151,7 @@ class Rules:
         return spans
 
     def count(self, texts: Iterable[str]) -> Counter[str]:
-        """The number of occurrences of each protected span in some texts."""
-        return Counter(t[a:b] for t in texts for (a, b), _ in self.spans(t))
+        """Return the number of occurrences of each span, of some spans at each turn."""
+        spans = [t[a:b] for t in texts for (a, b), _ in self.spans(t)]
+        ordered = [span for span in spans if _IN_ORDER.match(span)]
+        return Counter(spans) + Counter(f"{n} {span}" for n, span in enumerate(ordered))

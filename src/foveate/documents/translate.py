@@ -611,11 +611,13 @@ Pieces = list[Piece]
 
 @dataclass(frozen=True)
 class Passage:
-    """A text or an HTML fragment, cut into parts; ``written`` writes a piece."""
+    """A text or an HTML fragment in parts; ``written`` writes a piece, ``ending`` the whole."""
 
     parts: tuple[Part, ...]
     rules: Rules
     written: Callable[[Piece], str] = lambda piece: piece.text
+    ending: Callable[[str], str] = str
+    stayed: list[str] = field(default_factory=list, compare=False)  # sentences left untranslated
 
     @cached_property
     def to_translate(self) -> list[Sentence]:
@@ -659,7 +661,12 @@ class Passage:
             chosen.append(self._safe(sentence, answer, linked))
         if not self._keeps(chosen):
             chosen = self._most_that_keep(chosen)
-        return "".join(map(self.written, self._whole(chosen)))
+        self.stayed[:] = [
+            sentence.text
+            for sentence, pieces in zip(self.to_translate, chosen, strict=True)
+            if pieces == list(sentence.source)
+        ]
+        return self.ending("".join(map(self.written, self._whole(chosen))))
 
     @cached_property
     def _protected(self) -> Counter[str]:
@@ -681,8 +688,8 @@ class Passage:
 
     def _candidates(self, sentence: Sentence, answer: str, links: Links) -> Iterator[Pieces]:
         cleaned = sentence.cleaned(answer, self.rules)
-        yield sentence.render(cleaned, links, self.rules)
-        yield sentence.render(cleaned, links, self.rules, loose=True)
+        for linked, loose in ((links, False), ([], False), (links, True), ([], True)):
+            yield sentence.render(cleaned, linked, self.rules, loose)
         words = "".join(c if c.isalpha() or c == " " else " " for c in cleaned)
         yield sentence.render(sentence.cleaned(words, self.rules), [], self.rules, loose=True)
 
@@ -717,12 +724,14 @@ class Passage:
         ]
 
 
-def text_passage(text: str, rules: Rules | None = None) -> Passage:
+def text_passage(
+    text: str, rules: Rules | None = None, ending: Callable[[str], str] = str
+) -> Passage:
     """A plain text: line breaks, tabs, and two or more blanks are kept as they are."""
     rules = rules or Rules()
     run = TextBuilder(rules, layout=True)
     run.add_text(text)
-    return Passage(tuple(run.parts()), rules)
+    return Passage(tuple(run.parts()), rules, ending=ending)
 
 
 def joined_all(

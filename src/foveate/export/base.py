@@ -328,7 +328,7 @@ def appearing(out: Path) -> Iterator[Path]:
     Raises ``FileExistsError`` where something is there already, and ``OSError`` naming ``out``
     where the disk is full.
     """
-    if out.exists():
+    if os.path.lexists(out):  # a link to nothing too
         raise FileExistsError(f"{out} is there already: move it away, or name another place")
     out.parent.mkdir(parents=True, exist_ok=True)
     place = part_of(out)

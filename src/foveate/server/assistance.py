@@ -58,8 +58,7 @@ class RequestOptions:
             return base
         whole = None if texts is None else "\n".join(texts)
         there = [p for p in self.protected if whole is None or p.split()[0] in whole]
-        pattern = "|".join(map(whole_words, sorted(there, key=len, reverse=True)))
-        return Rules((pattern, *base.own)) if there else base
+        return Rules((whole_words(there), *base.own)) if there else base
 
 
 def options_of(fields: AssistanceFields, limits: Limits) -> RequestOptions:

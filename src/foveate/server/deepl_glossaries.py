@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from foveate.config import ConfigError
+from foveate.documents.formats import rows_of
 from foveate.documents.memory import TermEntry, terms_of
 from foveate.server.bodies import JSON, authenticate, body_of
 from foveate.server.common import JsonObject, RequestError
@@ -91,7 +92,7 @@ def _entries(service: Service, body: DictionaryBody) -> Entries:
 
 def _rows(body: DictionaryBody) -> Iterator[tuple[int, Sequence[str]]]:
     """The lines that are not empty, by their numbers."""
-    lines = body.entries.splitlines()
+    lines = [row for row, _ in rows_of(body.entries)]
     split = csv.reader(lines) if body.entries_format == "csv" else (x.split("\t") for x in lines)
     try:
         yield from ((number, row) for number, row in enumerate(split, start=1) if any(row))

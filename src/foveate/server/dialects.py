@@ -46,7 +46,7 @@ class TextTranslation(NamedTuple):
 
 def served_code(code: str, codes: Iterable[str]) -> str:
     """The code as this server has it: in its letters, else the language without its region."""
-    by_letters = {own.lower(): own for own in codes}
+    by_letters = {own.lower().replace("_", "-"): own for own in codes}
     name = code.lower().replace("_", "-")
     return by_letters.get(name) or by_letters.get(name.partition("-")[0], code)
 

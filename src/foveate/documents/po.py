@@ -1,0 +1,378 @@
+"""PO catalogues of gettext, of which only the translations change, and the formats of messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from foveate.documents.base import Document, DocumentOptions, decoded, with_mark
+from foveate.documents.spans import DocumentError, Rules
+from foveate.documents.translate import Passage, text_passage
+
+# ------------------------------------------------------------------------------ formats
+# What each format of msgfmt inserts into a message. The last alternative of most is a character
+# that may not stand alone: the model does not see it, and what it invents of it is removed.
+
+_PRINTF = r"%(?:\d+\$)?[-+ #0'I]*+(?:\*(?:\d+\$)?|\d+)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
+_NESTED = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}[^{}]*+)*+\}"
+_SIZES = r"(?:<PRI\w+>|(?:hh|ll|wf?\d+|[hlLqjztZ])?"
+QUOTE = "\ue000"  # around what '…' quotes in the format of Java
+FORMATS = {
+    "c": rf"{_PRINTF}{_SIZES}[diouxXeEfFgGaAcspnCSm%])|%",
+    "objc": rf"{_PRINTF}{_SIZES}[diouxXeEfFgGaAcspnCSm@%])|%",
+    "python": r"%(?:\(\w*\))?[-+ #0]*+(?:\*|\d+)?(?:\.(?:\*|\d+))?[hlL]?[diouxXeEfFgGcrsa%]|%",
+    "python-brace": rf"\{{\{{|\}}\}}|{_NESTED}|[{{}}]",
+    "java": rf"{QUOTE}[^{QUOTE}]*+{QUOTE}|{_NESTED}|[{{}}{QUOTE}]",
+    "java-printf": r"%(?:\d+\$|<)?[-#+ 0,(]*+\d*+(?:\.\d+)?(?:[tT]\w|[bBhHsScCdoxXeEfgGaAn%])|%",
+    "csharp": rf"\{{\{{|\}}\}}|{_NESTED}|[{{}}]",
+    "javascript": rf"{_PRINTF}[bcdefgijoOsuxX%]|%",
+    "scheme": r"~(?:[-+]?\d+|'.|[vV#,])*+[:@]*+(?:.|\n)|~",
+    "lisp": r"~(?:[-+]?\d+|'.|[vV#,])*+[:@]*+(?:.|\n)|~",
+    "elisp": rf"{_PRINTF}[diouxXeEfgGcsS%]|%",
+    "librep": rf"{_PRINTF}[diouxXeEfgGcsS%]|%",
+    "awk": rf"{_PRINTF}[diouxXeEfFgGcs%]|%",
+    "tcl": rf"{_PRINTF}[hl]?[diouxXeEfgGcs%]|%",
+    "perl": rf"{_PRINTF}v?(?:hh|ll|[hlqLV])?[csduoxXeEfFgGbBpniDUOaA%]|%",
+    "perl-brace": r"\{\w+\}",
+    "php": r"%(?:\d+\$)?(?:[-+ 0]|'.)*+\d*+(?:\.\d+)?[bcdeEfFgGosuxX%]|%",
+    "lua": r"%[-+ #0]*+\d*+(?:\.\d+)?[aAcdeEfgGiopqsuxX%]|%",
+    "ruby": r"%[-+ #0]*+\d*+(?:\.\d+)?(?:<\w+>[-+ #0]*+\d*+(?:\.\d+)?[diouxXbBeEfgGaAcsp]|\{\w+\})"
+    rf"|{_PRINTF}[diouxXbBeEfgGaAcsp%]|%",
+    "sh": r"\$\{\w+\}|\$\w+|\$",
+    "smalltalk": r"%<[^<>]*>\d|%[\dA-Z%]|%",
+    "object-pascal": r"%(?:(?:\d+|\*)?:)?-?(?:\d+|\*)?(?:\.(?:\d+|\*))?[dueEfFgGnmspxX%]|%",
+    "ycp": r"%[1-9%]|%",
+    "qt": r"%L?(?:\d{1,2}|n)",
+    "qt-plural": r"%L?(?:\d{1,2}|n)",
+    "kde": r"%\d+",
+    "kde-kuit": r"%\d+|</?[A-Za-z][^<>]*>|&#?\w+;|[<>&]",
+    "boost": r"%\|[^|\n]*\||%\d+%|%(?:\d+\$)?[-+ #0_=]*+(?:\*|\d+)?(?:\.(?:\*|\d+))?"
+    r"(?:hh|ll|[hlL])?[diouxXeEfgGcsSpnT%]|%",
+    "gcc-internal": r"%(?:\d+\$)?[-q+#lwzt]*+(?:\.(?:\*(?:\d+\$)?|\d+))?[A-Za-z<>'%{}]|%",
+    "gfc-internal": r"%(?:\d+\$)?[lwq]*+[A-Za-z<>%]|%",
+}
+MARKUP = (  # of documentation: reStructuredText, Markdown, HTML
+    r"``[^`\n](?:[^`\n]|`(?!`))*+``",
+    r":[A-Za-z](?:[\w.+-]|:(?!`))*+:`[^`]+`|`[^`\n]+`(?::[A-Za-z][\w.+-]*+:|__?(?!\w))?",
+    r"\*\*(?=[^\s*])|(?<=[^\s*])\*\*",
+    r"\|[^\s|](?:[^|\n]*[^\s|])?\|_?|\[(?:\d+|#\w*|\*|[A-Za-z][\w.-]*)\]_(?!\w)",
+    r"!?\[\]\([^()\s]*\)|\]\([^()\s]*\)",
+    r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);",
+)
+
+
+@lru_cache(maxsize=256)
+def rules_of(rules: Rules, formats: tuple[str, ...]) -> Rules:
+    """Return the rules of messages in some formats of gettext, which also protect markup."""
+    own = [FORMATS[name] for name in formats if name in FORMATS]
+    return Rules((*rules.own, *own, *MARKUP))
+
+
+_JAVA = re.compile(rf"''|'(?:[^']|'')*+'?|{_NESTED}")
+_JAVA_SHOWN = re.compile(rf"({QUOTE}[^{QUOTE}]*{QUOTE}|{_NESTED})")
+
+
+def java_shown(text: str) -> str:
+    """Return a text in the format of Java with plain apostrophes, and `QUOTE` for its quotes."""
+
+    def shown(match: re.Match[str]) -> str:
+        token = match.group()
+        if token == "''" or token[0] == "{":
+            return "'" if token == "''" else token
+        return f"{QUOTE}{token[1:].removesuffix(chr(39))}{QUOTE}"
+
+    return _JAVA.sub(shown, text)
+
+
+def java_written(text: str) -> str:
+    """Return the text that `java_shown` shows as this."""
+    return "".join(
+        part.replace(QUOTE, "'") if n % 2 else part.replace("'", "''")
+        for n, part in enumerate(_JAVA_SHOWN.split(text))
+    )
+
+
+# ------------------------------------------------------------------------------ reading
+
+_TOKEN = re.compile(
+    r"(?P<blank>\s+)|(?P<comment>#[^\n]*)|(?P<text>\"(?:[^\"\\\n]|\\.)*+\")"
+    r"|(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\s*\[\s*\d+\s*\])?|domain)(?=[\s\"])"
+)
+_PLURALS = re.compile(r"nplurals\s*=\s*(\d{1,9})")
+_CHARSET = re.compile(r"(?<=charset=)[\w.:-]+")
+_ENCODINGS = re.compile(r"iso|latin|koi8|cp\d|windows-\d|gb|euc|big5|shift|johab|tis", re.I)
+_ESCAPED = re.compile(r"\\(?:([0-7]{1,3})|x([\da-fA-F]{1,2})|(.))")
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_WRITTEN = str.maketrans({"\\": r"\\", '"': r"\"", **{c: f"\\{n}" for n, c in _LETTERS.items()}})
+WIDTH = 79  # columns of a line, where a file wraps its lines
+
+
+@dataclass
+class Message:
+    """A message that is not obsolete: its texts, and the places of its parts in the file."""
+
+    line: int
+    start: int  # of its first keyword
+    comments: list[tuple[int, str]]  # each after its place
+    texts: dict[str, str] = field(default_factory=dict)  # by msgid, msgstr, msgstr[0], …
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # of keyword and strings
+
+    @property
+    def flags(self) -> list[str]:
+        """Its flags, such as fuzzy and c-format."""
+        lines = (text for _, text in self.comments if text.startswith("#,"))
+        return [flag for text in lines for flag in re.findall(r"[\w:.-]+", text)]
+
+    @property
+    def forms(self) -> list[str]:
+        """The keywords of its translations."""
+        return [key for key in self.texts if key.startswith("msgstr")]
+
+    @property
+    def is_header(self) -> bool:
+        """Whether it is the header of the catalogue."""
+        return not self.texts["msgid"] and "msgctxt" not in self.texts
+
+    @property
+    def is_translated(self) -> bool:
+        """Whether it has all its translations."""
+        return all(self.texts[key] for key in self.forms)
+
+
+def messages_of(text: str, where: str) -> Iterator[Message]:
+    """Yield the messages of a catalogue, also its header.
+
+    Raises ``DocumentError`` naming a line that cannot stand in a PO file.
+    """
+    message, key, comments, line = None, "", list[tuple[int, str]](), 1
+    place = 0
+    while place < len(text):
+        token = _TOKEN.match(text, place)
+        if token is None:
+            raise _refused(where, line)
+        kind, word = str(token.lastgroup), re.sub(r"\s", "", token.group())
+        if kind == "comment":
+            comments.append((place, token.group()))
+            comments = [] if word.startswith("#~") else comments  # of an obsolete message
+        elif kind == "text":
+            if message is None or not key:
+                raise _refused(where, line)
+            message.texts[key] += _ESCAPED.sub(_unescaped, token.group()[1:-1])
+            message.spans[key] = message.spans[key][0], token.end()
+        elif kind == "key":
+            if word in ("msgctxt", "msgid", "domain") and key != "msgctxt":
+                if message is not None and "msgid" in message.texts:
+                    yield _whole(message, where)
+                message, comments = Message(line, place, comments), []
+            key = word
+            if message is None or key in message.texts or _is_early(key, message):
+                raise _refused(where, line)
+            message.texts[key], message.spans[key] = "", token.span()
+        line += text.count("\n", place, token.end())
+        place = token.end()
+    if message is not None and "domain" not in message.texts:
+        yield _whole(message, where)
+
+
+def _is_early(key: str, message: Message) -> bool:
+    """Whether a keyword stands before those that it follows."""
+    if key.startswith("msgstr") or key == "msgid_plural":
+        return "msgid" not in message.texts or (key == "msgid_plural" and bool(message.forms))
+    return False
+
+
+def _refused(where: str, line: int) -> DocumentError:
+    return DocumentError(
+        f"{where}:{line} is not a line of a PO file: a comment, or a keyword such as msgid, msgstr "
+        'or msgstr[0] and a text in "…"'
+    )
+
+
+def _whole(message: Message, where: str) -> Message:
+    """Return a message. Raise ``DocumentError`` where it lacks its text or its translations."""
+    plural = "msgid_plural" in message.texts
+    expected = [f"msgstr[{n}]" for n in range(len(message.forms))] if plural else ["msgstr"]
+    if "msgid" not in message.texts or not message.forms:
+        raise DocumentError(f"{where}:{message.line} is a message without msgid or msgstr")
+    if message.forms != expected:
+        raise DocumentError(
+            f"{where}:{message.line} has {', '.join(message.forms)}: "
+            f"{'its forms' if plural else 'a message without msgid_plural'} should be "
+            f"{'msgstr[0], msgstr[1], …' if plural else 'msgstr'}"
+        )
+    return message
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    octal, code, letter = match.groups()
+    if letter is not None:
+        return _LETTERS.get(letter, letter)
+    return chr(int(octal, 8) if octal else int(code, 16))
+
+
+# ------------------------------------------------------------------------------ documents
+
+
+@dataclass(frozen=True)
+class PluralForms:
+    """What the header says of plural forms."""
+
+    count: int | None = None
+    many: bool = False  # the first form is that of many numbers, as of 1, 21 and 31
+
+    @classmethod
+    def read(cls, header: str, where: str) -> PluralForms:
+        """The forms of a header. Raises ``DocumentError`` for an impossible number."""
+        line = re.search(r"Plural-Forms:([^\n]*)", header)
+        match = _PLURALS.search(line[1]) if line else None
+        if line is None or match is None:
+            return cls()
+        if not 1 <= int(match[1]) <= 9:
+            raise DocumentError(f"{where}: nplurals={match[1]} in Plural-Forms: there are 1 to 9")
+        return cls(int(match[1]), "%" in line[1])
+
+
+@with_mark
+def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """Read a gettext catalogue: messages without a translation get one, marked as fuzzy.
+
+    The first plural form is the translation of the singular, all others that of the plural; their
+    number is in the header. All other bytes stay: comments, wrapping, obsolete messages. Raises
+    ``DocumentError`` naming a line that cannot stand in a PO file, and a message with another
+    number of forms.
+    """
+    text, encoding = _text_of(data, where)
+    messages = list(messages_of(text, where))
+    header = next((m.texts["msgstr"] for m in messages if m.is_header and "msgstr" in m.texts), "")
+    plurals = PluralForms.read(header, where)
+    for message in messages:
+        if plurals.count and "msgid_plural" in message.texts:
+            _check_forms(message, plurals.count, where)
+    own = [m for m in messages if not m.is_header]
+    chosen = [m for m in own if options.again or not m.is_translated]
+    catalogue = _Catalogue(text, plurals, options)
+    passages = [passage for message in chosen for passage in catalogue.passages(message)]
+
+    def written(texts: Sequence[str]) -> bytes:
+        left = iter(texts)
+        changes = [change for m in chosen for change in catalogue.changes(m, left)]
+        done, out = 0, ""
+        for start, end, new in sorted(changes):
+            out += text[done:start] + new
+            done = end
+        return _encoded(out + text[done:], encoding)
+
+    return Document(passages, written, f", {len(own) - len(chosen):,} messages left")
+
+
+def _check_forms(message: Message, count: int, where: str) -> None:
+    """Raise ``DocumentError`` where a message has more plural forms than the header says."""
+    if len(message.forms) > count:
+        raise DocumentError(
+            f"{where}:{message.line} has {', '.join(message.forms)}; its forms should be msgstr[0] "
+            f"to msgstr[{count - 1}]"
+        )
+
+
+def _text_of(data: bytes, where: str) -> tuple[str, str]:
+    """The text of a catalogue, and the encoding that its header names."""
+    match = _CHARSET.search(data[:10_000].decode("ascii", "replace"))
+    if match is None or match[0].lower() in ("utf-8", "utf8"):
+        return decoded(data, where), "utf-8"
+    if not _ENCODINGS.match(match[0]):  # CHARSET, as in templates, or ASCII
+        return decoded(data, where), "ascii"
+    try:
+        return data.decode(match[0]), match[0]
+    except (LookupError, UnicodeError):
+        raise DocumentError(f"{where} is not {match[0]}, as its header says") from None
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    """A catalogue in its encoding, or in UTF-8, which the header then names."""
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError:
+        return _CHARSET.sub("UTF-8", text, count=1).encode()
+
+
+@dataclass(frozen=True)
+class _Catalogue:
+    """How the translations of a catalogue are made and written."""
+
+    text: str
+    plurals: PluralForms
+    options: DocumentOptions
+
+    def passages(self, message: Message) -> list[Passage]:
+        """The passages of a message: its text, and its plural."""
+        names = (flag.removesuffix("-format") for flag in message.flags if "-format" in flag)
+        formats = tuple(name for name in names if name in FORMATS)
+        rules = rules_of(self.options.rules, formats)
+        texts = [message.texts[key] for key in ("msgid", "msgid_plural") if key in message.texts]
+        if "java" in formats and any("{" in text or "''" in text for text in texts):
+            return [text_passage(java_shown(text), rules, java_written) for text in texts]
+        return [text_passage(text, rules) for text in texts]
+
+    def changes(self, message: Message, texts: Iterator[str]) -> Iterator[tuple[int, int, str]]:
+        """Yield the places that change for a message, whose texts are the next, with the new."""
+        line, singular, keys = self._end, next(texts), message.forms
+        forms = [singular]
+        if "msgid_plural" in message.texts:
+            plural, count = next(texts), self.plurals.count or len(message.forms)
+            rules = rules_of(self.options.rules, ())
+            both = [rules.count([message.texts[key]]) for key in ("msgid", "msgid_plural")]
+            whole = count > 1 and not (self.plurals.many and both[0] != both[1])
+            forms = [singular if whole else plural, *[plural] * (count - 1)]
+            keys = [f"msgstr[{n}]" for n in range(count)]
+        start, end = message.spans[message.forms[0]][0], message.spans[message.forms[-1]][1]
+        new = [
+            _strings(key, form, line, self._wraps) for key, form in zip(keys, forms, strict=True)
+        ]
+        yield start, end, line.join(new)
+        if self.options.draft and "fuzzy" not in message.flags:
+            yield self._flagged(message, line)
+
+    def _flagged(self, message: Message, line: str) -> tuple[int, int, str]:
+        """The place of the flag fuzzy: first in a line of flags, or a line of its own."""
+        for place, comment in message.comments:
+            if comment.startswith("#,"):
+                rest = "," if re.search(r"\w", comment) else ""
+                return place + 2, place + 2, f" fuzzy{rest}"
+        before = (place for place, comment in message.comments if comment.startswith("#|"))
+        place = next(before, message.start)
+        glued = self.text[self.text.rfind("\n", 0, place) + 1 : place].strip()
+        return place, place, f"{line if glued else ''}#, fuzzy{line}"
+
+    @cached_property
+    def _end(self) -> str:
+        """The end of a line."""
+        return "\r\n" if "\r\n" in self.text else "\n"
+
+    @cached_property
+    def _wraps(self) -> bool:
+        """Whether the lines of texts are wrapped: none is longer than a line of a terminal."""
+        return all(len(row) <= WIDTH + 1 or row[:1] == "#" for row in self.text.split("\n"))
+
+
+def _strings(key: str, text: str, line: str, wraps: bool) -> str:
+    """A keyword and its text, a line for each of the text."""
+    rows = [row.translate(_WRITTEN) for row in re.findall(r"[^\n]*\n|[^\n]+", text)]
+    if wraps and (len(rows) > 1 or len(f'{key} "{text}"') > WIDTH):
+        rows = [part for row in rows for part in _wrapped(row, WIDTH - 2)]
+        rows = ["", *rows]
+    elif len(rows) > 1:
+        rows = ["", *rows]
+    return f"{key} " + line.join(f'"{row}"' for row in rows or [""])
+
+
+def _wrapped(row: str, width: int) -> Iterator[str]:
+    """Yield the lines of a row, cut behind blanks."""
+    part = ""
+    for word in re.findall(r"[^ ]* +|[^ ]+", row):
+        if part and len(part) + len(word) > width:
+            yield part
+            part = ""
+        part += word
+    yield part

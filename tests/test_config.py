@@ -448,6 +448,8 @@ def test_what_is_absent_stays_absent_through_toml() -> None:
         ("import no_such_library", r"no_such_library'\)$"),
         ("a = 1\nb = a.c", r"my_kinds\.py:2: AttributeError: 'int' object"),
         ("def (", r"my_kinds\.py, line 1"),
+        ("{}['x']", r"my_kinds\.py:1: KeyError"),
+        ("raise SystemExit(3)", r"my_kinds\.py:1: SystemExit"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_named(code, message, tmp_path, monkeypatch) -> None:

@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 
 from foveate.errors import ConfigError as ConfigError
 from foveate.errors import Where, placed
-from foveate.files import read_bytes
+from foveate.files import read_bytes, split_lines
 
 C = TypeVar("C", bound="Config")
 T = TypeVar("T")
@@ -383,14 +383,7 @@ def _import_kinds(tree: Tree) -> None:
             raise ConfigError(f"cannot import {module!r} ({error}){hint}") from None
         except ConfigError as error:
             raise ConfigError(f"cannot import {module!r}: {error}") from None
-        except (
-            AttributeError,
-            ImportError,
-            NameError,
-            SyntaxError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except (Exception, SystemExit) as error:  # a module of the user's may raise any
             raise ConfigError(f"cannot import {module!r} ({placed(error)})") from None
 
 
@@ -519,7 +512,7 @@ def line_of(text: str, where: Where) -> int | None:
     """The line that holds a key, or the longest part of its path that stands in the file."""
     table: Where = ()
     best: tuple[int, int | None] = (0, None)
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(split_lines(text), start=1):
         if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
             table = tuple(part.strip(" \"'") for part in header[1].split("."))
             path = table

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from foveate.config import from_json
 from foveate.errors import UserError
-from foveate.files import replace_file
+from foveate.files import replace_file, split_lines
 
 Link = tuple[int, int]  # source, target
 Links = set[Link]
@@ -51,7 +51,7 @@ def read_pharaoh(line: str, where: str = "") -> Links:
 def link_lines(path: Path) -> list[str]:
     """The lines of a file of links. Raises `UserError` naming a file that is no text."""
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return split_lines(path.read_bytes().decode())
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no text: byte {error.start + 1} is not UTF-8") from None
 

@@ -161,8 +161,8 @@ def _plain(element: Element | None) -> str:
 
 
 def language_of(tag: str) -> str:
-    """The language of a tag without its region: en of en-US and en_US."""
-    return re.split("[-_]", tag.strip().lower())[0]
+    """The language of a tag without its region: en of en-US and en_US.UTF-8."""
+    return re.split(r"[-_.@]", tag.strip().lower(), maxsplit=1)[0]
 
 
 def languages_of_tmx(path: Path) -> list[str]:

@@ -19,6 +19,7 @@ from foveate.config import (
     ConfigError,
     Configurable,
     assigned,
+    config_type,
     kinds,
     line_of,
     merge,
@@ -363,6 +364,72 @@ def test_every_kind_has_an_owner_and_a_meaning(config: type[Config]) -> None:
     assert meaning and not meaning.startswith("!!!"), f"{config.family}.{config.kind}: no docstring"
 
 
+def nested(value: Any, depth: int) -> Any:
+    """Lists in each other."""
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def inside(depth: int) -> dict[str, Any]:
+    """Tables in each other."""
+    tree: dict[str, Any] = {}
+    for _ in range(depth):
+        tree = {"kind": tree}
+    return tree
+
+
+HOSTILE: dict[str, Any] = {
+    "huge": 10**23, "huge negative": -(10**23), "thousands of digits": 16**5000, "64 bits": 2**63,
+    "negative": -1, "NaN": float("nan"), "infinite": float("inf"), "large": 1e308, "empty": "",
+    "long": "x" * 100_000, "surrogate": "\ud800", "deep list": nested(1, 5000), "null": None,
+    "deep table": inside(5000), "table": {}, "empty key": {"": 1}, "list": [], "lists": [[]],
+    "kind": {"kind": 10**23}, "truth": True, "table of none": {"kind": None},
+}  # fmt: skip
+
+
+def schema() -> list[type[Config]]:
+    """The config of a run, and those of all parts that it may have."""
+    found, left = dict[type[Config], None](), [RunConfig, *REAL]
+    while left:
+        config = left.pop()
+        if config not in found:
+            found[config] = None
+            parts = (config_type(field.annotation) for field in config.model_fields.values())
+            left += [part for part in parts if part is not None]
+    return list(found)
+
+
+@pytest.mark.parametrize("config", schema(), ids=lambda c: c.__qualname__)
+def test_every_field_takes_a_hostile_value_or_refuses_it(config: type[Config]) -> None:
+    for name in config.model_fields:
+        for value in HOSTILE.values():
+            try:
+                config.parse({name: value}).tree()
+            except ConfigError as error:
+                assert len(str(error)) < 3000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a=10**23", f"seed={10**23}", f"seed={'9' * 5000}", f"seed=0x{'f' * 5000}", "seed=nan"),
+        *(f"a={'[' * 3000}", f"a={'{b=' * 3000}", f"a={'[' * 400}{']' * 400}", "=1", "a..b=1"),
+        *(f"{'.'.join('a' * 5000)}=1", "x={a=b\0}", "imports=[1]", 'imports=[""]', "base=1"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_hostile_file_or_override_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(text)
+    (tmp_path / "good.toml").write_text(
+        "[task]\nkind = 'language'\ntext = 'x'\n[model]\nkind='gpt'\n"
+    )
+    for path, overrides in ((tmp_path / "c.toml", []), (tmp_path / "good.toml", [text])):
+        with pytest.raises(ConfigError) as caught:
+            read(RunConfig, path, overrides)
+        assert len(str(caught.value)) < 3000
+
+
 def test_what_is_absent_stays_absent_through_toml() -> None:
     import tomllib
 
@@ -381,6 +448,8 @@ def test_what_is_absent_stays_absent_through_toml() -> None:
         ("import no_such_library", r"no_such_library'\)$"),
         ("a = 1\nb = a.c", r"my_kinds\.py:2: AttributeError: 'int' object"),
         ("def (", r"my_kinds\.py, line 1"),
+        ("{}['x']", r"my_kinds\.py:1: KeyError"),
+        ("raise SystemExit(3)", r"my_kinds\.py:1: SystemExit"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_named(code, message, tmp_path, monkeypatch) -> None:

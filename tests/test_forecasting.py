@@ -362,7 +362,7 @@ def test_attention_has_dates_on_both_axes(trained: dict[str, Run]) -> None:
         trained["patch"].explain(None, "x")
     with pytest.raises(ConfigError, match="can begin from 2020-01-17 to 2020-04-25"):
         trained["patch"].explain("2020-01-02")
-    with pytest.raises(DataError, match="'soon' is no date"):
+    with pytest.raises(DataError, match="'soon' is not a date"):
         trained["patch"].explain("soon")
     with pytest.raises(ValueError, match="rnn_forecaster has no attention to look at"):
         trained["rnn"].explain(None)

@@ -62,7 +62,7 @@ def test_idx_that_is_damaged_is_named(tmp_path: Path) -> None:
         read_idx(path)
     path = tmp_path / "x"
     for content, message in (
-        (b"PNG!" + b"\0" * 20, "no IDX file"),
+        (b"PNG!" + b"\0" * 20, "not an IDX file"),
         (b"\0\0\x08\x03\0\0", "ends within its header"),
         (idx(np.zeros((2, 3), np.uint8))[:-1], r"says it holds 6 bytes \(2, 3\), but has 5"),
     ):
@@ -141,6 +141,59 @@ def test_grey_of_16_bits_is_scaled_to_8() -> None:
     for channels in (1, 3):
         pixels = decode(file.getvalue(), "grey", channels, (16, 16))
         assert pixels.tolist() == [grey.tolist()] * channels
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "L", "RGB", "1", "I;16", "PA"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_what_is_transparent_is_white_in_every_mode(mode: str, channels: int) -> None:
+    """A black square on a ground that is transparent, and black (or nearly) beneath."""
+    square = np.zeros((16, 16), bool)
+    square[4:12, 4:12] = True
+    if mode == "I;16":
+        image = Image.fromarray(np.where(square, 0, 5).astype(np.uint16))
+    else:
+        image = Image.new(mode if mode in ("P", "L", "RGB", "1") else "RGBA", (16, 16))
+        ground = {"RGB": (1, 1, 1), "1": 1}.get(mode, 5 if mode in ("P", "L") else (0, 0, 0, 0))
+        if mode == "P":
+            image.putpalette([0] * 768)
+        black = (0, 0, 0, 255) if image.mode == "RGBA" else (0, 0, 0) if mode == "RGB" else 0
+        for x, y in np.argwhere(np.ones_like(square)).tolist():
+            image.putpixel((x, y), black if square[y, x] else ground)
+        image = image.convert(mode)
+    file = io.BytesIO()
+    clear = {"P": 5, "L": 5, "RGB": (1, 1, 1), "1": 1, "I;16": 5}.get(mode)
+    if mode == "PA":
+        image.save(file, "TIFF")
+    else:
+        image.save(file, "PNG", **({} if clear is None else {"transparency": clear}))
+    pixels = decode(file.getvalue(), mode, channels, (16, 16))
+    np.testing.assert_array_equal(pixels, np.where(square, 0, 255)[None].repeat(channels, 0))
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_pixels_of_32_bits_are_refused(mode: str) -> None:
+    file = io.BytesIO()
+    Image.new(mode, (4, 4), 300).save(file, "TIFF")
+    with pytest.raises(DataError, match=r"big.tif .*32 bits.* mode .*convert it to 8 bits"):
+        decode(file.getvalue(), "big.tif", 1, (4, 4))
+
+
+@pytest.mark.parametrize("place", ["pictures", "pictures.tar", "pictures.zip"])
+def test_a_picture_is_found_by_its_folder_and_equal_names_are_refused(tmp_path, place) -> None:
+    for colour in ("red", "blue"):
+        folder = tmp_path / "pictures" / colour
+        folder.mkdir(parents=True)
+        (folder / "000.png").write_bytes(png(colour))
+    if "." in place:
+        kind = place.rpartition(".")[2]
+        shutil.make_archive(str(tmp_path / "pictures"), kind, tmp_path / "pictures")
+    table = tmp_path / "table.tsv"
+    table.write_text("train\tred/000.png\tred\ntrain\t./blue/000.png\tblue\n")
+    album = files(tmp_path, files=str(tmp_path / place)).album("train")
+    assert [tuple(p[:, 6, 6]) for p in album.pixels] == [COLOURS["red"], COLOURS["blue"]]
+    table.write_text("train\t000.png\tred\n")
+    with pytest.raises(DataError, match=r"000\.png several times, as .*/000.png and as"):
+        files(tmp_path, files=str(tmp_path / place)).album("train")
 
 
 def test_a_turned_photograph_is_set_upright(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ NAMED = {  # other packages, and the only places that may import them
     "polib": {"documents"},
     "docx": {"documents"},
     "lxml": {"documents"},
-    "defusedxml": {"documents"},
+    "defusedxml": {"data", "documents"},
     "fastapi": {"server"},
     "starlette": {"server"},
     "uvicorn": {"server"},

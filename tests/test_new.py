@@ -117,7 +117,11 @@ TMX = (
             table("shop,when", "{i},2024-{month:02}-{day:02}"),
             ['date = "when"', "linear_forecaster"],
         ),
-        ("m.tmx", TMX, ['source = "{out}/c.tsv"', 'kind = "translation"']),
+        (
+            "m.tmx",
+            TMX,
+            ['source = "{out}/m.tmx"', 'languages = ["en", "fr"]', 'kind = "translation"'],
+        ),
     ],
 )
 def test_columns_and_formats_are_told_apart(name, content, expected, tmp_path) -> None:
@@ -144,7 +148,7 @@ CHOSEN = {
     "a.csv": ['columns = ["b", "c"]', 'kind = "translation"'],
     "b.tsv": ["columns = [2, 1]", 'kind = "classification"'],
     "c.jsonl": ['keys = ["b", "a"]', 'kind = "classification"'],
-    "d.tmx": ['kind = "translation"'],
+    "d.tmx": ['kind = "translation"', 'languages = ["fr", "en"]'],
 }
 
 
@@ -162,8 +166,6 @@ def test_what_files_do_not_show_is_asked_on_a_terminal(
     os.close(terminal)
     text = (tmp_path / "c.toml").read_text(encoding="utf-8")
     assert [part for part in CHOSEN[name] if part not in text] == []
-    if name == "d.tmx":
-        assert (tmp_path / "c.tsv").read_text(encoding="utf-8").startswith("la maison 0\thouse")
 
 
 def test_masked_text_trains(tmp_path: Path, data_folder: Path) -> None:
@@ -201,9 +203,12 @@ def test_mistakes_are_refused(tmp_path: Path) -> None:
     assert "has no partner" in refusal("auto", str(text), str(other))
     assert "as both sides" in refusal("auto", str(text), str(text))
     sheet.write_text("one\teins\n" * 40)
-    assert "2 columns between tabs: name it .tsv" in refusal("auto", str(sheet))
-    sheet.write_text("<html>\n")
-    assert "is XML or HTML" in refusal("auto", str(sheet))
+    assert "is an Excel file: export its sheet as .csv" in refusal("auto", str(sheet))
+    text.write_text("one\teins\n" * 40)
+    assert "2 columns between tabs: name it .tsv" in refusal("auto", str(text))
+    text.write_text("<html>\n")
+    assert "is XML or HTML" in refusal("auto", str(text))
+    text.write_text("one\n" * 39)
     headed = tmp_path / "c.tsv"
     headed.write_text("sentence\tlabel\n" + "".join(f"text {i}\t{i % 2}\n" for i in range(40)))
     assert "c.tsv:1: sentence, label: names of columns" in refusal("auto", str(headed))

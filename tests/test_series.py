@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from foveate.data.catalogue import DataError
+from foveate.data.notation import forms_of, parse_date
 from foveate.data.series import (
     Scaling,
     SeriesData,
     Windows,
     calendar,
+    date_column,
     divide,
     following,
     gaps_of,
@@ -69,10 +71,10 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("2020-01-03,x,1", r"series.csv:3: column 'a': 'x' is no number"),
-        ("2020-01-03,1,inf", r"series.csv:3: column 'b': 'inf' is no number"),
-        ("2020-13-03,1,1", r"series.csv:3: '2020-13-03' is no date; write 2016-07-31"),
-        (",1,1", r"series.csv:3: '' is no date"),
+        ("2020-01-03,x,1", r"series.csv:3: column 'a': 'x' is not a number"),
+        ("2020-01-03,1,inf", r"series.csv:3: column 'b': 'inf' is not a number"),
+        ("2020-13-03,1,1", r"series.csv:3: '2020-13-03' is not a date; write 2016-07-31"),
+        (",1,1", r"series.csv:3: '' is not a date"),
         ("2019-01-03,1,1", r"series.csv:3: 2019-01-03 is not after the row before it; sort"),
         ("2020-01-03,1", r"series.csv:3: 2 cells; the header has 3"),
     ],
@@ -121,14 +123,130 @@ def test_delimiter_and_decimal_comma(tmp_path, lines: list[str], named: dict[str
     np.testing.assert_array_equal(table.values, whole if len(lines) > 2 else [[1.5]])
 
 
-def test_a_decimal_mark_that_was_not_detected_is_named(tmp_path: Path) -> None:
+def test_a_decimal_mark_is_that_of_all_cells_however_late(tmp_path: Path) -> None:
     many = [f"{2000 + year};{year}" for year in range(150)]
-    data = written(tmp_path, "year;a", *many, "2150;1,5")
+    data = written(tmp_path, "year;a", *many, "2150;1,5", "2151;1.234,5")
+    assert read_table(data).values[-2:, 0].tolist() == [1.5, 1234.5]
     with pytest.raises(DataError, match=r"series.csv:152: .*'1,5'.* task.series.decimal = \",\""):
+        read_table(data.model_copy(update={"decimal": "."}))
+
+
+# one number as tables write it, alone in a column of other numbers of that writing
+WRITTEN = {
+    "1018": 1018, "1,018;981;1,020": 1018, "1.018;981;1.020": 1018, "1,018;0,981": 1.018,
+    "1.018;0.981": 1.018, "1.018;1.981": 1.018, "1,018;1,5": 1.018, "1,018;1.5": 1018,
+    "1,018;1234": 1.018, "1.234,5": 1234.5, "1,234.5": 1234.5, "1,234,567": 1234567,
+    "1.234.567": 1234567, "1 234": 1234, "1\u202f234,5": 1234.5, "1'234.5": 1234.5,
+    "-1,018;7,25": -1.018, "\u22125": -5,
+    "$1,018;$981;$1,020": 1018, "-$5": -5, "12%;3%": 12, "12 %": 12, "5 €;7 €": 5,
+    "٣٫٥": 3.5, "1e3": 1000, "1,5e3": 1500, ".5": 0.5, ",5;1,5": 0.5,
+}  # fmt: skip
+TWO_MEANINGS = {
+    "1,018": "1,018.*thousands.*decimals", "1,018;981": "'1,018' in line 2.*task.series.decimal",
+    "1.018;981": "'1.018'", "1,5;1.5": "'1,5' in line 2 and '1.5' in line 3|'1.5'.*'1,5'",
+    "1,018;1.018": "1,018.*1.018", "12%;0.5": "12%.*0.5.*one unit", "$5;€5": "one unit",
+    "1,020;981;1234": "'1,020'",
+}  # fmt: skip
+NO_NUMBERS = [
+    "1_000",
+    "1,23,4",
+    "1,2345,6",
+    "(5)",
+    "5 apples",
+    "--5",
+    "0x10",
+    "1.2.3",
+    ",",
+    "+",
+    "1e999",
+    "$5%",
+]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|", ","])
+@pytest.mark.parametrize("cells", [*WRITTEN, *TWO_MEANINGS, *NO_NUMBERS])
+def test_a_number_has_one_meaning_or_is_refused_with_both(tmp_path, cells, delimiter) -> None:
+    rows = [f'2020-01-0{n}{delimiter}"{cell}"' for n, cell in enumerate(cells.split(";"), 1)]
+    data = written(tmp_path, f"date{delimiter}a", *rows)
+    if cells in WRITTEN:
+        assert read_table(data).values[0, 0] == WRITTEN[cells]
+    else:
+        with pytest.raises(DataError, match=TWO_MEANINGS.get(cells, "is not a number; name")):
+            read_table(data)
+
+
+DATES_WRITTEN = {
+    "2020-03-04": None, "2020-03-04T05:06:07": None, "2020-03-04 24:00": None,
+    "2020-03-04 05:06+01:00": None, "2020-03-04T05:06Z": None, "1583298367": "unix",
+    "1583298367000": "unix_ms", "20200304": "%Y%m%d", "Mar 04, 2020": "%b %d, %Y",
+    "04 March 2020": "%d %B %Y", "25/03/2020": "%d/%m/%Y",
+    "3/25/2020 05:06 PM": "%m/%d/%Y %I:%M %p",
+    "25.03.2020": "%d.%m.%Y", "2020/03/04 05:06": "%Y/%m/%d %H:%M",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DATES_WRITTEN)
+def test_the_form_of_dates_is_found_and_read(tmp_path: Path, text: str) -> None:
+    assert forms_of([text], "date") == [DATES_WRITTEN[text]]
+    assert str(parse_date(text, DATES_WRITTEN[text])).startswith("2020-03-")
+
+
+@pytest.mark.parametrize(
+    "text", ["now", "today", "20200304", "1583298367", "NaT", "-5", "2020-3-4"]
+)
+def test_what_numpy_alone_would_read_is_not_a_date(text: str) -> None:
+    with pytest.raises(DataError, match="is not a date"):
+        parse_date(text)
+
+
+TABLES = {  # of `foveate new auto`: what is found, or what is said that the dates lack
+    "date,a\n{d} 01:00,1\n{d} 02:00,2\n": ("date", None),
+    "a,date\n1,03/04/2020\n2,03/05/2020\n": "as %d/%m/%Y and as %m/%d/%Y",
+    "a,date\n1,03/04/2020\n2,13/04/2020\n": ("date", "%d/%m/%Y"),
+    "a,date\n1,03/04/20\n2,03/05/20\n": "%d/%m/%y and as %m/%d/%y",
+    "date,a\n2020-01-02,1\n2020-01-01,2\n": "from the newest to the oldest",
+    "date,a\n2020-01-02,1\n2020-01-01,2\n2020-01-03,3\n": "not in the order of time",
+    "Date;Time;a\n16/12/2006;00:00;1\n16/12/2006;00:01;2\n": "two columns, 'Date' and 'Time'",
+    "date,shop,a\n2020-01-01,1,5\n2020-01-01,2,6\n": "are there several times",
+    "quarter,a\n2020Q1,1\n2020Q2,2\n": "'2020Q1', whose form is unknown",
+    "year,a\n1949,1\n1950,2\n": ("year", None),
+    "id,a\n1949,1\n1950,2\n": None,
+    "text,label\nhello,1\nyou,2\n": None,
+    "date,$\n2020-01-01,$5\n2020-01-02,$6\n": ("date", None),
+}
+
+
+@pytest.mark.parametrize("text", TABLES)
+def test_the_column_of_dates_is_found_or_what_it_lacks_is_said(tmp_path: Path, text: str) -> None:
+    path, expected = tmp_path / "a.csv", TABLES[text]
+    path.write_text(text.replace("{d}", "2020-01-01"))
+    if isinstance(expected, str):
+        with pytest.raises(DataError, match=expected):
+            date_column(path)
+    else:
+        assert date_column(path) == expected
+
+
+def test_a_doubled_hour_is_named_and_read_as_is_said(tmp_path: Path) -> None:
+    times = ("00:00", "01:30", "02:00", "01:30", "02:00", "03:00")
+    data = written(tmp_path, "date,a", *(f"2023-10-29 {t},{n}" for n, t in enumerate(times)))
+    with pytest.raises(DataError, match=r"csv:5: 2023-10-29 01:30 is in line 3 too.*repeated"):
         read_table(data)
-    data = written(tmp_path, "year;a", "2000;1,5", "2001;1.234,5")
-    with pytest.raises(DataError, match=r"series.csv:3: .* task.series.decimal = \"\.\""):
-        read_table(data)
+    for how, values in {"first": [0, 1, 2, 5], "last": [0, 3, 4, 5], "mean": [0, 2, 3, 5]}.items():
+        update = {"repeated": how, "gaps": "ignore"}
+        assert read_table(data.model_copy(update=update)).values[:, 0].tolist() == values
+    unsorted = written(tmp_path, "date,a", "2023-10-29,1", "2023-10-28,1", "2023-10-28,1")
+    with pytest.raises(DataError, match=r"csv:3: 2023-10-28 is not after"):
+        read_table(unsorted.model_copy(update={"repeated": "mean"}))
+
+
+def test_offsets_become_utc_and_are_said(tmp_path: Path) -> None:
+    rows = [f"2023-10-29 02:00{offset},1" for offset in ("+02:00", "+01:00", "Z")]
+    table = read_table(written(tmp_path, "date,a", *rows))
+    assert labels(table.dates) == [f"2023-10-29 0{n}:00" for n in range(3)]
+    assert table.utc
+    with pytest.raises(DataError, match=r"csv:5: .*one has an offset of UTC, the other has none"):
+        read_table(written(tmp_path, "date,a", *rows, "2023-10-29 03:00,1"))
 
 
 # ------------------------------------------------------------------------------ gaps

@@ -99,3 +99,35 @@ def test_sizes_are_counted() -> None:
     texts = {Path("a.py"): "x\n", Path("nn/a.py"): "x\n" * 2, Path("nn/b/c.py"): "x\n"}
     assert sizes.packages(texts) == {".": 1, "nn": 3}
     assert sizes.groups("A = 1\ndef f(): return A\ndef g(): return f()\nclass B: pass\nC = 2") == 2
+
+
+# Files whose lines are no data of users, and why `splitlines` is right there.
+OWN_LINES = {
+    "laws/check.py": "a drawing of ours",
+    "laws/trial.py": "a matrix as printed",
+    "draw/texts.py": "a caption of ours",
+    "draw/drawings.py": "a caption of ours",
+    "draw/sheets.py": "drawings of ours",
+    "server/keys.py": "bytes, which break at LF and CR only, of JSON that escapes these",
+    "train/journal.py": "bytes of JSON lines, which escape CR",
+    "cli/train.py": "bytes, cut at whole lines that foveate wrote",
+    "engine/loading.py": "what a compiler printed",
+    "native/kernels.py": "what a compiler printed, and /proc",
+    "train/config.py": "/proc/cpuinfo",
+    "bench/machine.py": "/proc/cpuinfo",
+    "cli/doctor.py": "/proc",
+    "kinds.py": "source text",
+    "train/distributed.py": "an error message",
+    "cli/folders.py": "an error message",
+}
+
+
+def test_data_are_split_at_line_feeds_alone() -> None:
+    """`str.splitlines` also breaks at U+0085, U+2028, form feeds, …: use `foveate.files`."""
+    calls = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "splitlines"
+    }
+    assert calls == set(OWN_LINES)

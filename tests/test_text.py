@@ -145,13 +145,15 @@ def test_bad_lines_of_tsv(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        ("{", "no JSON"),
-        ('["two", "deux"]', "no JSON object"),
-        ('{"source": "two"}', "no key 'target'"),
-        ('{"source": "two", "target": 2}', "no JSON object with text"),
+        ("{", "not JSON"),
+        ('["two", "deux"]', "not a JSON object"),
+        ('{"source": "two"}', "no key 'target'.*: source"),
+        ('{"source": "two", "target": null}', "target is null"),
+        ('{"source": "two", "target": ["deux"]}', "target is a list"),
+        ('{"source": "two", "target": "un", "target": "deux"}', "the key 'target' twice"),
         ('{"source": "two", "target": "\\ud800"}', "surrogate"),
-        ("[" * 100_000, "no JSON"),
-        ("", "no JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("", "not JSON"),
     ],
 )
 def test_bad_lines_of_jsonl(record: str, reason: str, tmp_path: Path) -> None:
@@ -480,7 +482,7 @@ def test_a_csv_gives_pairs(tmp_path: Path, text: str, fields: dict[str, Any]) ->
         ),
         ("en\na\n", {}, "pairs.csv:1: columns: 1; needed: 2; name them in data.columns"),
         ('en,fr\n"a,b\nc,d\n', {}, "pairs.csv:2: a quote is opened and not closed"),
-        ('en,fr\n"a"x"",b\n', {}, "pairs.csv:2: no row of a CSV"),
+        ('en,fr\n"a"x"",b\n', {}, "pairs.csv:2: not a row of a CSV"),
         ("a,b\n", {"columns": ("a", "b"), "header": False}, "data.header = false; number them"),
     ],
 )

@@ -46,6 +46,12 @@ DOCUMENTS = {
     "tmx": b'<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>one <bpt>x'
     b"</bpt>two</seg></tuv></tu></body></tmx>",
 }
+TABLES = [
+    b"date,a\n" + b"".join(b"2020-01-%02d,%d\n" % (n, n) for n in range(1, 29)),
+    b"when;x;y\n01/02/20 05:06 PM;1.234,5;12%\n02/02/20 05:06 PM;$1,5;3%\n",
+    b"text,label\n" + b"".join(b"a house %d,%d\n" % (n, n % 2) for n in range(30)),
+]
+OVERRIDES = [b"train.seed=1", b"task={kind=translation, source=x}", b"model.kind=gpt"]
 ENGINE = "engine"
 FORM = b"application/x-www-form-urlencoded"
 
@@ -54,8 +60,10 @@ def targets(place: Path) -> Targets:
     """What reads, and examples of what it reads; files go into a folder."""
     import foveate.align.aer as aer
     from foveate.cli.align import read_links
-    from foveate.config import read
-    from foveate.data.image import read_idx
+    from foveate.cli.new import planned
+    from foveate.config import assigned, read
+    from foveate.data.image import decode, read_idx
+    from foveate.data.report import report_files
     from foveate.data.series import SeriesData, read_table
     from foveate.data.text import TextData, rows
     from foveate.data.tokenizer import Tokenizer
@@ -89,12 +97,24 @@ def targets(place: Path) -> Targets:
         (place / "out").unlink(missing_ok=True)
         return import_from(path, place / "out")
 
+    def pairs(path: Path) -> object:
+        return list(rows(path, None, TextData())), report_files([path], TextData())
+
     result: Targets = {
-        "tsv": (on_file("a.tsv", lambda p: list(rows(p, None, TextData()))), [b"a\tb\nc\td\n"]),
-        "jsonl": (
-            on_file("a.jsonl", lambda p: list(rows(p, None, TextData()))),
-            [b'{"source": "a", "target": "b"}\n'],
+        "tsv": (on_file("a.tsv", pairs), [b"a\tb\nc\td\n"]),
+        "csv": (on_file("a.csv", pairs), [b'a,b\n"c\nx",d\n', b"sep=;\na;b\nc;d\n"]),
+        "jsonl": (on_file("a.jsonl", pairs), [b'{"source": "a", "target": "b"}\n']),
+        "json": (on_file("a.json", pairs), [b'[{"source": "a", "target": 2}, {"a": null}]']),
+        "fasttext": (on_file("a.txt", pairs), [b"__label__a one two\n__label__b one\n"]),
+        "po pairs": (on_file("a.po", pairs), [DOCUMENTS["po"], b'#~ msgid "a"\n#~ msgstr "b"\n']),
+        "tmx pairs": (on_file("a.tmx", pairs), [DOCUMENTS["tmx"]]),
+        "xliff pairs": (
+            on_file("a.xliff", pairs),
+            [b'<xliff><unit><segment state="x"><source>a</source></segment></unit></xliff>'],
         ),
+        "new": (on_file("n.csv", lambda p: planned("auto", [p], 1.0, {})), TABLES),
+        "override": (lambda data: RunConfig.parse(assigned(data.decode("latin-1"))), OVERRIDES),
+        "picture": (lambda data: decode(data, "x", 3, (4, 4)), _pictures()),
         "config": (on_file("config.toml", config), [toml() for toml in _configs()]),
         "tokenizer": (on_file("t.json", Tokenizer.load), _tokenizers()),
         "tokenizer.json": (on_file("tokenizer.json", read_tokenizer), _tokenizers()),
@@ -198,6 +218,19 @@ def _tokenizers() -> list[bytes]:
         tokenizer.train(["the dog sleeps", "a dog runs"] * 3)
         made.append(tokenizer.text().encode())
     return [*made, json.dumps(json.loads(made[2])["vocabulary"]).encode()]
+
+
+def _pictures() -> list[bytes]:
+    import io
+
+    from PIL import Image
+
+    made = []
+    for mode, kind in (("RGBA", "PNG"), ("P", "GIF"), ("RGB", "JPEG"), ("I;16", "TIFF")):
+        file = io.BytesIO()
+        Image.new(mode, (5, 4)).save(file, kind)
+        made.append(file.getvalue())
+    return made
 
 
 def _weights() -> bytes:

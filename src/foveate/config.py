@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import re
+import reprlib
 import sys
 import tomllib
 import typing
@@ -24,12 +25,14 @@ from pydantic.fields import FieldInfo
 
 from foveate.errors import ConfigError as ConfigError
 from foveate.errors import Where, placed
-from foveate.files import read_bytes
+from foveate.files import read_bytes, split_lines
 
 C = TypeVar("C", bound="Config")
 T = TypeVar("T")
 Tree = dict[str, Any]  # a table of TOML or JSON
 LARGEST = 2**20  # bytes of a config
+DEEPEST = 32  # tables and lists in each other; a config needs about ten
+WHOLE = 2**63  # whole numbers are below it, as those of PyTorch and TOML are
 
 
 class Config(pydantic.BaseModel):
@@ -84,7 +87,12 @@ class Config(pydantic.BaseModel):
     @classmethod
     def parse(cls, tree: Mapping[str, object] | str, where: Where = ()) -> Self:
         """Read a tree of plain values; raise `ConfigError` with the full path of a wrong key."""
-        tree = {"kind": tree} if isinstance(tree, str) else dict(tree)
+        tree = {"kind": tree} if isinstance(tree, str) else tree
+        if not isinstance(tree, Mapping):
+            raise ConfigError(f"needs a table, not {reprlib.repr(tree)}", where)
+        tree = dict(tree)
+        if not where:
+            _refuse_odd(tree)
         if cls.family is not None:
             chosen = _choose(cls, tree.pop("kind", cls.kind), where)
             if chosen is not cls:
@@ -99,7 +107,9 @@ class Config(pydantic.BaseModel):
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             place = (*where, *(str(part) for part in first["loc"] if isinstance(part, str)))
-            value = "" if first["type"] == "missing" else f" (given: {first['input']!r})"
+            value = (
+                "" if first["type"] == "missing" else f" (given: {reprlib.repr(first['input'])})"
+            )
             raise ConfigError(first["msg"] + value, place) from None
 
     @classmethod
@@ -186,13 +196,30 @@ def _choose(family: type[Config], kind: object, where: Where) -> type[Config]:
     return known[kind]
 
 
+def _refuse_odd(tree: object) -> None:
+    """Raise `ConfigError` for a value that is too deep in a tree, or a number above 64 bits."""
+    left: list[tuple[Where, object]] = [((), tree)]
+    while left:
+        where, value = left.pop()
+        if isinstance(value, int) and not -WHOLE <= value < WHOLE:
+            raise ConfigError("a whole number is between -2^63 and 2^63", where)
+        inner: Iterable[tuple[object, object]] = ()
+        if isinstance(value, Mapping):
+            inner = value.items()
+        elif isinstance(value, list | tuple):
+            inner = enumerate(value)
+        if len(where) > DEEPEST:
+            raise ConfigError(f"more than {DEEPEST} tables or lists are in each other", where[:2])
+        left += [((*where, str(key)), part) for key, part in inner]
+
+
 def unknown(what: str, name: str, valid: Iterable[str]) -> str:
     """An error message for a name that is not valid, with the nearest one that is."""
     near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     names = sorted(valid)
     more = f", … ({len(names) - 22} more: foveate kinds)" if len(names) > 22 else ""
     hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(names[:22])}{more}"
-    return f"no {what} {name!r} here; {hint}"
+    return f"no {what} {reprlib.repr(name)} here; {hint}"
 
 
 def config_type(annotation: object) -> type[Config] | None:
@@ -216,7 +243,7 @@ def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
             for i, v in enumerate(value)
         )
     if not isinstance(value, dict | str) or (isinstance(value, str) and config.family is None):
-        raise ConfigError(f"needs a table, not {value!r}", where)
+        raise ConfigError(f"needs a table, not {reprlib.repr(value)}", where)
     if typing.get_origin(annotation) is dict:
         tables = cast(Tree, value)
         return {k: config.parse(v, (*where, k)) for k, v in tables.items()}
@@ -365,14 +392,7 @@ def _import_kinds(tree: Tree) -> None:
             raise ConfigError(f"cannot import {module!r} ({error}){hint}") from None
         except ConfigError as error:
             raise ConfigError(f"cannot import {module!r}: {error}") from None
-        except (
-            AttributeError,
-            ImportError,
-            NameError,
-            SyntaxError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except (Exception, SystemExit) as error:  # a module of the user's may raise any
             raise ConfigError(f"cannot import {module!r} ({placed(error)})") from None
 
 
@@ -414,7 +434,10 @@ def load_tree(path: Path, above: tuple[Path, ...] = (), resolved: bool = False) 
         raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start + 1}") from None
-    except tomllib.TOMLDecodeError as error:
+        _refuse_odd(tree)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except ValueError as error:  # also of a number of thousands of digits
         raise ConfigError(f"{path}: not TOML: {error}") from None
     except RecursionError:
         raise ConfigError(f"{path}: its tables are nested too deeply") from None
@@ -467,13 +490,19 @@ def assigned(assignment: str) -> Tree:
     table = re.fullmatch(r"\s*\{.*=.*\}\s*", text, re.DOTALL) is not None
     try:
         value = tomllib.loads(f"value = {_quoted(text) if table else text}")["value"]
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigError(f"{assignment[:40]}…: its value is nested too deeply") from None
+    except ValueError as error:
         if table:
             example = "write key={a=1, b=word}"
             raise ConfigError(f"{assignment!r} holds no TOML table ({error}); {example}") from None
         value = text
     for part in reversed(key.strip().split(".")):
         value = {part: value}
+    try:
+        _refuse_odd(value)
+    except ConfigError as error:
+        raise ConfigError(f"the override {assignment[:80]}: {error.message}") from None
     return cast(Tree, value)
 
 
@@ -492,7 +521,7 @@ def line_of(text: str, where: Where) -> int | None:
     """The line that holds a key, or the longest part of its path that stands in the file."""
     table: Where = ()
     best: tuple[int, int | None] = (0, None)
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(split_lines(text), start=1):
         if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
             table = tuple(part.strip(" \"'") for part in header[1].split("."))
             path = table

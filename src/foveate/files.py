@@ -143,6 +143,12 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
     return path.read_bytes()
 
 
+def split_lines(text: str) -> list[str]:
+    """The lines of a text, which end in LF or CRLF and nothing else, such as U+2028."""
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return [line.removesuffix("\r") for line in lines]
+
+
 def remove(place: Path) -> None:
     """Remove a file or a folder, if it is there."""
     if place.is_dir() and not place.is_symlink():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from foveate.config import from_json
 from foveate.errors import UserError
-from foveate.files import replace_file
+from foveate.files import replace_file, split_lines
 
 Link = tuple[int, int]  # source, target
 Links = set[Link]
@@ -51,10 +51,9 @@ def read_pharaoh(line: str, where: str = "") -> Links:
 def link_lines(path: Path) -> list[str]:
     """The lines of a file of links. Raises `UserError` naming a file that is no text."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")  # lines end at \n alone, \r is a blank
+        return split_lines(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not text: byte {error.start + 1} is not UTF-8") from None
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 def read_link(entry: str, separator: str, where: str = "") -> Link:

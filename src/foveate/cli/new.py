@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shlex
@@ -11,18 +10,32 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import typer
 
 from foveate.cli.options import DataKind, TaskName
-from foveate.config import assigned, parse_tree
+from foveate.config import Tree, assigned, merge, parse_tree
+from foveate.data.bilingual import languages_of_tmx
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
-from foveate.data.report import DataReport, are_labels, report_files
-from foveate.data.series import date_column, looks_like_series
-from foveate.data.text import FEATURES, TextData, delimiter_of, looks_like_data
+from foveate.data.report import are_labels, dated, report_files
+from foveate.data.series import SeriesData, date_column
+from foveate.data.text import (
+    BILINGUAL,
+    BadLine,
+    CSVFile,
+    TextData,
+    decoded_lines,
+    ending_of,
+    files_of,
+    is_table,
+    json_records,
+    layout_of,
+    looks_like_data,
+)
 from foveate.files import replace_file
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig
@@ -75,6 +88,7 @@ class ConfigPlan:
     training: TaskDefaults
     tables: dict[str, list[str]] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
+    top: Tree = field(default_factory=lambda: {"seed": 1})  # the fields before the tables
 
     def put(self, table: str, *lines: str, why: str = "") -> None:
         """Add lines to a table; ``why`` is printed."""
@@ -82,21 +96,34 @@ class ConfigPlan:
         if why:
             self.reasons.append(why)
 
-    def override(self, override: str) -> None:
-        """Set ``table.key=value`` in place of what stands there."""
-        name, _, value = override.partition("=")
-        table, _, key = name.strip().partition(".")
-        if isinstance(word := assigned(f"x={value}")["x"], str):
-            value = toml_value(word)
-        lines = self.tables.setdefault(table, [])
-        lines[:] = [line for line in lines if line.partition("=")[0].strip() != key]
-        lines.append(f"{key} = {value}")
+    def override(self, tree: Tree) -> None:
+        """Lay the tree of overrides over what is here."""
+        for name, fields in tree.items():
+            if not isinstance(fields, dict):
+                self.top[name] = fields
+                continue
+            lines = self.tables.setdefault(name, [])
+            for key, value in fields.items():
+                olds = [line for line in lines if line.partition("=")[0].strip() == key]
+                lines[:] = [line for line in lines if line not in olds]
+                old = tomllib.loads(olds[0]) if olds else {}
+                lines.append(f"{key} = {_inline(merge(old, {key: value})[key])}")
 
     def text(self) -> str:
         """The document."""
         tables = (f"[{name}]\n" + "\n".join(lines) for name, lines in self.tables.items() if lines)
         head = f"# {self.task}: {self.facts}.\n# Written by foveate new; foveate kinds FIELD"
-        return f"{head} explains each field.\nseed = 1\n\n" + "\n\n".join(tables) + "\n"
+        top = "\n".join(f"{key} = {_inline(value)}" for key, value in self.top.items())
+        return f"{head} explains each field.\n{top}\n\n" + "\n\n".join(tables) + "\n"
+
+
+def _inline(value: object) -> str:
+    """A value of TOML in one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_inline(part)}" for key, part in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_inline, value))}]"
+    return str(toml_value(value)) if isinstance(value, str | bool) else str(value)
 
 
 def ask(question: str, guess: str, answers: Sequence[str]) -> str:
@@ -126,17 +153,14 @@ def write_config(
         raise DataError("name the file that holds the data, before what overrides the config")
     if out.exists() and not force:
         raise DataError(f"{out} exists; choose another name with --out, or overwrite by --force")
-    files = [_pairs_of_tmx(file, out) if file.suffix == ".tmx" else file for file in files]
-    plan = planned(task, files, minutes)
-    for override in overrides:
-        plan.override(override)
-    text = plan.text()
     load_kinds()
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{' '.join(overrides)}: {error}; edit {out} instead") from None
-    parse_tree(RunConfig, tree)
+    over: Tree = {}
+    for override in overrides:
+        over = merge(over, assigned(override))
+    plan = planned(task, files, minutes, over)
+    plan.override(over)
+    text = plan.text()
+    parse_tree(RunConfig, tomllib.loads(text))
     replace_file(out, text)
     run, config = shlex.quote(f"runs/{out.stem}"), shlex.quote(str(out))
     messages = [f"{out}: {plan.task}; {plan.facts}", *(f"  {reason}" for reason in plan.reasons)]
@@ -146,14 +170,13 @@ def write_config(
     return [*messages, f"use it            {TASKS[plan.task].verb.format(run=run)}"]
 
 
-def planned(task: TaskName, files: Sequence[Path], minutes: float) -> ConfigPlan:
-    """The config for the files. Raises `DataError` where no task fits, or they hold too little."""
-    if len(files) > 2:
-        raise DataError(
-            f"give one file, or two (both sides), not {len(files)}: of train, valid and test "
-            "name train; the others are read from beside it"
-        )
+def planned(task: TaskName, files: Sequence[Path], minutes: float, over: Tree) -> ConfigPlan:
+    """The config for the files, which are read as ``over`` says.
+
+    Raises `DataError` where no task fits, or they hold too little.
+    """
     archive = files[0].is_dir() or files[0].suffix in (".tar", ".zip")
+    archive = archive and not any(ending_of(file) in BILINGUAL for file in files)
     pictures = len(files) == 2 and (archive or all("ubyte" in file.name for file in files))
     if task in ("captioning", "vision") or (task == "auto" and pictures):
         if not pictures:
@@ -163,29 +186,45 @@ def planned(task: TaskName, files: Sequence[Path], minutes: float) -> ConfigPlan
             )
         plan = _pictures(task, files)
     else:
-        plan = _text_or_series(task, files)
+        plan = _text_or_series(task, files, over)
     _train(plan, minutes)
     return plan
 
 
-def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
-    if len(files) == 2 and find(files[0]).samefile(find(files[1])):
+def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> ConfigPlan:
+    paths = [find(file, folders=True) for file in files]
+    if len(paths) == 2 and paths[0].samefile(paths[1]):
         raise DataError(f"{files[0]} is named as both sides; name the files of two")
+    several = len(files) > 1 and all(map(is_table, paths))
+    if len(files) > 2 and not several:
+        raise DataError(
+            f"give one file, or two (both sides), not {len(files)}: of train, valid and test "
+            "name train; the others are read from beside it"
+        )
+    if task in ("auto", "forecasting") and len(files) == 1:
+        named = over.get("task", {}).get("series", {}) if isinstance(over.get("task"), dict) else {}
+        asked = SeriesData.parse({"path": files[0].as_posix(), **named})
+        if task == "forecasting" or date_column(paths[0], asked) is not None:
+            return _forecasting(dated(files[0], asked), named)
     patterns, splits = _patterns(files)
-    layout, labelled = _layout(find(files[0]), task)
-    if task in ("language", "masked") and len(files) == 2:
-        raise DataError(f"{task} reads one file of text, not 2; name one")
-    config = TextData.parse(dict(layout))
+    asked_text = over.get("data", {})
+    layout, labelled = _layout(files_of(paths[0])[0], task, asked_text)
+    config = TextData.parse(layout | asked_text)
+    if task in ("language", "masked") and len(files) > 1:
+        raise DataError(f"{task} reads one file of text, not {len(files)}; name one")
+    bilingual = any(ending_of(file) in BILINGUAL for path in paths for file in files_of(path))
     kind = ("labelled" if labelled else None) if task == "auto" else TASKS[task].data
-    report = report_files(files, config, kind=kind)
-    if report.series:
-        return _forecasting(report, files[0])
+    if bilingual and kind == "labelled":
+        raise DataError(f"{files[0]} holds translations, not labels: name a task such as auto")
+    report = report_files(files, config, kind=kind or ("pairs" if is_table(paths[0]) else None))
     train = report.splits["train"]
     if unpaired := [line for line in train.skipped if "has no partner" in line]:
         raise DataError(f"{unpaired[0]}; line n of both files must be the same pair")
     if train.pairs < LEAST:
+        lost = "".join(f"; {what}: {count:,}" for what, count in train.dropped.items())
+        lost += f"; the first that cannot: {train.skipped[0]}" if train.skipped else ""
         raise DataError(
-            f"{files[0]}: {train.pairs} lines can be used, {LEAST} are the least; "
+            f"{files[0]}: {train.pairs} lines can be used, {LEAST} are the least{lost}; "
             "add data, or name its columns (foveate data report shows what is read)"
         )
     if task == "auto":
@@ -202,83 +241,103 @@ def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
     chosen = [*(config.columns if "columns" in layout else config.keys if "keys" in layout else ())]
     plan.reasons += [f"{' and '.join(map(str, chosen))} are read"] if chosen else []
     plan.reasons += [f"odd: {f.name}, {f.count:,}" for f in train.findings]
+    plan.reasons += [f"left out: {reason}, {n:,}" for reason, n in train.dropped.items()]
+    if several and task not in ("translation", "transduction"):
+        raise DataError(f"{task} reads one file, not {len(files)}: join them into one")
     if task == "language":
         if splits and "valid" not in splits:  # the share that validates is taken from one file
             plan.reasons.append(f"no valid file: {files[0]} is divided, no other is read")
             patterns, splits = [files[0].as_posix()], {}
         _language(plan, patterns[0], splits, files[0])
     else:
-        _texts(plan, patterns, train.pairs)
+        _texts(plan, patterns, train.pairs, several)
         _data(plan, layout, splits, train.pairs, bool(train.skipped))
     return plan
 
 
-DATES, LABELS = r"date|time(stamp)?|datetime|day|month", r"label|category|class|intent|topic"
-LABELS += "|sentiment|tag|genre|stars|rating"
+LABELS = r"label|category|class|intent|topic|sentiment|tag|genre|stars|rating"
 NAMES = f"{LABELS}|text|sentence|review|comment|source|src|target|tgt|id|idx|index"
 PAIRS = (r"source|src|input|question|en(glish)?", r"target|tgt|trg|output|translation|answer")
 
 
-def _layout(file: Path, task: TaskName) -> tuple[dict[str, object], bool]:
-    """Fields of [data] for the layout of a table, where it is not the default; is it labelled?
+def _layout(file: Path, task: TaskName, asked: Tree) -> tuple[dict[str, object], bool]:
+    """Fields of [data] for the layout of a file, where it is not the default; is it labelled?
 
-    Raises `DataError` for a file that is a table, or no text, under another ending.
+    ``asked`` are those that the user names. Raises `DataError` for a table under another ending.
     """
-    name = file.name.removesuffix(".gz")
-    lines = [line for line in read_text(file, TextData()).lines[:SAMPLE] if line.strip()]
-    first = next(iter(lines), "")
-    if name.endswith(".dict"):
-        return {"format": "cmudict"}, False
-    cells = first.split("\t")
-    if name.endswith(".tsv") and len(cells) == 3 and FEATURES.fullmatch(cells[-1]):
-        return {"format": "inflection"}, False
-    if name.endswith(".jsonl"):
-        return _keys(lines)
-    if name.endswith((".csv", ".tsv")):
-        return _columns(file, lines, task)
+    ending = ending_of(file)
+    if ending in BILINGUAL:
+        return _languages(file, asked) if ending == ".tmx" else {}, False
+    if "format" in asked:
+        return {}, asked["format"] == "fasttext"
+    if layout := layout_of(file):
+        return layout, layout["format"] == "fasttext"
+    if is_table(file):
+        return _columns(file, task, asked)
+    lines = [line for line, _ in islice(decoded_lines(file), SAMPLE) if line.strip()]
     tabs = {line.count("\t") for line in lines[:20]}
-    if first.startswith("PK") or "\0" in first:
-        raise DataError(f"{file} is no text: export its sheet as .csv, or its pages as .txt")
     if len(lines) > 1 and len(tabs) == 1 and tabs != {0}:
         raise DataError(f"{file} holds {tabs.pop() + 1} columns between tabs: name it .tsv")
-    if re.match(r"\s*(<\?xml|<!doctype|<html)", first, re.IGNORECASE):
-        raise DataError(f"{file} is XML or HTML: give its text, or pairs as .tsv or .tmx")
     return {}, False
 
 
-def _keys(lines: Sequence[str]) -> tuple[dict[str, object], bool]:
-    """The keys of text and label, or of both sides, of JSON lines."""
-    try:
-        record = json.loads(lines[0])
-        keys = [key for key, value in record.items() if isinstance(value, str)]
-    except (ValueError, AttributeError, IndexError):
-        return {}, False
-    if {"source", "target"} <= {*keys} or len(keys) < 2:
-        return {}, False
-    label = next((key for key in keys if re.fullmatch(LABELS, key, re.IGNORECASE)), None)
-    last = label or next((k for k in keys if re.search("label|class|target", k)), keys[1])
-    last = last if label else ask("the key of the label, or of the target", last, keys)
-    texts = [key for key in keys if key != last]
-    return {"keys": [ask("the key of the text", texts[0], texts), last]}, label is not None
+def _languages(file: Path, asked: Tree) -> dict[str, object]:
+    """The languages of a TMX, that of its header first."""
+    known = languages_of_tmx(file)
+    if "languages" not in asked and len(known) > 1 and (len(known) == 2 or sys.stdin.isatty()):
+        source = ask("the source language", known[0], known)
+        others = [name for name in known if name != source]
+        return {"languages": [source, ask("the target language", others[0], others)]}
+    return {}
 
 
-def _columns(file: Path, lines: Sequence[str], task: TaskName) -> tuple[dict[str, object], bool]:
+def _table(file: Path, asked: Tree) -> tuple[list[list[str]], bool]:
+    """The first rows of a table, and whether the first names the columns, as keys of JSON do.
+
+    Raises `DataError` where none has more than one cell, and as many as the first.
+    """
+    bad: list[BadLine] = []
+    if named := ending_of(file) not in (".tsv", ".csv"):
+        records = [record for _, record in islice(json_records(file), SAMPLE)]
+        bad = [record for record in records if isinstance(record, BadLine)]
+        objects = [record for record in records if isinstance(record, dict)]
+        keys = dict.fromkeys(
+            key for each in objects for key, value in each.items() if isinstance(value, str | bool)
+        )
+        table = [[*keys], *([str(each.get(key, "")) for key in keys] for each in objects)]
+    elif ending_of(file) == ".tsv":
+        lines = list(islice(decoded_lines(file), SAMPLE))
+        bad = [BadLine(str(file), n, why) for n, (_, why) in enumerate(lines, start=1) if why]
+        table = [line.split("\t") for line, why in lines if line and not why]
+    else:
+        rows = [row.cells for row in islice(CSVFile(file, asked.get("delimiter")), SAMPLE) if row]
+        bad = [row for row in rows if isinstance(row, BadLine)]
+        table = [row for row in rows if isinstance(row, list) and row]
+    whole = [row for row in table if table[0] and len(row) == len(table[0])]
+    if len(whole) < 2:
+        reason = str(bad[0]) if bad else f"{file}: no row has as many cells as the first"
+        single = any(cell.startswith("'") for row in table[1:2] for cell in row)
+        raise DataError(reason + "; quote cells with \", not with '" * single)
+    return whole, named
+
+
+def _columns(file: Path, task: TaskName, asked: Tree) -> tuple[dict[str, object], bool]:
     """The columns of text and label, or of both sides, by their names, else by what they hold."""
-    tabs = file.name.removesuffix(".gz").endswith(".tsv")
-    delimiter = "\t" if tabs else delimiter_of(lines)
-    table = [row for row in csv.reader(lines, delimiter=delimiter) if row]
-    width = len(table[0]) if table else 0
-    table = [row for row in table if len(row) == width]
-    if width < 2 or (not tabs and looks_like_series(file)):
+    table, keys = _table(file, asked)
+    tabs, width = ending_of(file) == ".tsv", len(table[0])
+    if width < 2 or "columns" in asked or "keys" in asked:
         return {}, False
     header = table[0]
+    if keys and task != "classification" and {"source", "target"} <= {*header}:
+        return {}, False
     again = any(row[i] == cell for row in table[1:] for i, cell in enumerate(header))
     if tabs and not again and all(re.fullmatch(NAMES, cell, re.I) for cell in header):
         raise DataError(
             f"{file}:1: {', '.join(header)}: names of columns, and a .tsv has none: take the line "
             "away, or name the file .csv"
         )
-    named = not (tabs or again or looks_like_data(header))
+    named = keys or not (tabs or again or looks_like_data(header))
+    named = bool(asked.get("header", named))
     columns = list(zip(*table[named:], strict=True))
 
     def of(names: str) -> int | None:
@@ -295,8 +354,9 @@ def _columns(file: Path, lines: Sequence[str], task: TaskName) -> tuple[dict[str
         second = label if label is not None else 1 if few is None else few
         if label is None and few is None and width > 2 and not tabs and not sys.stdin.isatty():
             raise DataError(
-                f"{file} has the columns {', '.join(header)}; none is known as a label, and of a "
-                "date with numbers there is none: name a task, and columns by data.columns=[1,2]"
+                f"{file} has the columns {', '.join(header)}; none is known as a label, and none "
+                f"holds dates beside numbers: name a task, and {'keys' if keys else 'columns'} by "
+                + ('data.keys=["text","label"]' if keys else "data.columns=[1,2]")
             )
         if label is None:
             answer = ask("the column of the label, or of the target", names[second], names)
@@ -305,34 +365,12 @@ def _columns(file: Path, lines: Sequence[str], task: TaskName) -> tuple[dict[str
         longest = max(rest, key=lambda i: sum(map(len, columns[i])))
         guess = names[longest if second == label else rest[0]]
         first = names.index(ask("the column of the text", guess, [names[i] for i in rest]))
+    if keys:
+        return {"keys": [header[first], header[second]]}, second == label
     layout: dict[str, object] = {} if named or tabs else {"header": False}
     if (first, second) != (0, 1):
         layout["columns"] = [header[i] if named else i + 1 for i in (first, second)]
     return layout, second == label
-
-
-def _pairs_of_tmx(file: Path, out: Path) -> Path:
-    """The pairs of a TMX as a TSV beside the config."""
-    from foveate.documents.formats import LANG, parse_xml, primary
-    from foveate.documents.memory import pairs_of_tmx
-
-    table, data = out.with_suffix(".tsv"), find(file).read_bytes()
-    if table.exists():
-        raise DataError(f"{table}, where the pairs of {file} go, exists; name another with --out")
-    root = parse_xml(data, str(file))
-    own = [header.get("srclang") for header in root.iter("header")]
-    tags = [unit.get(LANG) or unit.get("lang") for unit in root.iter("tuv")]
-    known, first = [[*dict.fromkeys(primary(tag or "") for tag in x)] for x in (tags, own)]
-    source = to = None
-    if len(known) > 1:
-        source = ask("the source language", next((t for t in first if t in known), known[0]), known)
-        known.remove(source)
-        to = ask("the target language", known[0], known)
-    pairs = [
-        [" ".join(side.split()) for side in p] for p in pairs_of_tmx(data, str(file), to, source)
-    ]
-    replace_file(table, "".join(f"{source}\t{target}\n" for source, target in pairs))
-    return table
 
 
 def _patterns(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
@@ -380,12 +418,14 @@ def _name_splits(plan: ConfigPlan, splits: dict[str, str]) -> None:
         plan.reasons.append("no test files: name them in data.splits, or evaluate --split valid")
 
 
-def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int) -> None:
+def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int, several: bool) -> None:
     """Task and model of translation, transduction, classification and hidden words."""
     kind = {"transduction": "translation", "masked": "masked_language"}.get(plan.task, plan.task)
-    plan.put("task", f'kind = "{kind}"', f"source = {toml_value(patterns[0])}")
+    files = ", ".join(f"{{ source = {toml_value(pattern)} }}" for pattern in patterns)
+    source = f"corpora = [{files}]" if several else f"source = {toml_value(patterns[0])}"
+    plan.put("task", f'kind = "{kind}"', source)
     second = "labels" if plan.task == "classification" else "target"
-    if len(patterns) == 2:
+    if len(patterns) == 2 and not several:
         plan.put("task", f"{second} = {toml_value(patterns[1])}")
     if plan.task == "classification":
         tokenizer = f'kind = "word", min_frequency = {1 if plan.training is FEW_LABELS else 2}'
@@ -435,8 +475,9 @@ def _language(plan: ConfigPlan, pattern: str, splits: dict[str, str], file: Path
     _name_splits(plan, splits)
 
 
-def _forecasting(report: DataReport, file: Path) -> ConfigPlan:
-    series = report.series["train"]
+def _forecasting(data: SeriesData, asked: Tree) -> ConfigPlan:
+    file = Path(data.path)
+    series = report_files([file], TextData(), kind="series", series=data).series["train"]
     season = SEASONS.get(series.step, 1)
     horizon = season if season > 1 else 12
     while horizon > 1 and series.rows < 10 * horizon:
@@ -447,9 +488,10 @@ def _forecasting(report: DataReport, file: Path) -> ConfigPlan:
     facts = f"{series.rows:,} rows of {len(series.channels)} columns, {series.step}"
     plan = ConfigPlan("forecasting", facts, TASKS["forecasting"])
     cells = [f"path = {toml_value(file.as_posix())}"]
-    name, form = date_column(find(file)) or (None, None)
-    cells += [f"date = {toml_value(name)}"] if name else []
-    cells += [f"date_format = {toml_value(form)}"] if form else []
+    found = {"date": data.date, "date_format": data.date_format}
+    cells += [f"{key} = {toml_value(v)}" for key, v in found.items() if v and key not in asked]
+    if series.utc:
+        plan.reasons.append("dates have offsets of UTC, and are converted to UTC")
     if series.missing:
         cells.append('missing = "interpolate"')
         plan.reasons.append("cells without a value are interpolated")
@@ -473,9 +515,8 @@ def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
         pair = f'images = "{patterns[0]}", labels = "{patterns[1]}"'
         pictures, names = f'kind = "idx", {pair}', {"test": "t10k"}
     else:
-        rows = [
-            line.split("\t") for line in read_text(find(files[1]), TextData()).lines if line.strip()
-        ]
+        lines = (line for line, _ in decoded_lines(find(files[1])))
+        rows = [line.split("\t") for line in lines if line.strip()]
         if len(rows) < LEAST or any(len(row) != 3 for row in rows):
             raise DataError(f"{files[1]}: {LEAST} lines or more of split, file, label or caption")
         few = len({row[2] for row in rows}) <= max(2, len(rows) // 20)

@@ -364,10 +364,11 @@ def _gold(run: Run, data: Path) -> dict[str, list[Gold]]:
     from foveate.align.aer import Gold, read_pharaoh
     from foveate.align.ibm import AgreementAligner
     from foveate.data.words import words
+    from foveate.files import split_lines
 
     if (data / "test.align").exists():
         texts = {name: (data / f"{name}.align").read_text("utf-8") for name in HELD_OUT}
-        links = {name: list(map(read_pharaoh, text.splitlines())) for name, text in texts.items()}
+        links = {name: list(map(read_pharaoh, split_lines(text))) for name, text in texts.items()}
     else:
         pairs = {
             name: [(words(s), words(t)) for s, t in zip(*run.pairs(name), strict=True)]

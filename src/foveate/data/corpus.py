@@ -37,6 +37,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from foveate.data.catalogue import DataError, MissingData
 from foveate.data.text import (
+    BILINGUAL,
     BadLine,
     ColumnWriter,
     Corpus,
@@ -46,6 +47,8 @@ from foveate.data.text import (
     TokenIds,
     at,
     decoded_lines,
+    ending_of,
+    is_table,
     mapped,
     smallest,
 )
@@ -600,6 +603,10 @@ def read_text(path: Path, config: TextData) -> Text:
 
 
 def _lines(path: Path, config: TextData) -> Iterator[str]:
+    if is_table(path):
+        what = "pairs: name it as task.source of a translation"
+        what = what if ending_of(path) in BILINGUAL else "rows: write its texts as .txt, one a line"
+        raise DataError(f"{path} is not a text, but holds {what}")
     for number, (line, why) in enumerate(decoded_lines(path), start=1):
         if why and config.on_bad_line == "error":
             raise DataError(

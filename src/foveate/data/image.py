@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import gzip
 import io
 import math
@@ -10,11 +11,11 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from pydantic import Field
 from foveate.config import BaseConfig, Configurable
 from foveate.data.catalogue import DataError, find
 from foveate.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Pixels = NDArray[np.uint8]  # (C, H, W), 0 is black
 AXES = 8  # of an array at most
@@ -158,7 +162,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{path} is a damaged gzip file: {error}; fetch it again") from None
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTES:
-        raise DataError(f"{path} is no IDX file of unsigned bytes (it starts {content[:4]!r})")
+        raise DataError(f"{path} is not an IDX file of unsigned bytes (it starts {content[:4]!r})")
     axes = content[3]
     start = 4 + 4 * axes
     if len(content) < start:
@@ -182,17 +186,31 @@ def decode(content: bytes, name: str, channels: int, size: tuple[int, int]) -> P
 
     try:
         with Image.open(io.BytesIO(content)) as image:
-            upright = ImageOps.exif_transpose(image)
-            if upright.mode.startswith("I;16"):  # grey of 16 bits, which Pillow cuts off at 255
-                upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
+            upright = _opaque(ImageOps.exif_transpose(image))
             upright = upright.convert("L" if channels == 1 else "RGB")
             fitted = ImageOps.fit(upright, size[::-1], Image.Resampling.BICUBIC)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except Exception as error:  # each format of Pillow has errors of its own
         unknown = isinstance(error, UnidentifiedImageError)  # it names an object in memory
         reason = "neither JPEG nor PNG" if unknown else error
         raise DataError(f"{name} cannot be read as a picture ({reason}); replace it") from None
     array = np.asarray(fitted, dtype=np.uint8)
     return array[None] if channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def _opaque(image: Image) -> Image:
+    """A picture in 8 bits on a white ground, as browsers show what is transparent."""
+    from PIL import Image
+
+    if image.mode in ("I", "F"):
+        raise ValueError(f"pixels of 32 bits, Pillow's mode {image.mode}: convert it to 8 bits")
+    if image.mode.startswith("I;16"):  # grey of 16 bits, which Pillow cuts off at 255
+        grey = np.asarray(image)
+        clear = grey == image.info.get("transparency", -1)
+        return Image.fromarray((np.where(clear, 0xFFFF, grey) >> 8).astype(np.uint8))
+    if not image.has_transparency_data:
+        return image
+    image = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
 
 
 def animation(frames: Sequence[NDArray[np.uint8]], milliseconds: Sequence[int]) -> bytes:
@@ -233,31 +251,52 @@ def _table(path: Path, split: str) -> dict[str, list[str]]:
     return texts
 
 
-def _contents(place: Path, names: Mapping[str, object]) -> Iterator[tuple[str, bytes]]:
-    """The files of the given names, wherever they lie in the folder, tar or zip; each once."""
-    remaining = set(names)
+def _contents(place: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """The files of the given names in the folder, tar or zip, each once, as they lie there.
+
+    A name may leave out the folders above a file. Raises `DataError` where several then have it.
+    """
+    wanted = {_normal(name): name for name in names}
+    found: dict[str, list[str]] = {}
     try:
-        for name, read in _members(place):
-            if name in remaining:
-                remaining.discard(name)
-                yield name, read()
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
-        raise DataError(f"{place} is no sound tar or zip ({error}); fetch it again") from None
+        with _members(place) as members:
+            for path in members:
+                parts = PurePosixPath(path).parts
+                for tail in {"/".join(parts[i:]) for i in range(len(parts))} & wanted.keys():
+                    found.setdefault(tail, []).append(path)
+            for tail, paths in found.items():
+                path = tail if tail in paths else paths[0]
+                if len(paths) > 1 and path != tail:
+                    raise DataError(
+                        f"{place} has {tail} several times, as {' and as '.join(paths[:2])}: write "
+                        "the folder before the name in the table"
+                    )
+                yield wanted[tail], members[path]()
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, RuntimeError) as error:
+        raise DataError(f"{place} is not a sound tar or zip ({error}); fetch it again") from None
 
 
-def _members(place: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """The names of all files in a folder, a tar or a zip, and how each is read."""
+@contextlib.contextmanager
+def _members(place: Path) -> Iterator[dict[str, Callable[[], bytes]]]:
+    """The paths of all files in a folder, a tar or a zip, and how each is read."""
     if place.is_dir():
-        yield from ((p.name, p.read_bytes) for p in sorted(place.rglob("*")) if p.is_file())
+        files = (path for path in sorted(place.rglob("*")) if path.is_file())
+        yield {path.relative_to(place).as_posix(): path.read_bytes for path in files}
     elif zipfile.is_zipfile(place):
         with zipfile.ZipFile(place) as archive:
-            for path in archive.namelist():
-                yield PurePosixPath(path).name, partial(archive.read, path)
+            yield {_normal(name): partial(archive.read, name) for name in archive.namelist()}
     else:
         with tarfile.open(place) as tape:
-            for member in filter(tarfile.TarInfo.isfile, tape):
-                if (file := tape.extractfile(member)) is not None:
-                    yield PurePosixPath(member.name).name, file.read
+            yield {_normal(m.name): partial(_extracted, tape, m) for m in tape if m.isfile()}
+
+
+def _normal(path: str) -> str:
+    return PurePosixPath(path).as_posix()
+
+
+def _extracted(tape: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = tape.extractfile(member)
+    return b"" if file is None else file.read()
 
 
 Size = tuple[int, int]  # height, width

@@ -20,8 +20,20 @@ from rich.text import Text
 
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import Arrays, Meter, Values, Work, in_order, read_text, spans_of
-from foveate.data.series import SeriesData, date_column, labels, looks_like_series, scan, usual_step
-from foveate.data.text import Corpus, MappedTexts, TextData, is_table, keep, read_pairs
+from foveate.data.series import SeriesData, date_column, labels, scan, usual_step
+from foveate.data.text import (
+    BILINGUAL,
+    Corpus,
+    MappedTexts,
+    TextData,
+    ending_of,
+    files_of,
+    is_table,
+    joined,
+    keep,
+    layout_of,
+    read_pairs,
+)
 from foveate.data.words import identifier, language, language_of
 from foveate.errors import UserError
 
@@ -223,6 +235,7 @@ class SeriesReport:
     delimiter: str
     decimal: str
     kind: Kind = "series"
+    utc: bool = False  # the dates have offsets of UTC
 
 
 @dataclass(frozen=True)
@@ -298,9 +311,8 @@ def report(
             pairs=len(corpus),
             lengths=measured,
             findings=findings,
-            dropped=corpus.dropped | _dropped(traits, last, config)
-            if name == "train" and kind == "pairs"
-            else {},
+            dropped=corpus.dropped
+            | (_dropped(traits, last, config) if name == "train" and kind == "pairs" else {}),
             skipped=[str(line) for line in corpus.skipped],
             kind=kind,
             languages=languages,
@@ -318,19 +330,22 @@ def report_files(
 ) -> DataReport:
     """Report on pairs, labelled or plain text or a series; lines it cannot read are listed.
 
-    Pairs and labelled text are a TSV, CSV or JSONL, or two line-aligned files. Without a ``kind``
-    the training files show it. ``series`` says how a series is read.
+    Pairs and labelled text are tables of any number, such as TSV, JSONL or PO, or two line-aligned
+    files. Without a ``kind`` the training files show it. ``series`` says how a series is read.
     """
     named = {"train": files, **(others or {})}
     for name, paths in named.items():
-        if len(paths) not in (1, 2):
+        if len(paths) not in (1, 2) and not _are_tables(paths):
             raise UserError(f"{name}: give one file, or two files; not {len(paths)}")
-    first = find(files[0])
-    if first.stat().st_size == 0:
+    first = find(files[0], folders=True)
+    if first.is_file() and first.stat().st_size == 0:
         raise DataError(f"{first} is empty")
     if kind is None and len(files) == 1 and config.format is None:
+        config = TextData.parse(config.tree() | layout_of(first))
+    if kind is None and len(files) == 1 and config.format is None:
         plain: Kind | None = None if is_table(first) else "text"
-        kind = "series" if looks_like_series(first) else plain
+        own = series or SeriesData(path=str(first), delimiter=config.delimiter)
+        kind = "series" if date_column(first, own) is not None else plain
     if kind == "series":
         return DataReport({}, {name: _series(p[0], series) for name, p in named.items()})
     lenient = config.model_copy(update={"on_bad_line": "skip"})
@@ -338,20 +353,28 @@ def report_files(
     if kind is None:
         train = corpora["train"]
         either = are_labels(train.targets) or are_labels(train.sources)
-        kind = "labelled" if either else "pairs"
+        pairs = any(ending_of(file) in BILINGUAL for file in files_of(first))
+        kind = "labelled" if either and not pairs else "pairs"
     return report(corpora, config, kind=kind, named=_named(files))
 
 
+def _are_tables(paths: Sequence[str | Path]) -> bool:
+    """Whether each file holds both sides of its pairs."""
+    return all(is_table(find(path, folders=True)) for path in paths)
+
+
 def _read(paths: Sequence[str | Path], config: TextData, kind: Kind | None) -> Corpus:
-    """Pairs of one file or two; of plain text each line beside itself."""
+    """Pairs of two files or of tables; of plain text each line beside itself."""
+    if kind != "text" and len(paths) > 1 and _are_tables(paths):
+        return joined([read_pairs(path, None, config) for path in paths])
     if kind != "text":
         return read_pairs(paths[0], paths[1] if len(paths) == 2 else None, config)
     if len(paths) == 2:
         raise DataError(f"plain text is one file, not {paths[0]} and {paths[1]}")
-    file = find(paths[0])
+    file = find(paths[0], folders=True)
     if is_table(file):
         corpus = read_pairs(file, None, config)
-        return Corpus(corpus.sources, corpus.sources, corpus.lines, corpus.skipped)
+        return Corpus(corpus.sources, corpus.sources, corpus.lines, corpus.skipped, corpus.dropped)
     lines = read_text(file, config).lines
     return Corpus(lines, lines, range(1, len(lines) + 1))
 
@@ -412,6 +435,11 @@ def are_labels(values: Sequence[str]) -> bool:
 def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | None) -> list[Finding]:
     """Columns that seem swapped, and labels that training never sees."""
     findings = []
+    plain = Counter(" ".join(label.split()).casefold() for label in counts)
+    if any(count > 1 for count in plain.values()):
+        same = [plain[" ".join(label.split()).casefold()] > 1 for label in corpus.targets]
+        title = "labels that differ in blanks or case alone"
+        findings.append(_finding(title, np.array(same), corpus))
     if are_labels(corpus.sources) and not are_labels(corpus.targets):
         title = (
             f"columns seem swapped: {len(set(corpus.sources)):,} texts, {len(counts):,} labels; "
@@ -425,10 +453,16 @@ def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | Non
     return findings
 
 
+def dated(path: str | Path, series: SeriesData | None = None) -> SeriesData:
+    """How a series is read, with the column and the form of its dates where these can be told."""
+    series = series or SeriesData(path=str(path))
+    if (column := date_column(find(path), series)) is None:
+        return series
+    return series.model_copy(update={"date": column.name, "date_format": column.form})
+
+
 def _series(path: str | Path, series: SeriesData | None) -> SeriesReport:
-    if series is None and (column := date_column(find(path))) is not None:
-        series = SeriesData(path=str(path), date=column[0], date_format=column[1])
-    table = scan(series or SeriesData(path=str(path)), path)
+    table = scan(series or dated(path), path)
     dates, missing = labels(table.dates), np.isnan(table.values)
     same = np.array([np.unique(column[~np.isnan(column)]).size <= 1 for column in table.values.T])
     counts = dict(zip(table.names, missing.sum(axis=0).tolist(), strict=True))
@@ -444,6 +478,7 @@ def _series(path: str | Path, series: SeriesData | None) -> SeriesReport:
         [name for name, constant in zip(table.names, same, strict=True) if constant],
         table.delimiter,
         table.decimal,
+        utc=table.utc,
     )
 
 
@@ -455,6 +490,8 @@ def _series_rows(series: SeriesReport) -> Iterable[tuple[str, str]]:
     missing = ", ".join(f"{name}: {count:,}" for name, count in series.missing.items())
     yield "missing values", missing or "none"
     yield "constant", ", ".join(series.constant) or "none"
+    if series.utc:
+        yield "time zone", "UTC: the dates have offsets, and are converted"
     yield "notation", f"cells between {series.delimiter!r}, decimal mark {series.decimal!r}"
 
 

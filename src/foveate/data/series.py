@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import dataclasses
-import gzip
 import itertools
-import math
-import re
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pydantic
@@ -23,17 +16,26 @@ from pydantic import Field, NonNegativeInt
 
 from foveate.config import BaseConfig, Config, Configurable
 from foveate.data.catalogue import DataError, find
-from foveate.data.text import Delimiter, delimiter_of, places_of
+from foveate.data.notation import (
+    TIME,
+    WHEN,
+    Notation,
+    ascends,
+    disorder,
+    forms_of,
+    has_offset,
+    number_like,
+    number_of,
+    parse_date,
+)
+from foveate.data.text import BadLine, CSVFile, Delimiter, ending_of, places_of
 from foveate.errors import UserError
 
 Dates = NDArray[np.datetime64]
 Numbers = NDArray[np.float64]
 
-MISSING = ("", "na", "nan", "null", "none", "?")  # cells, in small letters, that hold no value
 SPLITS = ("train", "valid", "test")
 DATED = 400  # rows that tell the form of the dates
-SAMPLED = 100  # lines from which delimiter and decimal mark are detected
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 REGULAR = 0.9  # share of equal steps from which a longer one is a gap
 HOLIDAYS = 7  # working days in a row that a calendar of working days may leave out
 
@@ -47,11 +49,14 @@ class SeriesData(Config):
 
     path: str  # CSV with a header, plain or .gz; relative to FOVEATE_DATA or the cache
     date: str | None = None  # the column of the dates; the first where absent
-    date_format: str | None = None  # such as "%d/%m/%Y"; ISO 8601 where absent
+    date_format: str | None = None
+    """Such as "%d/%m/%Y", "unix" or "unix_ms" (seconds since 1970); ISO 8601 where absent."""
     values: tuple[str, ...] | None = None  # the columns of the values; all others where absent
     missing: Literal["error", "previous", "interpolate"] = "error"
     """A cell without a value is an error, or filled in; "previous" does not see past the gap."""
     gaps: Literal["refuse", "split", "ignore"] = "refuse"  # split: no window spans missing rows
+    repeated: Literal["error", "first", "last", "mean"] = "error"
+    """Which of the rows with one date counts, as of the hour that is doubled by a clock change."""
     delimiter: Delimiter | None = None  # between cells; detected where absent
     decimal: Literal[".", ","] | None = None  # of numbers; detected where absent
     rows: tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt] | None = None
@@ -73,7 +78,8 @@ class SeriesTable:
 
     ``filled`` counts the missing cells of each channel that were filled in; ``gaps`` (G,) are the
     rows before which rows are missing, none where gaps are ignored; ``lines`` (N,) are the lines of
-    the rows in the file. ``delimiter`` and ``decimal`` are those of the file.
+    the rows in the file. ``delimiter`` and ``decimal`` are those of the file; ``utc`` says that its
+    dates have offsets of UTC, and are in UTC here.
     """
 
     file: str
@@ -85,6 +91,7 @@ class SeriesTable:
     gaps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     delimiter: str = ","
     decimal: str = "."
+    utc: bool = False
 
     def __len__(self) -> int:
         return len(self.dates)
@@ -122,9 +129,9 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     or not after the one before, or a row of another width.
     """
     file = find(data.path if path is None else path)
-    delimiter, decimal = _notation(file, data)
-    lines = _rows(file, delimiter)
-    header = next(lines, (1, []))[1]
+    lines = CSVFile(file, data.delimiter)
+    rows = _rows(lines)
+    header = next(rows, (1, []))[1]
     try:
         date = places_of([data.date or 1], header)[0] if header else 0
         names = data.values or tuple(name for i, name in enumerate(header) if i != date)
@@ -135,8 +142,9 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
         raise DataError(f"{file}:1: the header names no column of values beside the dates")
     if twice := [name for name in names if isinstance(name, str) and header.count(name) > 1]:
         raise DataError(f"{file}:1: the header has {twice[0]!r} twice; rename one of the columns")
-    dates, values, numbers = list[np.datetime64](), list[list[float]](), list[int]()
-    for line, cells in lines:
+    decimal = data.decimal or _decimal(file, data, dict(zip(places, names, strict=True)))
+    dates, values, numbers, offset = list[np.datetime64](), list[list[float]](), list[int](), None
+    for line, cells in rows:
         where = f"{file}:{line}"
         if len(cells) != len(header):
             raise DataError(f"{where}: {len(cells)} cells; the header has {len(header)}")
@@ -144,154 +152,148 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
             dates.append(parse_date(cells[date], data.date_format))
         except DataError as error:
             raise DataError(f"{where}: {error}") from None
-        if len(dates) > 1 and dates[-1] <= dates[-2]:
-            raise DataError(f"{where}: {cells[date]} is not after the row before it; sort the rows")
+        before, offset = offset, has_offset(cells[date], data.date_format)
+        if before not in (None, offset):
+            raise DataError(
+                f"{where}: {cells[date]!r} and the date before it: one has an offset of UTC, the "
+                "other has none; write it in all rows, or in none"
+            )
         numbers.append(line)
         values.append(
             [_number(where, n, cells[i], decimal) for n, i in zip(names, places, strict=True)]
         )
     if not values:
         raise DataError(f"{file} has a header but no rows")
-    when = np.array(dates)
+    when, table, line_numbers = _once(
+        file, data, np.array(dates), np.array(values), np.array(numbers, dtype=np.int64)
+    )
     return SeriesTable(
         str(file),
         when,
         names,
-        np.array(values),
-        np.array(numbers, dtype=np.int64),
+        table,
+        line_numbers,
         gaps=gaps_of(when),
-        delimiter=delimiter,
+        delimiter=lines.delimiter,
         decimal=decimal,
+        utc=bool(offset),
     )
 
 
-def _rows(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _once(
+    file: Path, data: SeriesData, dates: Dates, values: Numbers, lines: NDArray[np.int64]
+) -> tuple[Dates, Numbers, NDArray[np.int64]]:
+    """Each date once, as ``repeated`` says. Raises `DataError` where the dates do not ascend."""
+    distinct, first, group = np.unique(dates, return_index=True, return_inverse=True)
+    if len(distinct) < len(dates) and data.repeated == "error":
+        again = int(np.flatnonzero(~np.isin(np.arange(len(dates)), first))[0])
+        date, earlier = labels(dates[again : again + 1], dates)[0], lines[first[group[again]]]
+        remedy = 'keep one by task.series.repeated = "first", "last" or "mean"'
+        if ":" in date:
+            remedy += ", or, for the hour that is doubled when clocks are set back, write offsets "
+            remedy += "of UTC in all rows (02:00+01:00)"
+        raise DataError(f"{file}:{lines[again]}: {date} is in line {earlier} too: {remedy}")
+    if len(back := np.flatnonzero(np.diff(first) < 0)):
+        row = int(first[back[0]])  # which is after a later date
+        place = f"{file}:{lines[row]}: {labels(dates[row : row + 1], dates)[0]}"
+        raise DataError(f"{place} is not after the row before it; sort the rows")
+    if len(distinct) == len(dates):
+        return dates, values, lines
+    if data.repeated == "mean":
+        known = ~np.isnan(values)
+        sums, counts = np.zeros((2, len(distinct), values.shape[1]))
+        np.add.at(sums, group, np.where(known, values, 0.0))
+        np.add.at(counts, group, known)
+        with np.errstate(invalid="ignore"):
+            return distinct, sums / counts, lines[first]
+    last = len(dates) - 1 - np.unique(dates[::-1], return_index=True)[1]
+    chosen = first if data.repeated == "first" else last
+    return distinct, values[chosen], lines[chosen]
+
+
+def _rows(lines: CSVFile) -> Iterator[tuple[int, list[str]]]:
     """Each row with its line in the file, from 1; empty lines are passed over."""
-    number = 0
-    try:
-        with _text(file) as text:
-            reader = csv.reader(text, delimiter=delimiter, strict=True)
-            for cells in reader:
-                number = reader.line_num
-                if cells:
-                    yield number, [cell.strip() for cell in cells]
-    except (EOFError, OSError, zlib.error, csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{file}: cannot be read after line {number}: {error}") from None
+    for row in lines:
+        if isinstance(row.cells, BadLine):
+            raise DataError(str(row.cells))
+        if row.cells:
+            yield row.line, [cell.strip() for cell in row.cells]
 
 
-def _text(file: Path) -> IO[str]:
-    opened = gzip.open if file.suffix == ".gz" else open
-    return opened(file, "rt", encoding="utf-8-sig", newline="")
+def _decimal(file: Path, data: SeriesData, names: Mapping[int, object]) -> str:
+    """The decimal mark of the columns with these places, by all of their cells."""
+    notation = Notation()
+    for line, cells in itertools.islice(_rows(CSVFile(file, data.delimiter)), 1, None):
+        for place, name in names.items():
+            if place < len(cells):
+                notation.see(line, name, cells[place])
+    return notation.decimal(file)
 
 
-def _notation(file: Path, data: SeriesData) -> tuple[str, str]:
-    """Delimiter and decimal mark of a file: those of the config, else those of its first lines.
+class DateColumn(NamedTuple):
+    """The column of a table that holds the dates, and their form."""
 
-    A comma is the decimal mark where cells such as ``1,5`` stand between other delimiters.
+    name: str
+    form: str | None
+
+
+def date_column(file: Path, data: SeriesData | None = None) -> DateColumn | None:
+    """The column of a CSV that holds dates in order beside numbers; None where none does.
+
+    ``data`` may name the column or the form. Raises `DataError` where the dates have several forms
+    that fit, such as day and month either way round, or lack what a series needs.
     """
+    if ending_of(file) not in (".csv", ".tsv"):
+        return None
+    data = data or SeriesData(path=str(file))
+    rows = _rows(CSVFile(file, data.delimiter or ("\t" if ending_of(file) == ".tsv" else None)))
     try:
-        with _text(file) as text:
-            first = list(itertools.islice(text, SAMPLED))
-    except (EOFError, OSError, zlib.error, UnicodeDecodeError):
-        first = []  # `_rows` says what is wrong
-    delimiter = data.delimiter or delimiter_of(first)
-    cells = (cell.strip(' "\r\n') for line in first for cell in line.split(delimiter))
-    comma = delimiter != "," and any(DECIMAL_COMMA.fullmatch(cell) for cell in cells)
-    return delimiter, data.decimal or (",."[not comma])
-
-
-def looks_like_series(file: Path) -> bool:
-    """Whether a file is a CSV of dates and numbers, by its first rows."""
-    if file.name.removesuffix(".gz").rpartition(".")[2] not in ("csv", "tsv"):
-        return False
-    try:
-        return date_column(file) is not None
-    except DataError as error:
-        if "can be read as" in str(error):
-            raise
-        return False
-
-
-def parse_date(text: str, form: str | None = None) -> np.datetime64:
-    """A month, a day or a time of ISO 8601, or of a format of strptime.
-
-    Raises `DataError` where it is none.
-    """
-    with contextlib.suppress(ValueError):
-        date = np.datetime64(datetime.strptime(text, form) if form else text, "s")
-        if not np.isnat(date):
-            return date
-    raise DataError(
-        f"{text!r} is no date; write 2016-07-31 or 2016-07-31 23:00:00, or name its form in "
-        'task.series.date_format, such as "%d/%m/%Y"'
-    )
-
-
-FORMS = [  # of dates that a stranger's table may have, beside ISO 8601
-    date + time
-    for date in ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d")
-    for time in ("", " %H:%M", " %H:%M:%S")
-]
-
-
-def date_column(file: Path) -> tuple[str, str | None] | None:
-    """The column of a table that holds dates in order, with their form; None where none does.
-
-    Raises `DataError` where two forms fit, such as day and month either way round.
-    """
-    delimiter, decimal = _notation(file, SeriesData(path=str(file)))
-    rows = [cells for _, cells in itertools.islice(_rows(file, delimiter), DATED)]
-    header, *body = rows or [[]]
+        header, *body = [cells for _, cells in itertools.islice(rows, DATED)] or [[]]
+    except DataError:
+        return None  # `scan` says what is wrong
     body = [row for row in body if len(row) == len(header)]
+    if len(header) < 2 or len(body) < 2:
+        return None
+    columns = list(zip(*body, strict=True))
+    numbers = [i for i, column in enumerate(columns) if all(map(number_like, column[:5]))]
+    reason = ""
     for place, name in enumerate(header):
-        column = [row[place] for row in body]
-        forms = [form for form in (None, *FORMS) if _in_order(column, form)]
-        others = [cell for row in body[:5] for i, cell in enumerate(row) if i != place]
-        if not forms or len(header) < 2 or not all(_is_number(cell, decimal) for cell in others):
+        others = [i for i in range(len(header)) if i not in (place, *numbers)]
+        times = [i for i in others if all(map(TIME.fullmatch, columns[i]))]
+        if len(others) > len(times) or (data.date or name) != name:
             continue
-        if len(forms) > 1:
-            raise DataError(
-                f"{file}: the dates of {name!r} can be read as {' and as '.join(map(str, forms))}: "
-                "set task.series.date_format"
+        forms = [data.date_format] if data.date_format else forms_of(columns[place], name)
+        if times and forms:
+            both = f"{name!r} and {header[times[0]]!r}"
+            reason = f"the dates are in two columns, {both}: join them into one"
+        elif forms:
+            ordered = [form for form in forms if ascends(columns[place], form)]
+            if len(ordered) > 1:
+                whole = [cells[place] for _, cells in rows if len(cells) == len(header)]
+                ordered = [form for form in ordered if ascends(whole, form)]
+            if len(ordered) > 1:
+                raise DataError(
+                    f"{file}: the dates of {name!r} can be read as "
+                    f"{' and as '.join(map(str, ordered))}: set task.series.date_format"
+                )
+            if ordered:
+                return DateColumn(name, ordered[0])
+            reason = reason or f"the dates of {name!r} {disorder(columns[place], forms[0])}"
+        elif name and WHEN.fullmatch(name) and place not in numbers and not times:
+            reason = reason or (
+                f"{name!r} has dates such as {columns[place][0]!r}, whose form is unknown: set "
+                'task.series.date_format, such as "%d/%m/%Y"'
             )
-        return name, forms[0]
+    if reason:
+        raise DataError(f"{file}: {reason}")
     return None
 
 
-def _in_order(cells: list[str], form: str | None) -> bool:
-    """Whether cells are dates of a form, each after the one before."""
-    if form is None and not all("-" in cell for cell in cells):
-        return False  # a number alone is a year of ISO 8601
+def _number(where: str, name: int | str, cell: str, decimal: str) -> float:
     try:
-        dates = [parse_date(cell, form) for cell in cells]
-    except DataError:
-        return False
-    return len(dates) > 1 and all(a < b for a, b in itertools.pairwise(dates))
-
-
-def _is_number(cell: str, decimal: str) -> bool:
-    try:
-        _number("", "", cell, decimal)
-    except DataError:
-        return False
-    return True
-
-
-def _number(where: str, name: str, cell: str, decimal: str) -> float:
-    if cell.lower() in MISSING:
-        return math.nan
-    try:
-        number = float(cell if decimal == "." else cell.replace(".", "_.").replace(",", "."))
-    except ValueError:
-        number = math.inf
-    if math.isinf(number):
-        remedy = "name the columns of numbers in task.series.values"
-        if DECIMAL_COMMA.fullmatch(cell):
-            remedy = 'for a decimal comma set task.series.decimal = ","'
-        elif decimal == ",":
-            remedy = 'for a decimal point set task.series.decimal = "."'
-        raise DataError(f"{where}: column {name!r}: {cell!r} is no number; {remedy}")
-    return number
+        return number_of(cell, decimal)
+    except UserError as error:
+        raise DataError(f"{where}: column {name!r}: {error}") from None
 
 
 def _fill(file: Path, names: tuple[str, ...], values: Numbers, how: str) -> dict[str, int]:

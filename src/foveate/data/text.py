@@ -17,26 +17,63 @@ from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Generic, Literal, Self, TypeVar, cast, overload
+from typing import BinaryIO, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from foveate.config import BaseConfig, Config, Configurable
+from foveate.data.bilingual import Unit, units_of_po, units_of_tmx, units_of_xliff
 from foveate.data.catalogue import DataError, MissingData, find
 from foveate.errors import UserError
 
 Delimiter = Literal[",", ";", "\t", "|"]
 DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
 FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or V.PTCP;PST
-CSV, TABLES = ".csv", ".tsv, .csv or .jsonl"
+JSON = (".jsonl", ".ndjson", ".json")
+CSV, TABLES = ".csv", ".tsv, .csv, .json, .jsonl, .po, .tmx and .xliff"
 CLOSED = re.compile(r'[^"]*+(?:""[^"]*+)*+"')  # the rest of a quoted cell of a CSV, and its end
-CSV_FORMAT = 2  # of the rows of a CSV; raised where other ones are read of the same file
+BILINGUAL_FORMAT = 1  # of the pairs of PO, TMX and XLIFF; raised as CSV_FORMAT is
+CSV_FORMAT = 3  # of the rows of a CSV; raised where other ones are read of the same file
+FASTTEXT = "__label__"  # before each label in files of fastText
+HEAD = 512  # bytes at the start of a file that tell a format which is not text
+SHEET = "export its sheet as .csv"
+PAGES = "export its pages as .txt"
+SIGNATURES = {
+    b"%PDF-": f"a PDF file: {PAGES}",
+    b"PK\x03\x04": f"an archive or an office document: unpack it, {SHEET}, or its pages as .txt",
+    b"\xd0\xcf\x11\xe0": f"an old Office file: {SHEET}, or its pages as .txt",
+    b"{\\rtf": f"an RTF file: {PAGES}",
+    b"\x1f\x8b": "a gzip file: add .gz to its name",
+    b"PAR1": "a Parquet file: export it as .jsonl",
+    b"SQLite format 3": "an SQLite database: export a table as .csv",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+}
+PLAIN = "is translated by foveate translate, but not read as training data"
+OTHERS = {  # endings of documents that are not training data
+    ".pot": "a template of PO files, which has no translations: give the .po of a language",
+    ".srt": f"an SRT file, which {PLAIN}: give its text as .txt",
+    ".html": f"an HTML file, which {PLAIN}: give its text as .txt",
+    ".htm": f"an HTML file, which {PLAIN}: give its text as .txt",
+    ".docx": f"a DOCX file, which {PLAIN}: {PAGES}",
+    ".odt": f"an ODT file, which {PLAIN}: {PAGES}",
+    ".xlsx": f"an Excel file: {SHEET}",
+    ".ods": f"an ODS file: {SHEET}",
+}
+HIDDEN = {  # what the first lines of a text show that is of another format
+    r'\A\s*\{\s*"': "JSON objects: name it .jsonl",
+    r"\A\s*\[\s*\{": "a JSON array: name it .json",
+    r'(?m)^msgid ".*\n(".*\n)*msgstr ': "a PO catalogue: name it .po",
+    r"\A(WEBVTT|\d+\n\d\d:\d\d:\d\d[,.]\d+ -->)": "subtitles: give their text alone",
+}
+MAC = "convert it: tr '\\r' '\\n' < FILE > NEW"
+SEP = re.compile(r'"?sep=([^"\s]|\t)"?\s*', re.IGNORECASE)  # Excel's line that names a delimiter
 SAMPLED = 50  # lines from which the delimiter of a CSV is detected
 QUOTED = 1000  # lines at most that a quoted cell of a CSV may span
 RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its length ratio
@@ -118,6 +155,23 @@ class Inflection(TextFormat):
         )
 
 
+class FastText(TextFormat):
+    """``__label__good a fine film`` → ``a fine film``, ``good``: the training files of fastText."""
+
+    class Config(TextFormat.Config, kind="fasttext"):
+        """Nothing to choose."""
+
+    def parse(self, line: str) -> tuple[str, str]:
+        labels = [word for word in line.split() if word.startswith(FASTTEXT)]
+        if len(labels) != 1:
+            raise UserError(f"{len(labels)} labels; one is needed, such as __label__good TEXT")
+        text = " ".join(word for word in line.split() if word != labels[0])
+        return text, labels[0].removeprefix(FASTTEXT)
+
+    def source(self, line: str) -> str:
+        return self.parse(line)[0] if line.startswith(FASTTEXT) else line
+
+
 class TextData(Config):
     """How parallel text is read, divided into splits, and chosen for training."""
 
@@ -129,6 +183,8 @@ class TextData(Config):
     keys: tuple[str, str] = ("source", "target")  # keys of source and target in JSONL
     columns: tuple[PositiveInt | str, PositiveInt | str] = (1, 2)
     """Columns of source and target in TSV and CSV, from 1; in CSV also by name."""
+    languages: tuple[str, str] | None = None
+    """Of source and target in a TMX, such as ["en", "fr"]; where absent, it has just two."""
     header: bool = True  # whether the first row of a CSV names its columns
     delimiter: Delimiter | None = None  # between the cells of a CSV; detected where absent
     holdout: float = Field(default=0.0, ge=0, lt=0.5)
@@ -159,14 +215,42 @@ class BadLine:
         return f"{self.file}:{self.line}: {self.reason}"
 
 
+Record = TypeVar("Record")  # of a file: a line, the cells of a row, a JSON object
 Parser = Callable[[str], tuple[str, str]]
-PairRow = (
-    tuple[str, str] | list[BadLine]
-)  # an empty list: a line that holds no row, such as a header
+# an empty list: a line that holds no row, such as a header; a text: why a pair is left out
+PairRow = tuple[str, str] | list[BadLine] | str
 
 
-def rows(source: Path, target: str | Path | None, config: TextData) -> Iterator[PairRow]:
-    """Each row as its two sides, or as the lines that are bad; they count from 1."""
+def rows(
+    source: Path, target: str | Path | None, config: TextData
+) -> Iterator[tuple[int, PairRow]]:
+    """Each row with its line from 1: its two sides, the lines that are bad, or why it is left out.
+
+    A folder gives the rows of all its files in the formats of `BILINGUAL`.
+    """
+    if target is None and config.format is None:
+        for file in files_of(source):
+            if ending_of(file) in BILINGUAL:
+                for unit in BILINGUAL[ending_of(file)](file, config):
+                    yield unit.line, unit.left_out or (unit.source, unit.target)
+            else:
+                yield from enumerate(_rows(file, None, config), start=1)
+    else:
+        yield from enumerate(_rows(source, target, config), start=1)
+
+
+def files_of(source: Path) -> list[Path]:
+    """A file, or the files with pairs in a folder, by name. Raises `DataError` for another one."""
+    if not source.is_dir():
+        return [source]
+    inside = (path for path in sorted(source.rglob("*")) if path.is_file())
+    files = [path for path in inside if ending_of(path) in BILINGUAL and path.name[:1] != "."]
+    if not files:
+        raise DataError(f"{source} is a folder without a file that ends in {', '.join(BILINGUAL)}")
+    return files
+
+
+def _rows(source: Path, target: str | Path | None, config: TextData) -> Iterator[PairRow]:
     if config.format is not None:
         if target is not None:
             both = f"a file of the data.format {config.format.kind} holds both sides"
@@ -174,12 +258,15 @@ def rows(source: Path, target: str | Path | None, config: TextData) -> Iterator[
         return _parsed(source, config.format.build().parse)
     if not is_table(source):
         if target is None:
+            next(decoded_lines(source), None)  # which names a format that is not read
             raise DataError(f"{source} is one side; name the target file as well")
         return _aligned(source, find(target))
     if target is not None:
-        raise DataError(f"{source} is {TABLES} and holds both sides; leave out the target")
-    ending = ending_of(source)
-    return _csv(source, config) if ending == CSV else _parsed(source, PARSERS[ending](config))
+        raise DataError(
+            f"{source} holds both sides, as {TABLES} do; leave out the target, or name each of "
+            "several files as a corpus of its own in task.corpora"
+        )
+    return READERS[ending_of(source)](source, config)
 
 
 def ending_of(path: Path) -> str:
@@ -188,8 +275,47 @@ def ending_of(path: Path) -> str:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file holds several things a line: TSV, CSV or JSONL, perhaps compressed."""
-    return ending_of(path) in (CSV, *PARSERS)
+    """Whether a file holds both sides of its pairs, as `TABLES` do; a folder is one of such."""
+    return ending_of(path) in (*READERS, *BILINGUAL) or path.is_dir()
+
+
+def _refuse_others(path: Path, head: bytes) -> None:
+    """Raise `DataError` where the ending or the first bytes are those of another format."""
+    what = OTHERS.get(ending_of(path).lower()) or next(
+        (what for begin, what in SIGNATURES.items() if head.startswith(begin)), None
+    )
+    if what is None and re.match(rb"\s*(<\?xml|<!doctype|<html)", head, re.IGNORECASE):
+        what = "XML or HTML: give its text as .txt, or pairs as .tsv, .tmx or .po"
+    halves = head[:64:2], head[1:64:2]
+    for ascii_half, zeros, code in ((*halves, "UTF-16LE"), (*halves[::-1], "UTF-16BE")):
+        if what is None and len(head) >= 8 and all(ascii_half) and not any(zeros):
+            what = f"{code}: convert it: iconv -f {code} -t UTF-8"
+    if what is not None:
+        raise DataError(f"{path} is {what}")
+
+
+def layout_of(path: Path) -> dict[str, object]:
+    """The fields of [data] for a layout that the name or the first lines of a file show.
+
+    Raises `DataError` for a format whose ending the file does not have.
+    """
+    ending = ending_of(path)
+    if ending == ".dict":
+        return {"format": "cmudict"}
+    if ending != ".tsv" and is_table(path):
+        return {}
+    lines = [line for line, _ in islice(decoded_lines(path), SAMPLED) if line.strip()]
+    first = next(iter(lines), "")
+    sample = "\n".join(lines)
+    for form, what in HIDDEN.items():
+        if ending != ".tsv" and re.search(form, sample):
+            raise DataError(f"{path} holds {what}")
+    if ending != ".tsv" and lines and all(" ||| " in line for line in lines):
+        raise DataError(f"{path} holds both sides between |||: write a tab in its place, as .tsv")
+    cells = first.split("\t")
+    if ending == ".tsv" and len(cells) == 3 and FEATURES.fullmatch(cells[-1]):
+        return {"format": "inflection"}
+    return {"format": "fasttext"} if first.startswith(FASTTEXT) else {}
 
 
 def _decode(stream: Iterable[bytes]) -> Iterator[tuple[str, str]]:
@@ -208,15 +334,19 @@ def _decode(stream: Iterable[bytes]) -> Iterator[tuple[str, str]]:
 
 
 def decoded_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Each line of a file, plain or ``.gz``, and why it is not UTF-8, or "".
+    """Yield each line of a file, plain or ``.gz``, and why it cannot be read, or "".
 
-    Raises `DataError` naming the line after which the file cannot be read.
+    Raises `DataError` naming the line after which the file cannot be read, and a format that is
+    not plain text.
     """
     number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            for line in _decode(stream):
-                yield line
+            _refuse_others(path, stream.peek(HEAD)[:HEAD])
+            for line, why in _decode(stream):
+                if not number and "\r" in line and not stream.peek(1):
+                    raise DataError(f"{path} has only CR line ends: {MAC}")
+                yield line, why
                 number += 1
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read after line {number}: {error}") from None
@@ -257,69 +387,118 @@ def _parsed(path: Path, parse: Parser) -> Iterator[PairRow]:
         yield _row(path, number, line, parse)
 
 
-def _row(path: Path, number: int, line: str | BadLine, parse: Parser) -> PairRow:
+def _row(
+    path: Path, number: int, line: Record | BadLine, parse: Callable[[Record], tuple[str, str]]
+) -> PairRow:
     try:
         return [line] if isinstance(line, BadLine) else parse(line)
     except UserError as error:
         return [BadLine(str(path), number, str(error))]
 
 
+class CSVRow(NamedTuple):
+    """A row of a CSV: its first line from 1, how many lines it takes, its cells or its fault."""
+
+    line: int
+    lines: int
+    cells: list[str] | BadLine
+
+
+class CSVFile:
+    """The rows of a CSV, to be read once; line breaks in quotes become blanks.
+
+    Without a ``delimiter`` it is that of a first line ``sep=;``, as Excel writes it, else the one
+    that fits the first lines. Raises `DataError` where two fit equally well.
+    """
+
+    def __init__(self, path: Path, delimiter: str | None = None) -> None:
+        self.path, lines = path, decoded_lines(path)
+        first = list(islice(lines, SAMPLED))
+        if first and (named := SEP.fullmatch(first[0][0])) is not None:
+            delimiter, first[0] = delimiter or named[1], ("", "")
+        if delimiter is None:
+            fits = delimiters_of([line for line, why in first if not why])
+            if len(fits) > 1:
+                both = " and between ".join(map(repr, fits))
+                raise DataError(
+                    f"{path}: the cells can be read between {both}: set data.delimiter, or that "
+                    "of a series, task.series.delimiter"
+                )
+            delimiter = fits[0]
+        self.delimiter = delimiter
+        self._lines = chain(first, lines)
+
+    def __iter__(self) -> Iterator[CSVRow]:
+        number = 1
+        for record, count in _records(self.path, self._lines, self.delimiter):
+            try:
+                cells = cells_of(record, self.delimiter) if isinstance(record, str) else record
+            except UserError as error:
+                cells = BadLine(str(self.path), number, str(error))
+            yield CSVRow(number, count, cells)
+            number += count
+
+
+def cells_of(record: str, delimiter: str) -> list[str]:
+    """The cells of a row of a CSV, none of an empty one. Raises `UserError` for another text."""
+    try:
+        return next(csv.reader([record], delimiter=delimiter, strict=True), [])
+    except csv.Error as error:
+        reason = str(error)
+        if "field limit" in reason:
+            reason = f"a cell has more than {csv.field_size_limit():,} characters; shorten it"
+        elif "new-line" in reason:
+            reason = "a CR outside quotes; lines end in LF or CRLF"
+        raise UserError(f"not a row of a CSV: {reason}") from None
+
+
 def _csv(path: Path, config: TextData) -> Iterator[PairRow]:
-    """The rows of a CSV; line breaks in quotes become blanks, each line of a bad row is bad."""
-    lines = decoded_lines(path)
-    first = list(islice(lines, SAMPLED))
-    delimiter = config.delimiter or delimiter_of([line for line, why in first if not why])
-    records = _records(path, chain(first, lines), delimiter)
-    begun = list[tuple[str | BadLine, int]]()
-    names = ""
-    for record, count in records:
-        begun.append((record, count))
-        if isinstance(record, str):
-            names = record
-            break
-    parse, number = _csv_parser(path, names, delimiter, config), 1
-    for record, count in chain(begun, records):
-        skips = (number == 1 and config.header) or record == ""
-        row = [] if skips else _row(path, number, record, parse)
+    """The rows of a CSV; each line of a bad row is bad. Raises `DataError` for its first row."""
+    parse: Callable[[list[str]], tuple[str, str]] | None = None
+    for number, count, cells in CSVFile(path, config.delimiter):
+        if parse is None and config.header and isinstance(cells, BadLine):
+            raise DataError(str(cells))  # it names the columns
+        row: PairRow = [cells] if isinstance(cells, BadLine) else []
+        if isinstance(cells, list) and cells:
+            begins, parse = parse is None, parse or _csv_parser(f"{path}:{number}", cells, config)
+            row = [] if begins and config.header else _row(path, number, cells, parse)
         if isinstance(row, list) and row and count > 1:
             reason = f"{row[0].reason}; a row of the lines {number} to {number + count - 1}"
             yield from ([BadLine(str(path), number + n, reason)] for n in range(count))
         else:
             yield row
             yield from ([] for _ in range(count - 1))
-        number += count
 
 
-def _csv_parser(path: Path, names: str, delimiter: Delimiter, config: TextData) -> Parser:
+def _csv_parser(
+    where: str, header: list[str], config: TextData
+) -> Callable[[list[str]], tuple[str, str]]:
     """What reads the rows of a CSV whose first one is given. Raises `DataError`."""
-    header = next(csv.reader([names], delimiter=delimiter), [])
     named = any(isinstance(column, str) for column in config.columns)
     if config.header and not named and looks_like_data(header):
         raise DataError(
-            f"{path}:1: the first row of a CSV names the columns, and {header[0][:40]!r} looks "
+            f"{where}: the first row of a CSV names the columns, and {header[0][:40]!r} looks "
             "like data; add a row of names, or set data.header = false"
         )
     if named and not config.header:
-        raise DataError(f"{path}: data.columns are names, but data.header = false; number them")
+        raise DataError(f"{where}: data.columns are names, but data.header = false; number them")
     try:
         first, second = places_of(config.columns, header)
     except UserError as error:
-        raise DataError(f"{path}:1: {error}") from None
+        raise DataError(f"{where}: {error}") from None
 
-    def parse(record: str) -> tuple[str, str]:
-        try:
-            cells = next(csv.reader([record], delimiter=delimiter, strict=True))
-        except csv.Error as error:
-            raise UserError(f"no row of a CSV: {error}") from None
+    def parse(cells: list[str]) -> tuple[str, str]:
         if len(cells) != len(header):
-            raise UserError(f"cells: {len(cells)}; in the first row: {len(header)}")
+            single = any(cell.startswith("'") for cell in cells)
+            hint = "; quote cells with \", not '" if single and len(cells) > len(header) else ""
+            raise UserError(f"cells: {len(cells)}; in the first row: {len(header)}{hint}")
         return cells[first], cells[second]
 
     return parse
 
 
 def _records(
-    path: Path, lines: Iterable[tuple[str, str]], delimiter: Delimiter
+    path: Path, lines: Iterable[tuple[str, str]], delimiter: str
 ) -> Iterator[tuple[str | BadLine, int]]:
     """Each row of a CSV as one text, and how many lines of the file it takes.
 
@@ -341,7 +520,7 @@ def _records(
         raise DataError(f"{path}:{start}: a quote is opened and not closed; close or double it")
 
 
-def _ends_quoted(line: str, delimiter: Delimiter, quoted: bool) -> bool:
+def _ends_quoted(line: str, delimiter: str, quoted: bool) -> bool:
     """Whether a line ends in a quoted cell; ``quoted``: it begins in one.
 
     A quote opens a cell at its start only, as `csv` has it: ``a 5" disk`` is a cell.
@@ -359,20 +538,28 @@ def _ends_quoted(line: str, delimiter: Delimiter, quoted: bool) -> bool:
     return False
 
 
-def delimiter_of(lines: Sequence[str]) -> Delimiter:
-    """What stands between the cells of a CSV: what gives lines the same number of them, at least 2.
+def delimiters_of(lines: Sequence[str]) -> list[Delimiter]:
+    """What may stand between the cells of a CSV: what gives lines equally many of them, at least 2.
 
-    Of several the one that most lines agree on, then the one that gives most cells.
+    Of several the one that most lines agree on, then the one that gives most cells; two where both
+    fit all lines, with as many cells.
     """
 
     def fit(delimiter: Delimiter) -> tuple[float, int]:
-        rows = [cells for cells in csv.reader(lines, delimiter=delimiter) if cells]
+        rows = list[list[str]]()
+        with suppress(DataError):  # the sample may end inside quotes
+            for record, _ in _records(Path(), ((line, "") for line in lines), delimiter):
+                with suppress(UserError):
+                    rows.append(cells_of(str(record), delimiter))
+        rows = [cells for cells in rows if cells]
         width = len(rows[0]) if rows else 1
         if width < 2:
             return 0.0, 0
         return sum(len(cells) == width for cells in rows) / len(rows), width
 
-    return max(DELIMITERS, key=fit)
+    fits = {delimiter: fit(delimiter) for delimiter in DELIMITERS}
+    best = max(fits.values())
+    return [d for d, own in fits.items() if own == best][: 1 if best[0] < 1 else None]
 
 
 def places_of(columns: Iterable[int | str], header: Sequence[str]) -> list[int]:
@@ -395,7 +582,7 @@ def looks_like_data(header: Sequence[str]) -> bool:
     )
 
 
-def _tsv(config: TextData) -> Parser:
+def _tsv(path: Path, config: TextData) -> Iterator[PairRow]:
     numbers = [column for column in config.columns if isinstance(column, int)]
     if len(numbers) < 2:
         raise UserError("a .tsv has no header: number its columns in data.columns, such as [1, 2]")
@@ -412,27 +599,98 @@ def _tsv(config: TextData) -> Parser:
             raise UserError(f"columns between tabs: {len(cells)}; before: {width}")
         return cells[first], cells[second]
 
-    return parse
+    return _parsed(path, parse)
 
 
-def _jsonl(config: TextData) -> Parser:
-    def parse(line: str) -> tuple[str, str]:
+def _unique(items: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON. Raises `UserError` where a key is there twice, with two meanings."""
+    record = dict(items)
+    if len(record) < len(items):
+        twice = next(key for key, count in Counter(key for key, _ in items).items() if count > 1)
+        raise UserError(f"has the key {twice!r} twice")
+    return record
+
+
+def from_json_text(text: str) -> object:
+    """A value of JSON, in which numbers are texts as they were written. Raises `UserError`."""
+    try:
+        return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_unique)
+    except UserError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"not JSON: {error}") from None
+
+
+def text_under(record: object, key: str) -> str:
+    """The text, number or truth value that a JSON object has under a key, as text.
+
+    Raises `UserError` where it has another value or none.
+    """
+    if not isinstance(record, dict):
+        raise UserError(f"not a JSON object with a text under {key}: {str(record)[:40]}")
+    if key not in record:
+        raise UserError(f"no key {key!r}; name the keys in data.keys: {', '.join(record)[:200]}")
+    value = record[key]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        what = {type(None): "null", list: "a list", dict: "an object"}.get(type(value), "a number")
+        raise UserError(f"{key} is {what}, not a text: write a text, or name another in data.keys")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{key} is no text that can be written: {error}") from None
+    return value
+
+
+def json_records(path: Path) -> Iterator[tuple[int, object]]:
+    """The items of a JSON array, each with its number from 1, or of JSON lines, with their lines.
+
+    A line that is not JSON is a `BadLine`. Raises `DataError` for an array that cannot be read.
+    """
+    lines = decoded_lines(path)
+    first = list(islice(lines, 1))
+    if first and first[0][0].lstrip().startswith("["):
+        text = "\n".join(line for line, _ in chain(first, lines))
         try:
-            record = json.loads(line)
-            pair = record[config.keys[0]], record[config.keys[1]]
-            "".join(pair).encode("utf-8")  # both are text, and text that can be written
-        except KeyError as error:
-            raise UserError(f"no key {error}; name the keys in data.keys") from None
-        except (ValueError, TypeError, RecursionError) as error:
-            keys = " and ".join(config.keys)
-            reason = "" if isinstance(error, TypeError) else f": {error}"
-            raise UserError(f"no JSON object with text under {keys}{reason}") from None
-        return pair
-
-    return parse
+            items = from_json_text(text)
+        except UserError as error:
+            raise DataError(f"{path}: not a JSON array: {error}") from None
+        yield from enumerate(cast(list[object], items), start=1)
+        return
+    for number, (line, why) in enumerate(chain(first, lines), start=1):
+        try:
+            yield number, BadLine(str(path), number, why) if why else from_json_text(line)
+        except UserError as error:
+            yield number, BadLine(str(path), number, str(error))
 
 
-PARSERS = {".tsv": _tsv, ".jsonl": _jsonl}
+def _json(path: Path, config: TextData) -> Iterator[PairRow]:
+    def both(record: object) -> tuple[str, str]:
+        source, target = (text_under(record, key) for key in config.keys)
+        return source, target
+
+    return (_row(path, number, record, both) for number, record in json_records(path))
+
+
+def _po(path: Path, config: TextData) -> Iterator[Unit]:
+    def lines() -> Iterator[str]:
+        for number, (line, why) in enumerate(decoded_lines(path), start=1):
+            if why:
+                raise DataError(f"{path}:{number}: {why}")
+            yield line
+
+    return units_of_po(lines(), str(path))
+
+
+Rows = Callable[[Path, TextData], Iterator[PairRow]]
+READERS: dict[str, Rows] = {CSV: _csv, ".tsv": _tsv, **dict.fromkeys(JSON, _json)}
+BILINGUAL: dict[str, Callable[[Path, TextData], Iterator[Unit]]] = {
+    ".po": _po,
+    ".tmx": lambda path, config: units_of_tmx(path, config.languages),
+    ".xlf": lambda path, config: units_of_xliff(path),
+    ".xliff": lambda path, config: units_of_xliff(path),
+}
 
 
 # ------------------------------------------------------------------------------ pairs of a split
@@ -493,9 +751,32 @@ class Corpus:
         return once
 
 
+def joined(corpora: Sequence[Corpus]) -> Corpus:
+    """One corpus of all, in their order."""
+    if len(corpora) == 1:
+        return corpora[0]
+    dropped = Counter[str]()
+    for corpus in corpora:
+        dropped.update(corpus.dropped)
+    several = any(corpus.alternatives is not None for corpus in corpora)
+    alternatives = [
+        (text,) if isinstance(text, str) else text
+        for corpus in corpora
+        for text in corpus.references
+    ]
+    return Corpus(
+        list(chain.from_iterable(corpus.sources for corpus in corpora)),
+        list(chain.from_iterable(corpus.targets for corpus in corpora)),
+        array("q", chain.from_iterable(corpus.lines for corpus in corpora)),
+        list(chain.from_iterable(corpus.skipped for corpus in corpora)),
+        dict(dropped),
+        alternatives if several else None,
+    )
+
+
 def at(pattern: str | Path, split: str, splits: dict[str, str] | None = None) -> Path:
     """The file of a split: ``{split}`` in the pattern becomes its name, and `find` finds it."""
-    return find(str(pattern).replace("{split}", (splits or {}).get(split, split)))
+    return find(str(pattern).replace("{split}", (splits or {}).get(split, split)), folders=True)
 
 
 def file_of(pattern: str | Path, split: str, config: TextData) -> Path:
@@ -504,7 +785,7 @@ def file_of(pattern: str | Path, split: str, config: TextData) -> Path:
 
 
 def read_pairs(source: str | Path, target: str | Path | None, config: TextData) -> Corpus:
-    r"""Read two line-aligned files, or one TSV, CSV or JSONL file, chosen by its ending.
+    r"""Read two line-aligned files, or one file or folder that holds both sides, by its ending.
 
     UTF-8, plain or ``.gz``; a byte order mark at the start is passed over; lines end in ``\n``
     or ``\r\n`` and nothing else. A TSV or CSV has as many columns in every row as in its first; a
@@ -512,17 +793,26 @@ def read_pairs(source: str | Path, target: str | Path | None, config: TextData) 
     files, a line that is bad in one takes its partner with it. Raise `DataError` at the first bad
     line, or list it in ``skipped`` where ``on_bad_line = "skip"``.
     """
-    files = [find(source)] if target is None else [find(source), find(target)]
-    skipped: list[BadLine] = []
-    return _corpus(_numbered(files, config, skipped), skipped, {})
+    skipped, left_out = list[BadLine](), Counter[str]()
+    path = find(source, folders=True)
+    corpus = _corpus(_numbered(path, target, config, skipped, left_out), skipped, {})
+    corpus.dropped = dict(left_out)
+    return corpus
 
 
-def _numbered(files: Sequence[Path], config: TextData, skipped: list[BadLine]) -> Iterator[Pair]:
-    """The pairs of one file or two with their lines; lines that are passed over are noted."""
-    source, target = files[0], files[1] if len(files) > 1 else None
-    for number, row in enumerate(rows(source, target, config), start=1):
+def _numbered(
+    source: Path,
+    target: str | Path | None,
+    config: TextData,
+    skipped: list[BadLine],
+    left_out: Counter[str],
+) -> Iterator[Pair]:
+    """The pairs with their lines; lines that are passed over and pairs left out are noted."""
+    for number, row in rows(source, target, config):
         if isinstance(row, tuple):
             yield (number, *row)
+        elif isinstance(row, str):
+            left_out[row] += 1
         elif not row:
             continue
         elif config.on_bad_line == "error":
@@ -554,7 +844,8 @@ class Reading:
         self, source: str | Path, target: str | Path | None, split: str, config: TextData
     ) -> None:
         self.split, self.config = split, config
-        self.files = [file_of(p, split, config) for p in (source, target) if p is not None]
+        self._sides = [file_of(p, split, config) for p in (source, target) if p is not None]
+        self.files = [*files_of(self._sides[0]), *self._sides[1:]]
         named = "{split}" in f"{source}{target}"
         self.limits: tuple[float, float] | None = None  # of the hashes, where a file is divided
         if not named or (config.holdout > 0 and split != "test"):
@@ -564,7 +855,9 @@ class Reading:
         self.dropped = self._cleaning.dropped
 
     def __iter__(self) -> Iterator[Pair]:
-        pairs = _numbered(self.files, self.config, self.skipped)
+        source, target = self._sides[0], self._sides[1] if len(self._sides) > 1 else None
+        left_out = self.dropped if self.split == "train" else Counter[str]()
+        pairs = _numbered(source, target, self.config, self.skipped, left_out)
         if self.limits is not None:
             belongs = _division(self.limits, self.config)
             pairs = (pair for pair in pairs if belongs(pair[1]))
@@ -581,8 +874,14 @@ class Reading:
         chosen = {name: self.config.tree().get(name) for name in _READS}
         named = self.config.on_bad_line == "skip"  # the names stand in what is skipped
         names = [str(file) if named else "".join(file.suffixes) for file in self.files]
-        csv = {"csv": CSV_FORMAT} if any(ending_of(file) == CSV for file in self.files) else {}
+        csv = (
+            {"csv": CSV_FORMAT}
+            if any(ending_of(file) in (CSV, *JSON) for file in self.files)
+            else {}
+        )
         divided = self.limits or False
+        if any(ending_of(file) in BILINGUAL for file in self.files):
+            chosen |= {"languages": self.config.languages, "bilingual": BILINGUAL_FORMAT}
         return {"split": self.split, "divided": divided, "names": names, **chosen, **csv}
 
 

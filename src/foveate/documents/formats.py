@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as XML
 from xml.sax.saxutils import escape
 
+from foveate.data.bilingual import language_of
 from foveate.documents.base import (
     Document,
     DocumentOptions,
@@ -510,12 +511,7 @@ def text_of(variant: XML.Element) -> str:
 
 def same_language(a: str, b: str) -> bool:
     """Whether languages are the same but for a region: en and en-US."""
-    return primary(a) == primary(b)
-
-
-def primary(language: str) -> str:
-    """Return the language of a tag in lower case: en of en-US, EN_us, en.UTF-8."""
-    return re.split(r"[-_.@]", language.strip().lower(), maxsplit=1)[0]
+    return language_of(a) == language_of(b)
 
 
 def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:

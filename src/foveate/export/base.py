@@ -21,6 +21,8 @@ from safetensors import SafetensorError
 
 import foveate.export
 from foveate.data.catalogue import DataError
+from foveate.data.corpus import read_text
+from foveate.data.text import TextData
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.outputs import best
 from foveate.decode.search import Search
@@ -88,7 +90,7 @@ def sample_of(run: Run, count: int, source: Path | None = None) -> CheckSample:
     A line of the file is SOURCE or SOURCE TAB REFERENCE. Raises ``DataError`` where there is none.
     """
     if source is not None:
-        lines = source.read_text(encoding="utf-8").splitlines()
+        lines = read_text(source, TextData()).lines
         pairs = [line.split("\t", 1) for line in lines if line.strip()][:count]
         if not pairs:
             raise DataError(f"{source} is empty: nothing to try an export on")

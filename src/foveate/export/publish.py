@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foveate.config import load_tree
-from foveate.data.text import at, decoded_lines
+from foveate.data.corpus import read_text
+from foveate.data.text import TextData, at, is_table, read_pairs
 from foveate.draw.page import asset as packaged_text
 from foveate.draw.page import digest, inside_script
 from foveate.engine.loading import web_engine
@@ -105,11 +106,12 @@ def examples_of(run: Path) -> list[str]:
         tree = load_tree(run / "config.toml", resolved=True)
         task, data = tree["task"], tree["data"]
         pattern = task.get("source") or task.get("text") or task["corpora"][0]["source"]
-        lines = [line for line, _ in decoded_lines(at(pattern, "test", data["splits"]))]
+        data = TextData.parse(data | {"on_bad_line": "skip"})
+        path = at(pattern, "test", data.splits)
+        table = is_table(path) or data.format is not None
+        lines = read_pairs(path, None, data).sources if table else read_text(path, data).lines
     except (LookupError, TypeError, UserError, OSError):
         return []
-    if ".tsv" in pattern:
-        lines = [line.split("\t")[max(0, data["columns"][0] - 1) :][0] for line in lines if line]
     if "{split}" not in pattern:
         lines = lines[-LAST:]
     if task["kind"] == "language":

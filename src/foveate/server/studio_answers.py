@@ -30,7 +30,7 @@ from foveate.decode.search import PartialHypothesis
 from foveate.draw.charts import Curve, LinesDrawing, Mark
 from foveate.draw.parts import DrawingPart, data_uri, listed
 from foveate.draw.pictures import PictureDrawing, picture_drawing
-from foveate.files import write_text
+from foveate.files import split_lines, write_text
 from foveate.run import Run
 from foveate.server.common import RequestError
 from foveate.server.studio_schemas import (
@@ -168,7 +168,7 @@ def read(run: Run, request: AnswerRequest) -> Iterator[tuple[Picture, list[Pictu
         with opened(request.picture) as picture:
             yield picture, [picture_drawing(*run.task.shown(picture))]
     elif isinstance(run.task, Translates):
-        line = " ".join(request.text.splitlines())
+        line = " ".join(split_lines(request.text))
         yield run.task.addressed([line], request.to)[0], []
     else:
         yield request.text, []

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from foveate.answers import Answer
 from foveate.config import BaseConfig, ConfigError, from_json
 from foveate.data.catalogue import DataError
+from foveate.data.notation import parse_date
 from foveate.data.series import (
     CALENDAR,
     SPLITS,
@@ -36,7 +37,6 @@ from foveate.data.series import (
     divide,
     following,
     labels,
-    parse_date,
     read_table,
     starts,
 )
@@ -510,6 +510,8 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             )
         if (table.delimiter, table.decimal) != (",", "."):
             lines.append(f"cells between {table.delimiter!r}, decimal mark {table.decimal!r}")
+        if table.utc:
+            lines.append("dates: converted to UTC, of which they say their offsets")
         for name, (first, end) in parts.items():
             period = f"{dates[first]} to {dates[end - 1]}" if end > first else "no rows"
             lines.append(f"{name}: {period}, {len(self.windows(name)):,} windows")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from array import array
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +26,7 @@ from foveate.data.text import (
     ending_of,
     file_of,
     is_table,
+    joined,
     keep,
     read_pairs,
     taken,
@@ -118,7 +116,9 @@ class TextTask(Task[str, AnswerType, Batch]):
         if split not in self._read:
             readings = self.readings(split)
             self._read[split] = (
-                prepare_texts(readings) if split == "train" else join(list(map(collect, readings)))
+                prepare_texts(readings)
+                if split == "train"
+                else joined(list(map(collect, readings)))
             )
         return self._read[split]
 
@@ -149,29 +149,6 @@ def vocabulary_line(data: TextData, sizes: str, count: int, unit: str) -> str:
     seen = data.tokenizer_sample
     some = f", learnt from {seen:,} of {count:,} {unit}" if seen < count else ""
     return f"vocabulary: {sizes} pieces{some}"
-
-
-def join(corpora: Sequence[Corpus]) -> Corpus:
-    """One corpus of all, in their order."""
-    if len(corpora) == 1:
-        return corpora[0]
-    dropped = Counter[str]()
-    for corpus in corpora:
-        dropped.update(corpus.dropped)
-    several = any(corpus.alternatives is not None for corpus in corpora)
-    alternatives = [
-        (text,) if isinstance(text, str) else text
-        for corpus in corpora
-        for text in corpus.references
-    ]
-    return Corpus(
-        list(chain.from_iterable(corpus.sources for corpus in corpora)),
-        list(chain.from_iterable(corpus.targets for corpus in corpora)),
-        array("q", chain.from_iterable(corpus.lines for corpus in corpora)),
-        list(chain.from_iterable(corpus.skipped for corpus in corpora)),
-        dict(dropped),
-        alternatives if several else None,
-    )
 
 
 def paired(sources: Sequence[str], others: Sequence[str], names: tuple[str, str]) -> Corpus:

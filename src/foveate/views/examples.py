@@ -47,7 +47,7 @@ def text_of(run: Run, text: str | None = None) -> str:
         if not text.strip():
             raise ConfigError(f"--text {text!r} is blank: give some words, or omit the option")
         return text
-    sources = [sample["source"].splitlines()[0] for sample in last_samples(run.path)]
+    sources = [sample["source"].split("\n")[0] for sample in last_samples(run.path)]
     if not sources:
         raise ConfigError(f"{run.path} has no stored example: give --text")
     return str(sources[0])

@@ -14,6 +14,8 @@ from torch import Tensor
 
 import foveate.views.examples as needs
 from foveate.config import ConfigError
+from foveate.data.corpus import read_text
+from foveate.data.text import TextData
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.constraints import Next
 from foveate.decode.search import Search, alternatives
@@ -224,8 +226,8 @@ def lengths(
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a file. Raises ``OSError`` naming a file that cannot be read."""
-    return path.read_text(encoding="utf-8").splitlines()
+    """The lines of a file. Raises ``OSError``, or ``DataError``, where it cannot be read."""
+    return list(read_text(path, TextData()).lines)
 
 
 def by_length(

@@ -25,6 +25,7 @@ from foveate.draw.charts import LinesDrawing, line_chart
 from foveate.draw.lanes import LanesDrawing, Node, lanes
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
+from foveate.files import split_lines
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
 from foveate.models.recurrent import RecurrentEncoder
@@ -49,7 +50,7 @@ def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
         text = (sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()).decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in split_lines(text) if line.strip()]
     if not lines:
         raise ConfigError(f"{file}: no text found; give one text per line")
     return lines

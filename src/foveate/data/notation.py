@@ -1,0 +1,269 @@
+"""How tables write numbers and dates: decimal marks, thousands, units, forms of dates.
+
+A text that has two meanings is resolved by all cells of its column, or refused with both named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+
+from foveate.data.catalogue import DataError
+from foveate.errors import UserError
+
+MISSING = (
+    "",
+    "na",
+    "n/a",
+    "#n/a",
+    "nan",
+    "null",
+    "none",
+    "?",
+)  # cells without a value, in lower case
+PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+MARKS = str.maketrans({"\u2212": "-", "\u066b": ".", "\u066c": None})  # minus sign; Arabic marks
+GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?!\d)")
+UNIT = re.compile(r"([+-]?)([$€£¥₹]?)\s?([+-]?[\d.,]+(?:[eE][+-]?\d+)?)\s?([$€£¥₹%]?)")
+NUMBER = {
+    mark: re.compile(
+        rf"([+-]?(?:\d{{1,3}}(?:{re.escape(other)}\d{{3}})+|\d*))(?:{re.escape(mark)}(\d*))?"
+        r"((?:[eE][+-]?\d+)?)"
+    )
+    for mark, other in ((".", ","), (",", "."))
+}
+EITHER = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")  # 1,018: a thousand and 18, or 1 and 18 ‰
+OTHER = {".": ",", ",": "."}
+
+# ------------------------------------------------------------------------------ numbers
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell holds no value."""
+    return cell.lower() in MISSING
+
+
+def _bare(cell: str) -> tuple[str, str]:
+    """A number without its unit and without blanks between thousands, and the unit."""
+    cell = GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), cell.translate(MARKS))
+    match = UNIT.fullmatch(cell)
+    if match is None or (match[1] and match[3][0] in "+-") or (match[2] and match[4]):
+        return cell, ""
+    return match[1] + match[3], match[2] + match[4]
+
+
+def number_of(cell: str, decimal: str) -> float:
+    """A number with this decimal mark, perhaps with thousands and a unit; NaN where it is missing.
+
+    Raises `UserError` for any other text.
+    """
+    if is_missing(cell):
+        return math.nan
+    if decimal == "." and PLAIN.fullmatch(cell):
+        number = float(cell)
+    elif (match := NUMBER[decimal].fullmatch(_bare(cell)[0])) and re.search(r"\d", match[0]):
+        number = float(f"{match[1].replace(OTHER[decimal], '')}.{match[2] or 0}{match[3]}")
+    else:
+        number = math.inf
+    if math.isinf(number):
+        remedy = "name the columns of numbers in task.series.values"
+        if decimal_shown(_bare(cell)[0]) == OTHER[decimal]:
+            remedy = f"for a decimal {'comma' if decimal == '.' else 'point'} set "
+            remedy += f'task.series.decimal = "{OTHER[decimal]}"'
+        raise UserError(f"{cell!r} is not a number; {remedy}")
+    return number
+
+
+def number_like(cell: str) -> bool:
+    """Whether a cell is a number with either decimal mark, or missing."""
+    bare = _bare(cell)[0]
+    fits = any(form.fullmatch(bare) for form in NUMBER.values()) and re.search(r"\d", bare)
+    return is_missing(cell) or bool(fits)
+
+
+def decimal_shown(bare: str) -> str | None:
+    """The decimal mark that a number shows; None where it shows none, or may mean either."""
+    marks = [mark for mark in ".," if mark in bare]
+    if EITHER.fullmatch(bare) or not marks or not number_like(bare):
+        return None
+    if len(marks) == 2:
+        return max(marks, key=bare.rfind)
+    return marks[0] if bare.count(marks[0]) == 1 else OTHER[marks[0]]
+
+
+@dataclass
+class ColumnMarks:
+    """What the numbers of a column show, each with the place of a cell that shows it."""
+
+    either: dict[str, str] = field(default_factory=dict)  # by mark: such as 1,018
+    units: dict[str, str] = field(default_factory=dict)
+    zero: bool = False  # such a number ends in 0, where decimals would be cut off
+    unmarked: bool = False  # a number has no mark
+    large: bool = False  # a number without a mark has more than three digits
+
+
+class Notation:
+    """How the numbers of a table are written, as all of its cells show."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, str] = {}  # the place of a cell by the decimal mark that it shows
+        self.columns: dict[object, ColumnMarks] = {}
+
+    def see(self, line: int, column: object, cell: str) -> None:
+        """Take a cell into account."""
+        marks = self.columns.setdefault(column, ColumnMarks())
+        if cell.isdecimal():
+            marks.unmarked, marks.large = True, marks.large or len(cell) > 3
+            marks.units.setdefault("", f"{cell!r} in line {line}")
+            return
+        if is_missing(cell) or not number_like(cell):
+            return
+        (bare, unit), place = _bare(cell), f"{cell!r} in line {line}"
+        marks.units.setdefault(unit, place)
+        if match := EITHER.fullmatch(bare):
+            marks.either.setdefault(match[1], place)
+            marks.zero |= bare.endswith("0")
+        elif mark := decimal_shown(bare):
+            self.shown.setdefault(mark, place)
+        elif "." not in bare and "," not in bare:
+            marks.unmarked = True
+            marks.large |= len(bare.lstrip("+-")) > 3
+
+    def decimal(self, file: object) -> str:
+        """The decimal mark. Raises `DataError` where the cells leave two meanings, naming both."""
+        for column, marks in self.columns.items():
+            if len(marks.units) > 1:
+                few = " and ".join([*marks.units.values()][:2])
+                raise DataError(f"{file}: column {column!r} has {few}: write all in one unit")
+        if len(self.shown) == 1:
+            return next(iter(self.shown))
+        places = dict(item for marks in self.columns.values() for item in marks.either.items())
+        if not self.shown and len(places) < 2:
+            columns = [marks for marks in self.columns.values() if marks.either]
+            mark = next(iter(places), ".")
+            if mark == "." and not any(marks.unmarked for marks in columns):
+                return mark  # all have three decimals, behind the usual mark
+            grouped = not any(marks.large for marks in columns)
+            decimals = not any(marks.unmarked and marks.zero for marks in columns)
+            if grouped != decimals:
+                return OTHER[mark] if grouped else mark
+            raise DataError(
+                f"{file}: {places[mark]} can be a number of thousands or one with three decimals: "
+                f'set task.series.decimal = "{OTHER[mark]}" for thousands, "{mark}" for decimals'
+            )
+        both = " and ".join((self.shown or places).values())
+        raise DataError(f"{file}: {both} have different marks: set task.series.decimal, mend one")
+
+
+# ------------------------------------------------------------------------------ dates
+
+ISO = re.compile(
+    r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.0+)?)?)?"
+    r"( ?(?:Z|[+-]\d\d(?::?\d\d)?))?)?)?)?"
+)
+UNIX = {"unix": 1, "unix_ms": 1000}  # forms of dates, numbers since 1970: how many a second has
+MIDNIGHT = re.compile(r"(?<=[T ])24(?=:00(:00)?$)")  # the end of a day
+TIME = re.compile(r"\d{1,2}:\d\d(:\d\d)?( ?[AaPp][Mm])?")
+WHEN = re.compile(
+    r"(.*[\W_])?(date|time|timestamp|datetime|day|week|month|quarter|year|epoch|unix|ts|datum|when)"
+    r"([\W_].*)?|unnamed: 0|",
+    re.IGNORECASE,
+)
+_ORDERS = ["d m Y", "m d Y", "Y m d", "d m y", "m d y", "y m d"]
+_NUMBERS = ["%" + order.replace(" ", f"{sep}%") for sep in "/.-" for order in _ORDERS]
+_NAMED = [
+    f.replace("%b", name)
+    for name in ("%b", "%B")
+    for f in ("%b %d, %Y", "%d %b %Y", "%d-%b-%Y", "%b %Y", "%d-%b-%y", "%b-%Y")
+]
+FORMS = [  # of dates that a stranger's table may have, beside ISO 8601
+    date + time
+    for date in (*_NUMBERS, *_NAMED, "%Y%m%d", "%m/%Y", "%Y/%m")
+    for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+    if not (date == "%Y-%m-%d" and "%p" not in time)  # that is ISO 8601
+]
+
+
+def parse_date(text: str, form: str | None = None) -> np.datetime64:
+    """A month, a day or a time of ISO 8601, of a form of strptime, or of `UNIX`; in UTC where the
+    text has an offset of it.
+
+    Raises `DataError` for another text.
+    """
+    with contextlib.suppress(ValueError, OverflowError):
+        if form in UNIX:
+            return np.datetime64(int(float(text)) // UNIX[form], "s")
+        clock = MIDNIGHT.sub("00", text)
+        joined = re.sub(r" (?=(Z|[+-]\d\d(:?\d\d)?)$)", "", clock)
+        if form is None and (match := ISO.fullmatch(clock)) and not match[1]:
+            date = np.datetime64(clock, "s")
+        elif form is not None or ISO.fullmatch(clock):
+            when = datetime.strptime(clock, form) if form else datetime.fromisoformat(joined)
+            date = np.datetime64(when.astimezone(UTC).replace(tzinfo=None) if when.tzinfo else when)
+            date = date.astype("M8[s]")
+        else:
+            raise ValueError
+        return date + np.timedelta64(86_400 * (clock != text), "s")
+    raise DataError(
+        f"{text!r} is not a date; write 2016-07-31 or 2016-07-31 23:00:00, or name its form in "
+        'task.series.date_format, such as "%d/%m/%Y"'
+    )
+
+
+def has_offset(text: str, form: str | None = None) -> bool:
+    """Whether a date says its offset of UTC."""
+    match = ISO.fullmatch(text)
+    return "%z" in form if form else bool(match and match[1])
+
+
+def forms_of(cells: Sequence[str], name: str) -> list[str | None]:
+    """The forms of which all cells of a column are dates."""
+    if not cells:
+        return []
+    digits = {len(cell) for cell in cells} if all(map(str.isdecimal, cells)) else set()
+    if digits:  # a number is a date where the column is named so, or it cannot be another
+        if digits == {8}:
+            return ["%Y%m%d"] if _are_dates(cells, "%Y%m%d") else []
+        numbers: dict[frozenset[int], str | None] = {
+            frozenset({4}): None,
+            frozenset({10}): "unix",
+            frozenset({13}): "unix_ms",
+        }
+        known = WHEN.fullmatch(name) and frozenset(digits) in numbers
+        return [numbers[frozenset(digits)]] if known and name else []
+    return [form for form in (None, *FORMS) if _are_dates(cells, form)]
+
+
+def _are_dates(cells: Iterable[str], form: str | None) -> bool:
+    try:
+        for cell in cells:
+            parse_date(cell, form)
+    except DataError:
+        return False
+    return True
+
+
+def ascends(cells: Iterable[str], form: str | None) -> bool:
+    """Whether cells are dates of a form, each after the one before."""
+    try:
+        dates = [parse_date(cell, form) for cell in cells]
+    except DataError:
+        return False
+    return all(a < b for a, b in itertools.pairwise(dates))
+
+
+def disorder(cells: Sequence[str], form: str | None) -> str:
+    """What is wrong with dates that do not ascend, and the remedy."""
+    dates = [parse_date(cell, form) for cell in cells]
+    if all(a > b for a, b in itertools.pairwise(dates)):
+        return "run from the newest to the oldest: reverse the rows"
+    if len(set(dates)) < len(dates):
+        return "are there several times: write one row for each date, with a column for each series"
+    return "are not in the order of time: sort the rows"

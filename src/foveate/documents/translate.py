@@ -225,7 +225,7 @@ class Placing:
         Of m<sup>2</sup> and its answer m2 the parts are linked, as are those of 5<sup>th</sup> and
         5e, where the part before the element is the same.
         """
-        parts_of = (*all_elements(self.root), *all_leaves(self.root))
+        parts_of: list[Element | Leaf] = [*all_elements(self.root), *all_leaves(self.root)]
         edges = {edge for part in parts_of for edge in (part.start, part.end)}
         cut_words: dict[int, list[int]] = {}  # where words of the answer are cut
         source, parts = list[Span](), dict[int, list[int]]()

@@ -101,7 +101,7 @@ class SoftmaxHook(TorchFunctionMode):
     def __init__(self, point: ForeignAttention, inputs: Sequence[Tensor]) -> None:
         super().__init__()
         self.point, self.understood = point, False
-        shapes = [x.shape for x in inputs]
+        shapes: list[Sequence[int]] = [x.shape for x in inputs]
         self.shapes = [s for s in shapes if len(s) == 3] or [s for s in shapes if len(s) == 4]
 
     def sizes(self, rows: int, count: int | None = None) -> set[int]:

@@ -187,7 +187,7 @@ def test_a_tokenizer_json_cuts_every_text_as_ours_does(kind: str, tmp_path: Path
     for name in SPECIALS:
         texts += [name, f"le {name} dort", f"{name}{name}x", f"x{name}", f" {name} ", name.upper()]
     own: Tokenizer = Tokenizer.Config.parse(WAYS[kind]).build()
-    own.train([*texts, "the dog runs", "<N> <s> a"] * 3)
+    own.train(["le chien dort .", "the dog runs", "<N> <s> a"] * 3)
     standard = rust.Tokenizer.from_str(json.dumps(tokenizer_json(own)))
     for text in texts:
         ids = standard.encode(text, add_special_tokens=False).ids

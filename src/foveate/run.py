@@ -454,6 +454,11 @@ def read_run(path: Path, trust: bool = False) -> RunConfig:
     if not (path / "config.toml").is_file():
         small = f", or take packaged/{path.name}" if (PACKAGED / path.name).is_dir() else ""
         why = "it has no config.toml; train one: foveate train"
+        if (path / "config.json").is_file():
+            raise ConfigError(
+                f"{path} is a model of another library, not a run: make a run of it with "
+                f"foveate import {path} RUN"
+            )
         raise ConfigError(f"{path} is no run: {why}{small}")
     return read_resolved(RunConfig, path / "config.toml", trust)
 

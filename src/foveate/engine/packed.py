@@ -758,7 +758,7 @@ class PackedModel:
         lines, writes = several(lines, "translate"), self.tokenizers[1]
         prefixes = [] if prefix is None else writes.beginnings(prefix, len(lines))
         search = self.search_with(beam_size, length_penalty, num_hypotheses)
-        sources, limit = self.sources(lines, to), self.header.max_length
+        sources, limit = self.addressed(lines, to), self.header.max_length
         ids = self._ids(sources)
         read = [each[:limit] for each in ids]
         forbids = self.engine.forbidding(banned)
@@ -774,13 +774,11 @@ class PackedModel:
 
     def encode(self, lines: Sequence[str], to: str | None = None) -> list[Ids]:
         """The ids of lines, none for an empty one; raw lines of the data become sources."""
-        return self._ids(self.sources(lines, to))
+        return self._ids(self.addressed(lines, to))
 
-    def sources(self, lines: Sequence[str], to: str | None = None) -> list[str]:
-        """Lines after the tag of a language; raw lines of the data become sources."""
-        if self.header.format is not None:
-            lines = list(map(self.header.format.build().source, lines))
-        return self.addressed(lines, to)
+    def _sources(self, lines: Sequence[str]) -> Sequence[str]:
+        """As `foveate.tasks.text_to_text.TextToText.sources`."""
+        return lines if self.header.format is None else self.header.format.sources(lines)
 
     def _ids(self, sources: Sequence[str]) -> list[Ids]:
         encoded = self.tokenizers[0].encode_ids(sources)
@@ -828,7 +826,9 @@ class PackedModel:
         self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None = None
     ) -> list[Links]:
         """As `foveate.run.Run.links`; none where it has no attention to the source."""
-        return self.engine.links(pairs, head)
+        lines = self._sources([line for line, _ in pairs])
+        read = [(source, target) for source, (_, target) in zip(lines, pairs, strict=True)]
+        return self.engine.links(read, head)
 
     def explain(
         self, source: str, target: str | Ids | None = None, units: Units = "auto"
@@ -836,13 +836,13 @@ class PackedModel:
         """As `foveate.run.Run.explain`, of a text."""
         if target is None and self.header.task in ("translation", "prefix_translation"):
             target = self.translate([source])[0].outputs[0].ids
-        return self.engine.explain(source, target, units)
+        return self.engine.explain(self._sources([source])[0], target, units)
 
     # ---- what a server and documents ask of any model
 
     def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
-        """Lines after the tag of a language."""
-        return self.tokenizers[0].addressed(lines, to)
+        """Lines after the tag of a language; raw lines of the data become sources."""
+        return self.tokenizers[0].addressed(self._sources(lines), to)
 
     def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]:
         """How many tokens sources, or targets, have."""

@@ -283,9 +283,11 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         Raw lines of the run's ``data.format`` become sources. Raises `UserError` where a line is
         neither, where the run has no such tag, or needs one and a line has none.
         """
-        if self.data.format is not None:
-            lines = list(map(self.data.format.build().source, lines))
-        return self.source_tokenizer.addressed(lines, to)
+        return self.source_tokenizer.addressed(self.sources(lines), to)
+
+    def sources(self, lines: Sequence[str]) -> Sequence[str]:
+        """What the model reads of lines: of raw ones of the data's format, their sources."""
+        return lines if self.data.format is None else self.data.format.sources(lines)
 
     def beginnings(self, prefix: str | Sequence[str], count: int) -> list[Ids]:
         """The ids with which the outputs of ``count`` lines begin: one text for all, or for each.

@@ -55,6 +55,7 @@ from foveate.engine.base import (
     EngineError,
     Picture,
     Result,
+    Room,
     SearchRequest,
     check_lists,
 )
@@ -461,6 +462,15 @@ class PackedEngine(Engine):
             return list(map(work, items))
         return list(_pool(self.threads).map(work, items))
 
+    @property
+    def room(self) -> Room:
+        sizes = self.compiled.sizes
+        if self._continues:  # it reads past its reach anew
+            return Room()
+        ends = 2 if self.task == "classification" else 1
+        encoder = sizes.encoder_positions if sizes.source else 0
+        return Room.of(encoder, sizes.decoder_positions, ends)
+
     def _read(self, ids: Ids) -> Ids:
         """What the program reads of a source: of a translation with its end."""
         return ids if self._continues else [*ids, EOS]
@@ -483,6 +493,8 @@ class PackedEngine(Engine):
         thread fails, or Ctrl-C is pressed, the others end too.
         """
         failed = Event()
+        room = self.room
+        sources = [ids[: room.source] for ids in sources]
         filled = [n for n, ids in enumerate(sources) if ids or self._continues]
         settings = self._settings(search, count, end)
         limits = {
@@ -493,6 +505,7 @@ class PackedEngine(Engine):
             )
             for n in filled
         }
+        limits = {n: min(limit, room.left(len(sources[n]))) for n, limit in limits.items()}
         free = not (prefixes or forbids or required)
         shortens = self.task == "translation" and search.shortlist and free
         if required:
@@ -758,7 +771,8 @@ class PackedModel:
         lines, writes = several(lines, "translate"), self.tokenizers[1]
         prefixes = [] if prefix is None else writes.beginnings(prefix, len(lines))
         search = self.search_with(beam_size, length_penalty, num_hypotheses)
-        sources, limit = self.addressed(lines, to), self.header.max_length
+        sources = self.addressed(lines, to)
+        limit = min(self.header.max_length, self.engine.room.source)
         ids = self._ids(sources)
         read = [each[:limit] for each in ids]
         forbids = self.engine.forbidding(banned)
@@ -857,7 +871,8 @@ class PackedModel:
     def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
         """As `foveate.run.Run.classify`, for lines of text."""
         self._only("classify", "classification")
-        (tokenizer,), names, limit = self.tokenizers, self.header.labels, self.header.max_length
+        (tokenizer,), names = self.tokenizers, self.header.labels
+        limit = min(self.header.max_length, self.engine.room.source)
         encoded = tokenizer.encode_ids(lines)
 
         def labelled(n: int) -> LabelAnswer:

@@ -377,7 +377,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
 
         Lines longer than ``data.max_length`` tokens are cut, and their answers say by how many.
         """
-        limit, ids = self.data.max_length, self._read_ids(inputs)
+        limit, ids = min(self.data.max_length, engine.room.source), self._read_ids(inputs)
         outputs = engine.outputs([each[:limit] for each in ids], request)
         return [
             TextAnswer.of(line, each, limit, hypotheses, self.tokenizers_of(line)[1], engine)

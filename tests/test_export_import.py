@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 import foveate
 from foveate.data.tokenizer import EOS, SPECIALS, Tokenizer
-from foveate.errors import is_for_the_user
+from foveate.errors import ConfigError, is_for_the_user
 from foveate.export.base import CheckSample, ExchangeError, export, sample_of
 from foveate.export.huggingface import from_huggingface, import_from, read_tokenizer, to_huggingface
 from foveate.export.tokenizers import tokenizer_json
@@ -280,7 +281,7 @@ def test_a_tokenizer_json_cuts_every_text_as_ours_does(kind: str, tmp_path: Path
     for name in SPECIALS:
         texts += [name, f"le {name} dort", f"{name}{name}x", f"x{name}", f" {name} ", name.upper()]
     own: Tokenizer = Tokenizer.Config.parse(WAYS[kind]).build()
-    own.train([*texts, "the dog runs", "<N> <s> a"] * 3)
+    own.train(["le chien dort .", "the dog runs", "<N> <s> a"] * 3)
     standard = rust.Tokenizer.from_str(json.dumps(tokenizer_json(own)))
     for text in texts:
         ids = standard.encode(text, add_special_tokens=False).ids
@@ -300,3 +301,18 @@ def test_other_starts_and_ends_than_ours_are_refused(tmp_path: Path, file: str) 
             import_from(tmp_path / "there", tmp_path / "back")
     path.write_text(json.dumps(settings), "utf-8")
     assert "a run of" in import_from(tmp_path / "there", tmp_path / "back")
+
+
+@pytest.mark.parametrize("place", [".", "run", "run/checkpoints/x"])
+def test_a_folder_of_another_library_is_no_run_and_says_what_makes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """It is named itself, not the folder around it, whatever weights it holds."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path(place)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text("{}", "utf-8")
+    for weights in ("pytorch_model.bin", "model.safetensors"):
+        (folder / weights).write_bytes(b"")
+        with pytest.raises(ConfigError, match=rf"^{re.escape(place)} is .* foveate import {place}"):
+            foveate.load(folder)

@@ -24,6 +24,7 @@ from safetensors.numpy import load_file, save
 import foveate.engine.packed
 from foveate.align.aer import Head
 from foveate.cli.serve import ServerEngine
+from foveate.config import PACKAGED
 from foveate.decode.outputs import SearchStopped
 from foveate.engine import compiled
 from foveate.engine.loading import SETS
@@ -250,6 +251,28 @@ def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: P
     assert not done.returncode, done.stderr
     expected = runs["transformer"].translate(["a b c", ""])
     assert done.stdout.splitlines() == [str(answer) for answer in expected]
+
+
+def test_runs_that_ship_and_folders_need_no_pytorch(tmp_path: Path) -> None:
+    """A run with its packed file, and a folder of documents by a run or a packed file."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("A dog runs.\n", "utf-8")
+    own = {folder.parent.name: folder for folder in PACKAGED.glob(f"*/{NAME}")}
+    assert own.keys() == {folder.parent.name for folder in PACKAGED.glob("*/config.toml")} - {
+        "passengers"
+    }
+    right = str(foveate.load(PACKAGED / "en-fr").translate(["A dog runs."])[0])
+    for n, name in enumerate(("packaged/en-fr", own["en-fr"])):
+        command = [sys.executable, "-m", "foveate", "translate", str(name)]
+        folders = ["--in", str(tmp_path / "in"), "--out", str(tmp_path / f"out{n}")]
+        for more in ([], folders):
+            done = subprocess.run(
+                [*command, *more], input="A dog runs.\n", text=True, capture_output=True,
+                env=no_torch(tmp_path), cwd=tmp_path,
+            )  # fmt: skip
+            assert not done.returncode, done.stderr
+            assert more or done.stdout == f"{right}\n"
+        assert (tmp_path / f"out{n}" / "a.txt").read_text("utf-8") == f"{right}\n"
 
 
 @pytest.mark.parametrize(

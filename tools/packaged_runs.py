@@ -25,8 +25,10 @@ from foveate.bench.budget import contenders
 from foveate.bench.lineage import lineage
 from foveate.config import PACKAGED, merge, parse_tree, read, shipped
 from foveate.data.catalogue import find
+from foveate.engine.packed import NAME
 from foveate.files import replace_file
-from foveate.run import Run, RunConfig
+from foveate.pack import pack
+from foveate.run import Run, RunConfig, load
 from foveate.train.journal import LOG, SNAPSHOTS, Snapshots
 from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors
@@ -108,6 +110,8 @@ def ship(run: Run, data: Path, target: Path) -> None:
         write_tensors(tensors, folder / WEIGHTS)
     if (run.path / "best.json").is_file():
         shutil.copyfile(run.path / "best.json", target / "best.json")
+    if run.task.packed_kind is not None:  # answers without PyTorch
+        pack(load(target), target / NAME, "fp16")
 
 
 def of_lineage(work: Path, name: str) -> Run:

@@ -255,6 +255,11 @@ def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
 def check_run(path: Path) -> None:
     """Raise ``ConfigError`` where a path is not the folder of a run."""
     if not (path / "config.toml").is_file():
+        if (path / "config.json").is_file():
+            raise ConfigError(
+                f"{path} is a model of another library, not a run: make a run of it with "
+                f"foveate import {path} RUN"
+            )
         small = f", or take packaged/{path.name}" if (PACKAGED / path.name).is_dir() else ""
         why = "it has no config.toml; train one: foveate train"
         raise ConfigError(f"{path} is not a run: {why}{small}")

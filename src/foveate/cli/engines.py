@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from foveate.cli.options import say
+from foveate.config import shipped
 from foveate.errors import ConfigError, UserError, message_of
 from foveate.files import cache_folder
 
@@ -85,7 +86,7 @@ class RunSpec(NamedTuple):
         }
         names = [name for name, value in (own | dict(torch_only)).items() if value]
         reason = f"{', '.join(names)} needs PyTorch" if names else ""
-        file = Path(self.run)
+        file = shipped(Path(self.run))
         if file.is_file():
             if self.engine not in ("auto", "packed"):
                 raise ConfigError(f"{file} is a packed file; the engine {self.engine} reads runs")

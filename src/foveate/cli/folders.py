@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foveate import __version__
-from foveate.answers import CUT, TranslateOptions
+from foveate.answers import CUT, TranslateOptions, Translator
 from foveate.cli.documents import translate_document, with_languages
 from foveate.cli.engines import RunSpec
 from foveate.cli.options import DAMAGED, SHOWN, Tally, say
@@ -43,9 +44,6 @@ from foveate.documents.formats import (
 )
 from foveate.documents.spans import DocumentError, Rules
 from foveate.errors import message_of
-from foveate.run import device
-from foveate.train import checkpoint
-from foveate.train.stored import WEIGHTS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -61,17 +59,24 @@ def in_processes(
     """Translate in this process, or in several that end when it ends."""
     if not parts:
         return  # nothing to load a run for
-    room = 1 if device() == "cuda" else max(1, cores() // values["threads"])
+    room = max(1, cores() // values["threads"])
+    if not Path(values["run"]["run"]).is_file():
+        from foveate.run import device
+
+        room = 1 if device() == "cuda" else room
     for arrays in in_order(translator, values, parts, processes or room):
         yield arrays["answers"].tobytes()
 
 
 def translator(values: Values) -> Work:
     """What each worker does: translate parts with a run of its own, on that many threads."""
-    import torch
+    spec = RunSpec(**values["run"])
+    run: Translator | None = spec.packed({}, values["threads"])
+    if run is None:
+        import torch
 
-    torch.set_num_threads(values["threads"])
-    run = RunSpec(**values["run"]).load()
+        torch.set_num_threads(values["threads"])
+        run = spec.load()
     rules = Rules(tuple(values["protect"]))
     options = with_languages(run, DocumentOptions(rules, values["to"], values["again"]))
 
@@ -251,7 +256,7 @@ def translate_folder(
 
         need("ray", "pyarrow", extra="ray")
         spec = spec._replace(engine="torch")
-    spec = _pinned(spec)
+    spec = _pinned(spec, torch_only={"--engine ray": ray})
     paths, skipped = files_in(folder, format)
     sources = [
         cut(path, path.relative_to(folder).as_posix(), format_of(path, format), folders.LINES)
@@ -314,8 +319,16 @@ def _translate(
     return messages
 
 
-def _pinned(spec: RunSpec) -> RunSpec:
-    """The same weights by the name of a checkpoint, which later training does not change."""
+def _pinned(spec: RunSpec, torch_only: Mapping[str, object]) -> RunSpec:
+    """The same weights by the name of a checkpoint, which later training does not change.
+
+    A packed file answers where it is named, or where PyTorch is not installed.
+    """
+    if shipped(Path(spec.run)).is_file() or find_spec("torch") is None:
+        file, _ = spec.chosen(torch_only)
+        if file is not None:
+            return spec._replace(run=os.path.abspath(file))
+    from foveate.train import checkpoint
 
     def weights(name: str) -> str:
         path, folder = checkpoint.place(shipped(Path(name)))
@@ -339,6 +352,11 @@ def _identity(spec: RunSpec, values: Values, format: str | None) -> dict[str, ob
 
 def _weights(spec: RunSpec) -> str:
     """A digest of what translations depend on in the runs: weights and the files beside them."""
+    if Path(spec.run).is_file():
+        return hashlib.sha256(Path(spec.run).read_bytes()).hexdigest()[:16]
+    from foveate.train import checkpoint
+    from foveate.train.stored import WEIGHTS
+
     digest = hashlib.sha256()
     for name in (spec.run, *spec.ensemble):
         path, folder = checkpoint.place(Path(name))

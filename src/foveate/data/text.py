@@ -89,6 +89,10 @@ class TextFormat(Configurable, ABC):
     class Config(BaseConfig, family="text_format"):
         """Which layout."""
 
+        def sources(self, lines: Sequence[str]) -> list[str]:
+            """The sources that lines stand for."""
+            return list(map(self.build().source, lines))
+
     several: ClassVar[bool] = False
 
     def __init__(self, config: Config) -> None:

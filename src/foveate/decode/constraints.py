@@ -340,6 +340,7 @@ class Constraints:
     required: Sequence[RequiredPhrases] = ()
     characters: ByteTable | None = None
     stop: Stop | None = None
+    longest: int | None = None  # tokens that an output has at most, where the model says so
 
 
 FREE = Constraints()

@@ -307,6 +307,8 @@ class Search(Configurable):
         if constraints.prefixes:
             least = [len(constraints.prefixes[n]) + self.config.max_extra for n in numbers]
             limits = [max(both) for both in zip(limits, least, strict=True)]
+        if constraints.longest is not None:
+            limits = [min(limit, constraints.longest) for limit in limits]
         rules = [*(rule.build() for rule in self.config.rules), *constraints.rules]
         characters = constraints.characters if self.config.whole_characters else None
         own = replace(constraints, rules=rules, characters=characters)

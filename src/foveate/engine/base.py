@@ -95,6 +95,28 @@ class Result(NamedTuple):
     outputs: Outputs
 
 
+class Room(NamedTuple):
+    """How many tokens of a source a model can read, its end left out, and how many it can write.
+
+    A model without an encoder has one row of positions for both, of which a source takes half.
+    """
+
+    source: int = 2**24
+    output: int = 2**24
+    shared: bool = False
+
+    @classmethod
+    def of(cls, encoder: int, decoder: int, ends: int) -> Room:
+        """The room of so many positions, 0 where there is no such part; ``ends`` a source has."""
+        if encoder:
+            return cls(max(1, encoder - ends), decoder)
+        return cls(max(1, (decoder - 2) // 2), decoder, shared=True)
+
+    def left(self, length: int) -> int:
+        """How many tokens an output can have behind a source of some length."""
+        return max(1, self.output - (length + 1 if self.shared else 0))
+
+
 class Engine(ABC):
     """What computes outputs, scores and links of one trained model.
 
@@ -125,6 +147,11 @@ class Engine(ABC):
             for place, hypotheses in zip(*result, strict=True):
                 outputs[place] = hypotheses
         return outputs
+
+    @property
+    def room(self) -> Room:
+        """How many tokens the model has positions for."""
+        return Room()
 
     def positions(self, source: Source, request: SearchRequest) -> Positions:
         """The search of one source, position by position; it returns its outputs."""

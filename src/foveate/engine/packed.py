@@ -54,6 +54,7 @@ from foveate.engine.base import (
     EngineError,
     Picture,
     Result,
+    Room,
     SearchRequest,
     check_lists,
 )
@@ -461,6 +462,15 @@ class PackedEngine(Engine):
             return list(map(work, items))
         return list(_pool(self.threads).map(work, items))
 
+    @property
+    def room(self) -> Room:
+        sizes = self.compiled.sizes
+        if self._continues:  # it reads past its reach anew
+            return Room()
+        ends = 2 if self.task == "classification" else 1
+        encoder = sizes.encoder_positions if sizes.source else 0
+        return Room.of(encoder, sizes.decoder_positions, ends)
+
     def _read(self, ids: Ids) -> Ids:
         """What the program reads of a source: of a translation with its end."""
         return ids if self._continues else [*ids, EOS]
@@ -483,6 +493,8 @@ class PackedEngine(Engine):
         thread fails, or Ctrl-C is pressed, the others end too.
         """
         failed = Event()
+        room = self.room
+        sources = [ids[: room.source] for ids in sources]
         filled = [n for n, ids in enumerate(sources) if ids or self._continues]
         settings = self._settings(search, count, end)
         limits = {
@@ -493,6 +505,7 @@ class PackedEngine(Engine):
             )
             for n in filled
         }
+        limits = {n: min(limit, room.left(len(sources[n]))) for n, limit in limits.items()}
         free = not (prefixes or forbids or required)
         shortens = self.task == "translation" and search.shortlist and free
         if required:
@@ -758,7 +771,8 @@ class PackedModel:
         lines, writes = several(lines, "translate"), self.tokenizers[1]
         prefixes = [] if prefix is None else writes.beginnings(prefix, len(lines))
         search = self.search_with(beam_size, length_penalty, num_hypotheses)
-        sources, limit = self.sources(lines, to), self.header.max_length
+        sources = self.addressed(lines, to)
+        limit = min(self.header.max_length, self.engine.room.source)
         ids = self._ids(sources)
         read = [each[:limit] for each in ids]
         forbids = self.engine.forbidding(banned)
@@ -774,13 +788,11 @@ class PackedModel:
 
     def encode(self, lines: Sequence[str], to: str | None = None) -> list[Ids]:
         """The ids of lines, none for an empty one; raw lines of the data become sources."""
-        return self._ids(self.sources(lines, to))
+        return self._ids(self.addressed(lines, to))
 
-    def sources(self, lines: Sequence[str], to: str | None = None) -> list[str]:
-        """Lines after the tag of a language; raw lines of the data become sources."""
-        if self.header.format is not None:
-            lines = list(map(self.header.format.build().source, lines))
-        return self.addressed(lines, to)
+    def _sources(self, lines: Sequence[str]) -> Sequence[str]:
+        """As `foveate.tasks.text_to_text.TextToText.sources`."""
+        return lines if self.header.format is None else self.header.format.sources(lines)
 
     def _ids(self, sources: Sequence[str]) -> list[Ids]:
         encoded = self.tokenizers[0].encode_ids(sources)
@@ -828,22 +840,24 @@ class PackedModel:
         self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None = None
     ) -> list[Links]:
         """As `foveate.run.Run.links`; none where it has no attention to the source."""
-        return self.engine.links(pairs, head)
+        lines = self._sources([line for line, _ in pairs])
+        read = [(source, target) for source, (_, target) in zip(lines, pairs, strict=True)]
+        return self.engine.links(read, head)
 
     def explain(
         self, source: str, target: str | Ids | None = None, units: Units = "auto"
     ) -> AttentionRecord:
         """As `foveate.run.Run.explain`, of a text."""
         if target is None and self.header.task in ("translation", "prefix_translation"):
-            outputs = self.translate([source])[0].outputs  # none of an empty line
+            outputs = self.translate([source])[0].outputs  # none for an empty line
             target = outputs[0].ids if outputs else []
-        return self.engine.explain(source, target, units)
+        return self.engine.explain(self._sources([source])[0], target, units)
 
     # ---- what a server and documents ask of any model
 
     def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
-        """Lines after the tag of a language."""
-        return self.tokenizers[0].addressed(lines, to)
+        """Lines after the tag of a language; raw lines of the data become sources."""
+        return self.tokenizers[0].addressed(self._sources(lines), to)
 
     def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]:
         """How many tokens sources, or targets, have."""
@@ -858,7 +872,8 @@ class PackedModel:
     def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
         """As `foveate.run.Run.classify`, for lines of text."""
         self._only("classify", "classification")
-        (tokenizer,), names, limit = self.tokenizers, self.header.labels, self.header.max_length
+        (tokenizer,), names = self.tokenizers, self.header.labels
+        limit = min(self.header.max_length, self.engine.room.source)
         encoded = tokenizer.encode_ids(lines)
 
         def labelled(n: int) -> LabelAnswer:

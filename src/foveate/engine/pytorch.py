@@ -7,7 +7,7 @@ the model, wherever it computes what the modules do; else the modules compute.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -35,6 +35,7 @@ from foveate.engine.base import (
     Module,
     Picture,
     Result,
+    Room,
     SearchRequest,
     Source,
     check_lists,
@@ -48,6 +49,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.native.kernels import WeightCache, library
 from foveate.nn.attention import BaseAttention
+from foveate.nn.scores import Location
 
 M = TypeVar("M", bound=nn.Module)
 Vocabularies = Mapping[str, Sequence[str]]  # the tokens of each part of a model by their ids
@@ -251,14 +253,32 @@ class TorchEngine(Engine):
             yield from packed.search(sources, request)
             return
         search, constraints = built(request, task.output_tokenizer)
-        end = task.end if request.end is None else request.end
+        end, room = task.end if request.end is None else request.end, self.room
+        sources = [ids[: room.source] if isinstance(ids, list) else ids for ids in sources]
         for batch in task.decoding_batches(self.model, sources, request):
+            constraints = replace(constraints, longest=room.left(max(batch.lengths)))
             outputs = search(
                 batch.steps, batch.lengths, task.start, end, batch.places, constraints,
                 batch.vocabulary,
             )  # fmt: skip
             ranked = [search.decide(each, task.text_of)[: request.num] for each in outputs]
             yield Result(batch.places, ranked)
+
+    @property
+    def room(self) -> Room:
+        """Known by the parts that have a ``max_length``: tables of positions, scores by place."""
+        if self.task.packed_kind == "language":  # it reads past its reach anew
+            return Room()
+        limits: dict[bool, list[int]] = {True: [], False: []}
+        for name, module in self._model.named_modules():
+            most = getattr(getattr(module, "config", None), "max_length", None)
+            if isinstance(most, int) and not getattr(module, "gives_weights", False):
+                reads = "encoder" in name.split(".") or isinstance(module, Location)
+                limits[reads].append(most)
+        encodes = any("encoder" in name.split(".") for name, _ in self._model.named_modules())
+        encoder, decoder = (min(limits[reads], default=2**24) for reads in (True, False))
+        ends = 2 if self.task.gives == "label" else 1
+        return Room.of(encoder if encodes else 0, decoder, ends)
 
     def _packed(self, request: SearchRequest) -> PackedEngine | None:
         """The engine in C with the weights of the model; None where PyTorch answers a request."""

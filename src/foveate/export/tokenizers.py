@@ -115,14 +115,20 @@ def _byte(tokenizer: Tokenizer) -> Json:
 def _listed(
     pattern: str, decoder: Json | None, hidden: str | None = None
 ) -> Callable[[Tokenizer], Json]:
-    """Units that a regular expression finds, each an id; what ``hidden`` finds is unknown."""
-    unknown = None
-    if hidden is not None:
-        unknown = {"type": "Replace", "pattern": {"Regex": hidden}, "content": SPECIALS[UNK]}
+    """Units that a regular expression finds, each an id.
+
+    What ``hidden`` finds of the names of special pieces, which no text reaches, is unknown.
+    """
 
     def write(tokenizer: Tokenizer) -> Json:
+        own = tokenizer.pieces[len(SPECIALS) :]
+        names = "|".join(name for name in SPECIALS[1:] if name not in own)
+        unknown = None
+        if hidden is not None and names:
+            names_found = {"Regex": hidden.format(f"(?:{names})")}
+            unknown = {"type": "Replace", "pattern": names_found, "content": SPECIALS[UNK]}
         split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Removed"}
-        vocabulary = {piece: i for i, piece in enumerate(tokenizer.pieces)}
+        vocabulary = {piece: i for i, piece in enumerate(tokenizer.pieces)}  # its own win
         return {
             "normalizer": unknown,
             "pre_tokenizer": split | {"invert": True},
@@ -137,10 +143,7 @@ def _character(tokenizer: Tokenizer) -> Json:
     symbols = getattr(tokenizer.config, "symbols", None)
     if symbols is None:
         return _listed(r"[\s\S]", {"type": "Fuse"})(tokenizer)
-    return _listed(rf"(?:{symbols})|[\s\S]", {"type": "Fuse"}, _NAMES)(tokenizer)
-
-
-_NAMES = "<pad>|</?s>"  # special pieces, which no text reaches
+    return _listed(rf"(?:{symbols})|[\s\S]", {"type": "Fuse"}, "{}")(tokenizer)
 
 
 WAYS: dict[type[Tokenizer], Callable[[Tokenizer], Json]] = {
@@ -148,7 +151,7 @@ WAYS: dict[type[Tokenizer], Callable[[Tokenizer], Json]] = {
     Unigram: _subword,
     Byte: _byte,
     Character: _character,
-    Symbol: _listed(r"\S+", None, rf"(?<!\S)(?:{_NAMES})(?!\S)"),
+    Symbol: _listed(r"\S+", None, r"(?<!\S){}(?!\S)"),
 }
 
 

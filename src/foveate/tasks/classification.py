@@ -310,7 +310,8 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         self, engine: Engine, inputs: Sequence[str], request: SearchRequest
     ) -> list[LabelAnswer]:
         """The label of each line and p of every label, in their order; none for an empty line."""
-        limit, encoded = self.data.max_length, self.tokenizer.encode_ids(inputs)
+        limit = min(self.data.max_length, engine.room.source)
+        encoded = self.tokenizer.encode_ids(inputs)
         rows = [i for i, line in enumerate(inputs) if line.strip()]
         answers = [LabelAnswer(line, "", {}, explains=engine) for line in inputs]
         log_p = self.predict(engine.model, [encoded[i][:limit] for i in rows], request.batch_tokens)

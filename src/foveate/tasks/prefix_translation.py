@@ -120,7 +120,7 @@ class PrefixTranslation(TextToText[PrefixBatch]):
 
         Scores are of the target's tokens alone.
         """
-        pieces = self.target_tokenizer
+        pieces, source = self.target_tokenizer, self.addressed([source])[0]
         output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
         read = pieces.encode(source)
         batch = join([read.ids], [output]).to(model.output.weight.device)

@@ -283,9 +283,11 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         Raw lines of the run's ``data.format`` become sources. Raises `UserError` where a line is
         neither, where the run has no such tag, or needs one and a line has none.
         """
-        if self.data.format is not None:
-            lines = list(map(self.data.format.build().source, lines))
-        return self.source_tokenizer.addressed(lines, to)
+        return self.source_tokenizer.addressed(self.sources(lines), to)
+
+    def sources(self, lines: Sequence[str]) -> Sequence[str]:
+        """What the model reads of lines: of raw ones of the data's format, their sources."""
+        return lines if self.data.format is None else self.data.format.sources(lines)
 
     def beginnings(self, prefix: str | Sequence[str], count: int) -> list[Ids]:
         """The ids with which the outputs of ``count`` lines begin: one text for all, or for each.
@@ -375,7 +377,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
 
         Lines longer than ``data.max_length`` tokens are cut, and their answers say by how many.
         """
-        limit, ids = self.data.max_length, self._read_ids(inputs)
+        limit, ids = min(self.data.max_length, engine.room.source), self._read_ids(inputs)
         outputs = engine.outputs([each[:limit] for each in ids], request)
         return [
             TextAnswer.of(line, each, limit, hypotheses, self.tokenizers_of(line)[1], engine)

@@ -119,6 +119,8 @@ class Translation(TextToText[TextBatch], Aligns):
         later = rows == "read"
         for start in range(0, len(pairs), AT_ONCE):
             chosen = pairs[start : start + AT_ONCE]
+            lines = self.sources([line for line, _ in chosen])
+            chosen = [(source, target) for source, (_, target) in zip(lines, chosen, strict=True)]
             sides = [self.tokenizers_of(source) for source, _ in chosen]
             sources = [
                 reads.encode(source) for (source, _), (reads, _) in zip(chosen, sides, strict=True)
@@ -144,9 +146,10 @@ class Translation(TextToText[TextBatch], Aligns):
 
     def forced_pass(self, model: EncoderDecoder, source: str, target: Ids | str) -> ForcedPass:
         """A target being produced; without one, the search's best output."""
+        source = self.addressed([source])[0]
         reads, writes = self.tokenizers_of(source)
         output = writes.encode_ids([target])[0] if isinstance(target, str) else target
-        tokens = reads.encode_ids(self.addressed([source]))[0]
+        tokens = reads.encode_ids([source])[0]
         batch = collate([tokens], [output]).to(model.output.weight.device)
         read, written = TokenizedText.read(reads, source), TokenizedText.written(writes, output)
 

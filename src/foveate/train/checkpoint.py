@@ -247,7 +247,8 @@ def place(path: Path) -> tuple[Path, Path | None]:
     """The run of a path, and the folder of the weights where the path is one and not a run."""
     if not (path / WEIGHTS).is_file():
         return path, None
-    return (path.parent.parent if path.parent.name == "checkpoints" else path.parent), path
+    run = path.parent.parent if path.parent.name == "checkpoints" else path.parent
+    return (run, path) if (run / "config.toml").is_file() else (path, None)
 
 
 def prune(run: Path, keep: Iterable[int]) -> None:

@@ -1,0 +1,60 @@
+"""A raw line of the data's format is answered, scored, linked and mapped as its source is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foveate.engine.packed import PackedModel
+from foveate.pack import content
+from foveate.training import train
+from small_runs import TRAIN
+
+CONFIG = """
+[data]
+format = "inflection"
+
+[task]
+kind = "{task}"
+source = "{folder}/forms.{{split}}"
+tokenizer = {{ kind = "character", symbols = "<[^<>]+>" }}
+
+[model]
+"""
+TRANSFORMER = 'kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 1'
+MODELS = {
+    "translation": f'kind = "encoder_decoder"\nencoder = {{ {TRANSFORMER} }}\n'
+    f"decoder = {{ {TRANSFORMER} }}\n",
+    "prefix_translation": f'kind = "language_model"\ndecoder = {{ {TRANSFORMER} }}\n',
+}
+SOURCE, RAW = "Hahn<N><GEN><SG>", ["Hahn\tHahnes\tN;GEN;SG", "Hahn\tN;GEN;SG"]
+
+
+@pytest.mark.parametrize("task", MODELS)
+def test_a_raw_line_is_read_as_its_source(task: str, tmp_path: Path) -> None:
+    rows = [f"{word}\t{word}es\tN;GEN;SG\n" for word in ("Hahn", "Tag", "Hof", "Wald")]
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"forms.{split}").write_text("".join(rows), "utf-8")
+    text = CONFIG.format(task=task, folder=tmp_path.as_posix()) + MODELS[task]
+    (tmp_path / "c.toml").write_text(text + TRAIN.format(steps=4, half=2), "utf-8")
+    run = train(tmp_path / "c.toml", folder=tmp_path / "run")
+    packed = PackedModel(Path("m.safetensors"), *content(run, "fp32"), threads=1)
+    for model in (run, packed):
+        right = model.translate([SOURCE])[0]
+        own, pairs = model.explain(SOURCE, "Hahnes"), [(SOURCE, "Hahnes")]
+        assert any("<GEN>" in labels for labels in own.columns.values())
+        for raw in RAW:
+            answer = model.translate([raw])[0]
+            assert answer.hypotheses == right.hypotheses and answer.source == raw
+            assert model.score([(raw, "Hahnes")]) == model.score(pairs)
+            assert model.addressed([raw], None) == [SOURCE]
+            records = [model.explain(raw, "Hahnes"), answer.record()]
+            for record, other in zip(records, (own, right.record()), strict=True):
+                assert (record.rows, record.columns) == (other.rows, other.columns)
+                for name, weights in record.maps.items():
+                    np.testing.assert_array_equal(weights, other.maps[name])
+            if task == "translation":
+                assert model.links([(raw, "Hahnes")]) == model.links(pairs)
+                assert answer.alignment() == right.alignment()

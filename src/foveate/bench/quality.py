@@ -13,8 +13,8 @@ from pydantic import Field
 from foveate.bench.budget import Contender, Say
 from foveate.data.text import Corpus
 from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
-from foveate.draw.drawings import Arrays, Drawing
-from foveate.draw.parts import Cell
+from foveate.draw.drawings import Drawing
+from foveate.draw.parts import Arrays, Cell
 from foveate.draw.texts import TableDrawing
 from foveate.run import Run
 from foveate.tasks.base import Classifies, Evaluation

@@ -238,7 +238,8 @@ def test_evaluate(folder: Path, call: Call, tmp_path: Path) -> None:
     tree = json.loads(own.out)
     assert tree["figures"]["chrf"] > 95 and "version:" in tree["signatures"]["bleu"]
     assert len(out.read_text().splitlines()) == tree["examples"]
-    assert "chrf" in call("evaluate", folder / "run").out
+    text = call("evaluate", folder / "run").out
+    assert "chrf" in text and "(copying the source)" in text
 
 
 def test_evaluate_without_test_data_asks_for_a_file(folder: Path, call: Call) -> None:

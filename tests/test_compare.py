@@ -15,7 +15,7 @@ from sacrebleu.metrics.bleu import BLEU
 from foveate.bench import comparison, cost
 from foveate.bench import lineage as lineages
 from foveate.bench.budget import Budget, ComparisonPlan, Contender, fitting, planned
-from foveate.bench.comparison import Comparison
+from foveate.bench.comparison import Comparison, as_table
 from foveate.bench.cost import most_bytes, writer
 from foveate.bench.lineage import lineage
 from foveate.bench.quality import lengths_of_texts, of_forecasts, slope_verdict
@@ -306,3 +306,28 @@ def test_the_lineage_is_one_table_of_models(tmp_path: Path, monkeypatch) -> None
         task = config.task.build(config.data)
         task.prepare(tmp_path, config.seed)
         assert sum(p.numel() for p in task.build(config.model).parameters()) < 2_000_000
+
+
+def test_a_table_of_losses_marks_what_was_not_measured() -> None:
+    from types import SimpleNamespace
+
+    from foveate.bench.quality import loss_chart
+
+    def model(name: str, steps: list[int]) -> Any:
+        train = [{"event": "train", "step": s, "target_tokens": 10 * s} for s in (0, 10)]
+        valid = [{"event": "valid", "step": s, "seconds": 60.0 * s, "nll": 9.0 - s} for s in steps]
+        return SimpleNamespace(name=name, journal=train + valid)
+
+    measured = {"a": [2, 6], "b": [2, 4, 8]}
+    models = [model(name, steps) for name, steps in measured.items()]
+    quality: Any = SimpleNamespace(factors=None)
+    for across, unit in (("minutes", 1), ("target tokens", 10)):
+        chart = loss_chart(models, quality, "valid", across, "loss")
+        table = as_table(chart)
+        assert table is not None and "interpolated" in table.caption
+        for place, *cells in table.rows:
+            for (name, steps), cell in zip(measured.items(), cells, strict=True):
+                known = place / unit in steps
+                inside = steps[0] <= place / unit <= steps[-1]
+                assert str(cell).startswith("≈") == (inside and not known), (name, place, cell)
+                assert bool(chart.arrays()[f"{name}, measured"][chart.x == place]) == known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -599,3 +600,23 @@ def test_other_vocabularies_are_named_with_the_remedy() -> None:
 def test_one_model_needs_no_ensemble(task: Any) -> None:
     model = model_of(task, RECURRENT)
     assert steps_of(model, lambda item: item) is model
+
+
+@pytest.mark.parametrize("metrics", [("bleu", "chrf"), ("ter",)])
+def test_the_baseline_copies_the_source_and_a_model_below_it_is_told(task, metrics) -> None:
+    from foveate.cli.answers import evaluation_text
+    from foveate.run import Run
+    from foveate.tasks.base import Evaluation
+
+    own = copy.copy(task)
+    own.config = task.config.model_copy(update={"metrics": metrics})
+    sources = ["the red house is old", "a small dog sleeps here"]
+    examples = own.as_examples(sources, ["the red house is old", "a small cat sleeps here"])
+    fitted = own.baseline(examples)
+    assert fitted.about == "copying the source" and fitted.figures.keys() == {*metrics}
+    for worse, told in ((True, True), (False, False)):
+        model = {n: v - own.better(n) * (1 if worse else -1) for n, v in fitted.figures.items()}
+        run = Run.__new__(Run)
+        seen = run.beside_baseline(own, examples, Evaluation(model, {}, sources))
+        assert seen.baseline.better == (list(metrics) if told else [])
+        assert ("warning: the baseline beats the model in" in evaluation_text(seen, False)) == told

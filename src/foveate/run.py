@@ -315,12 +315,19 @@ class Run:
             own = replace(request, search=against.search(beam_size, length_penalty))
             beside = self._beside(against, task, examples, evaluation.outputs, own)
             evaluation = replace(evaluation, against=beside)
-        if not baseline:
-            return evaluation
+        return self.beside_baseline(task, examples, evaluation) if baseline else evaluation
+
+    @staticmethod
+    def beside_baseline(task: AnyTask, examples: Any, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with the figures of the task's baseline, and where that is better."""
         try:
             fitted = task.baseline(examples)
         except DataError as error:
             fitted = Baseline(f"none, since the training data cannot be read: {error}")
+        if fitted is not None:
+            both = [(n, evaluation.figures.get(n), v) for n, v in fitted.figures.items()]
+            better = [n for n, own, v in both if own is not None and task.better(n) * (v - own) > 0]
+            fitted = replace(fitted, better=better)
         return replace(evaluation, baseline=fitted)
 
     @staticmethod

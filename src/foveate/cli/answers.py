@@ -473,6 +473,8 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
     if beside := evaluation.baseline:
         figures = ", ".join(f"{name} {value:.4g}" for name, value in beside.figures.items())
         lines.append(f"baseline: {figures}{' ' * bool(figures)}({beside.about})")
+        if beside.better:
+            lines.append(f"warning: the baseline beats the model in {', '.join(beside.better)}")
     if other := evaluation.against:
         figures = ", ".join(f"{n} {v:.4g} (p = {other.p[n]:.4f})" for n, v in other.figures.items())
         lines.append(f"against {other.run}: {figures}, p of the difference by paired bootstrap")

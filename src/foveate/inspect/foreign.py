@@ -101,8 +101,8 @@ class SoftmaxHook(TorchFunctionMode):
     def __init__(self, point: ForeignAttention, inputs: Sequence[Tensor]) -> None:
         super().__init__()
         self.point, self.understood = point, False
-        shapes: list[Sequence[int]] = [x.shape for x in inputs]
-        self.shapes = [s for s in shapes if len(s) == 3] or [s for s in shapes if len(s) == 4]
+        by_dim = [[x.shape for x in inputs if x.dim() == dim] for dim in (3, 4)]
+        self.shapes = by_dim[0] or by_dim[1]
 
     def sizes(self, rows: int, count: int | None = None) -> set[int]:
         """The sizes of the first inputs beside that of the batch, and the cells of pictures."""

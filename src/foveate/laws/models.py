@@ -171,8 +171,8 @@ def trains_on_its_answers(trial: Trial) -> None:
     model, ids = part.module, _ids(part.inputs["x"])
     scores, ways = part(), dict[str, Tensor]()
     keys = _real(*ids.shape)
+    vectors: Callable[[], Tensor]
     if isinstance(model, EncoderDecoder):
-        trial.draw(*ids.shape)
         source = _ids(Trial(trial.config, trial.sizes).draw(*ids.shape))
         memory = model.encode(source, keys)
         ways["predict"] = model.predict(ids, memory)
@@ -183,7 +183,7 @@ def trains_on_its_answers(trial: Trial) -> None:
         ways["logits of decode, step by step,"] = model.logits(_steps(model.decode, ids))
         vectors = partial(model.decode, ids)
     elif isinstance(model, MaskedLanguageModel):
-        vectors = lambda: model.features(model.encode(ids, keys).values)  # noqa: E731
+        vectors = partial(model.features, model.encode(ids, keys).values)
     else:
         vectors = partial(cast(Classifier, model).features, ids, keys)
     if cast(EncoderDecoder, model).scores_are_product:

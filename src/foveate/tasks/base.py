@@ -149,10 +149,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Baseline:
-    """Figures of a method of seconds; ``about`` names it, or says why there are none."""
+    """Figures of a method of seconds; ``about`` names it, or says why there are none.
+
+    ``better`` are those in which it is better than the model.
+    """
 
     about: str
     figures: dict[str, float] = field(default_factory=dict)
+    better: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -334,7 +338,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
         raise NotImplementedError
 
     def baseline(self, examples: Any) -> Baseline | None:
-        """What a method of seconds, fitted to the training data, makes of examples."""
+        """The figures of a method of seconds, such as one fitted to the training data."""
         return None
 
     def forced(

@@ -31,6 +31,7 @@ from foveate.decode.search import Search
 from foveate.engine.base import Engine, SearchRequest
 from foveate.errors import UserError
 from foveate.tasks.base import (
+    Baseline,
     Batch,
     Evaluation,
     Generates,
@@ -362,6 +363,12 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         if 0 <= figures.get("bleu", 100.0) < 1 and (odd := swapped(examples, outputs)):
             noted[odd] = list(examples.lines)
         return Evaluation(figures, signatures, outputs, noted)
+
+    def baseline(self, examples: Corpus) -> Baseline:
+        """The figures of copying each source: a model below them has learnt less than nothing."""
+        copies = [bare(source, self.source_tokenizer.tags) for source in examples.sources]
+        names = self.config.metrics, self.config.bleu_tokenizer
+        return Baseline("copying the source", figures_of(copies, examples.references, *names)[0])
 
     def encode(self, inputs: Sequence[str]) -> list[Ids]:
         return [ids[: self.data.max_length] for ids in self._read_ids(inputs)]

@@ -126,12 +126,12 @@ def quietly(make: Callable[[], Any]) -> Any:
         return make()
 
 
-def theirs(name: str) -> Any:
+def theirs(name: str, **other: Any) -> Any:
     """A model of theirs in which every tensor counts: none is at its 0 or 1 of the beginning."""
     model_class, config_class, fields = CASES[name]
 
     def make() -> Any:
-        config = getattr(transformers, config_class)(vocab_size=VOCABULARY, **fields)
+        config = getattr(transformers, config_class)(**{"vocab_size": VOCABULARY} | fields | other)
         return getattr(transformers, model_class)(config).eval()
 
     torch.manual_seed(0)
@@ -233,6 +233,83 @@ def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) 
     for back, there in zip(outputs_of_theirs(again.eval()), expected, strict=True):
         assert torch.equal(back, there)
     assert read("", tmp_path / "back").config == model.config
+
+
+NOT_TRIED = {"model_type", "architectures", "transformers_version", "dtype", "_name_or_path"}
+NAMELY = ["relu", "gelu_new", "silu", "tanh", "sigmoid", "gated-gelu", "gated-relu", "swish", "x"]
+
+
+def others_of(value: Any) -> list[Any]:
+    """Other values of a setting, of its kind and not."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, 2 * value, 0, -1]
+    if isinstance(value, float):
+        return [2 * value + 0.25, 0.0]
+    if isinstance(value, str):
+        return NAMELY
+    if isinstance(value, dict):
+        rope: list[Any] = [{"rope_type": "linear", "factor": 2.0}, {"partial_rotary_factor": 0.5}]
+        rope += [{"rope_type": "dynamic", "factor": 2.0}, {"rope_theta": 100.0}, {"factor": 4.0}]
+        return [value | other for other in rope] if "rope_type" in value else [{}]
+    return [3, 0.5, True, False, "tanh", [1, 2]]
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if " " not in n or n.endswith("masked")])
+def test_each_setting_is_followed_or_refused(name: str, tmp_path: Path) -> None:
+    """Whatever a key of config.json says, outputs are those of the library, or it is an error."""
+    whole, tried = theirs(name).config.to_dict(), 0
+    settings = [(k, v) for k in sorted(whole.keys() - NOT_TRIED) for v in others_of(whole[k])]
+    for number, (key, value) in enumerate(settings):
+        folder = tmp_path / str(number)
+        try:
+            other = theirs(name, **{key: value})
+            quietly(lambda: other.save_pretrained(folder))  # noqa: B023
+            expected = outputs_of_theirs(other)
+        except Exception:
+            continue  # not a model to them either
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | {key: value}), "utf-8")
+        try:
+            model = quietly(lambda: from_huggingface(folder))  # noqa: B023
+        except ExchangeError:
+            continue
+        tried += 1
+        for ours, there in zip(outputs_of_ours(model), expected, strict=True):
+            assert ours.shape == there.shape, (key, value)
+            near = torch.allclose(ours, there, atol=rounding(MODEL), equal_nan=True)
+            assert near, (key, value)
+    assert tried > 10
+
+
+UNKNOWN: dict[str, Any] = {  # what other architectures have, and these two might come to have
+    "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "sliding_window": 4,
+    "logit_scale": 0.5, "use_alibi": True, "parallel_attn": True, "alibi": {"slopes": 8},
+    "embedding_multiplier": 12.0, "query_pre_attn_scalar": 224, "qk_norm": "rms",
+    "num_experts": 8, "residual_multiplier": 0.2, "pruned_heads": {"0": [1]},
+}  # fmt: skip
+IDLE: dict[str, Any] = {  # what published files hold besides
+    "task_specific_params": {"summarization": {"max_length": 142}}, "num_beams": 4,
+    "gradient_checkpointing": True, "output_past": True, "num_hidden_layers": 2,
+    "no_repeat_ngram_size": 3, "early_stopping": True, "sliding_window": None,
+    "summary_first_dropout": 0.1, "_num_labels": 3, "finetuning_task": "mnli", "pruned_heads": {},
+    "classif_dropout": 0.1, "prefix": " ", "torch_dtype": "float32", "forced_bos_token_id": 0,
+    "tokenizer_class": "x", "auto_map": {"AutoModel": "x"}, "model_parallel": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if " " not in n])
+def test_settings_that_nobody_knows_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    quietly(lambda: saved(name, tmp_path))
+    file = tmp_path / "config.json"
+    plain = json.loads(file.read_text("utf-8"))
+    file.write_text(json.dumps(IDLE | plain), "utf-8")
+    quietly(lambda: from_huggingface(tmp_path))
+    for key, value in UNKNOWN.items():
+        file.write_text(json.dumps(plain | {key: value}), "utf-8")
+        with pytest.raises(ExchangeError, match=rf"config\.json: {key} = "):
+            from_huggingface(tmp_path)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.architecture)

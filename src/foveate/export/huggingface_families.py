@@ -302,6 +302,11 @@ SCALED = Form(
 
 def _t5_complete(settings: Settings, tensors: Tensors) -> Settings:
     """T5 1.1 has an output table of its own, and does not scale what it is compared with."""
+    proj = str(settings.get("feed_forward_proj", "relu"))
+    act = "gelu_new" if proj == "gated-gelu" else proj.removeprefix("gated-")
+    for key, value in {"dense_act_fn": act, "is_gated_act": proj.startswith("gated-")}.items():
+        if settings.get(key, value) != value:
+            raise ExchangeError(f"{key} = {settings[key]!r} contradicts feed_forward_proj = {proj}")
     own = tensors.get("lm_head.weight")
     tied = own is None or torch.equal(own, tensors.get("shared.weight", own))
     scaled = settings.get("scale_decoder_outputs", settings.get("tie_word_embeddings", True))
@@ -392,6 +397,7 @@ T5 = Family(
         ),
     ),
     rules_of=_t5_feed_forward,
+    only={"is_encoder_decoder": True},
     copies=dict.fromkeys(
         ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
         "shared.weight",
@@ -440,6 +446,10 @@ _COPIES = {
     "model.encoder.embed_tokens.weight": "model.shared.weight",
     "model.decoder.embed_tokens.weight": "model.shared.weight",
 }
+_OLDER = {
+    "normalize_before": False, "add_final_layer_norm": False, "add_bias_logits": False,
+    "static_position_embeddings": False,
+}  # fmt: skip
 
 
 BART_PARTS: dict[str, Any] = {
@@ -463,6 +473,8 @@ BART = Family(
         *_KEYS,
         Key("max_position_embeddings", 1024, both("position.max_length")),
     ),
+    only={"is_encoder_decoder": True},
+    older={"normalize_embedding": True} | _OLDER,
     prefix="model.",
     rules=(
         *_SIDES,
@@ -494,7 +506,8 @@ MARIAN = Family(
         output_bias=True,
     ),
     keys=(Key("vocab_size", 58101, ()), *_KEYS),
-    only={"share_encoder_decoder_embeddings": True},
+    only={"share_encoder_decoder_embeddings": True, "is_encoder_decoder": True},
+    older=_OLDER | {"normalize_embedding": False, "static_position_embeddings": True},
     prefix="model.",
     rules=_SIDES,
     copies=_COPIES,
@@ -515,7 +528,8 @@ PEGASUS = replace(
     ),
     keys=(Key("vocab_size", 50265, ()), Key("max_position_embeddings", 1024, ()), *_KEYS),
     waves=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
-    only={},
+    only={"is_encoder_decoder": True},
+    older=MARIAN.older | {"normalize_before": True, "add_final_layer_norm": True},
     rules=(*_SIDES, *rules({"{encoder,decoder}.norm.norm": "model.{encoder,decoder}.layer_norm"})),
     finish=dict,
 )

@@ -23,6 +23,24 @@ Settings = dict[str, Any]  # what config.json says
 SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
 START = {"decoder_start_token_id": BOS, "forced_eos_token_id": None, "is_encoder_decoder": True}
 
+# Keys of config.json that do not change scores, or that `Family.complete` has checked.
+IDLE = """
+    architectures model_type transformers_version dtype torch_dtype auto_map tokenizer_class prefix
+    task_specific_params finetuning_task id2label label2id num_labels problem_type torchscript
+    use_bfloat16 tf_legacy_loss tie_weights_ model_parallel use_cache output_past output_attentions
+    output_hidden_states output_scores return_dict return_dict_in_generate chunk_size_feed_forward
+    gradient_checkpointing pretraining_tp reorder_and_upcast_attn initializer_range
+    initializer_factor init_std pooler_act pooler_type directionality encoder_stride
+    bad_words_ids suppress_tokens begin_suppress_tokens force_bos_token_to_be_generated do_sample
+    early_stopping num_beams num_beam_groups num_return_sequences temperature top_k top_p typical_p
+    length_penalty repetition_penalty diversity_penalty no_repeat_ngram_size max_length min_length
+    max_new_tokens encoder_no_repeat_ngram_size exponential_decay_length_penalty
+    remove_invalid_values is_decoder n_ctx n_positions max_position_embeddings num_hidden_layers
+    extra_pos_embeddings vocab_size decoder_vocab_size scale_decoder_outputs num_channels image_size
+    rope_parameters rope_scaling places tie_word_embeddings dense_act_fn is_gated_act
+"""
+IDLE_FORMS = re.compile(r"_.*|summary_.*|pooler_\w*size|pooler_num_.*|.*(drop|dropout|_token_id)")
+
 
 def ends_of(model: nn.Module) -> Settings:
     """What config.json says of the vocabulary, or of the pictures and labels, of our model."""
@@ -192,6 +210,7 @@ class Family:
     ``head``       a tensor that only this one of several of its ``model_type`` has
     ``rules_of``   rules that depend on settings
     ``only``       keys of which we have one value alone
+    ``older``      the same of files of earlier versions, which are not written
     ``prefix``     what stands before names where a head is part of the model
     ``copies``     names under which a tied tensor may be stored once more, and its first name
     ``heads``      beginnings of names of parts that we have no place for
@@ -208,6 +227,7 @@ class Family:
     rules: tuple[Rule, ...]
     rules_of: Callable[[Settings], tuple[Rule, ...]] = lambda settings: ()
     only: Mapping[str, object] = field(default_factory=dict)
+    older: Mapping[str, object] = field(default_factory=dict)
     head: str | None = None
     prefix: str = ""
     copies: Mapping[str, str] = field(default_factory=dict)
@@ -236,10 +256,18 @@ class Family:
 
     def read_config(self, settings: Settings) -> Config:
         """Our config. Raises `ExchangeError` for a setting that we cannot follow."""
-        for key, value in self.only.items():
+        single = {**self.older, **self.only}
+        for key, value in single.items():
             if settings.get(key, value) != value:
                 raise ExchangeError(
                     f"{key} = {settings[key]!r}: of {self.name} we have only {key} = {value!r}"
+                )
+        known = {*IDLE.split()} | single.keys() | {key.theirs for key in self.keys}
+        for key in sorted(settings.keys() - known):
+            if settings[key] and not IDLE_FORMS.fullmatch(key):
+                raise ExchangeError(
+                    f"{key} = {settings[key]!r} is not a setting of our {self.name}: remove it if "
+                    "the model computes the same without it"
                 )
         tree = self.config.tree()
         for entry in self.keys:

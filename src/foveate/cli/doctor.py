@@ -229,8 +229,8 @@ def _processor_advice(
         )
     if not int(usable) <= threads <= max(1, usable):
         best = max(1, int(usable))
-        cores = f"torch runs {threads} threads on {usable:g} usable cores"
-        advice.append(f"{cores}: set OMP_NUM_THREADS={best}.")
+        counts = f"threads of torch: {threads}, usable cores: {usable:g}"
+        advice.append(f"{counts}; set OMP_NUM_THREADS={best}.")
     if busy:
         advice.append(
             f"Other programs are using the {usable:g} cores: training gets a share of them, and "

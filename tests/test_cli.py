@@ -375,7 +375,7 @@ def test_it_says_all_that_was_asked(report: doctor.MachineReport) -> None:
 def test_one_thread_on_many_cores_is_noticed() -> None:
     quick = {"fp32": 100.0, "bf16": 400.0}
     [sentence] = doctor._processor_advice(quick, threads=1, usable=4, busy=False)
-    assert "1 of 4 cores" in sentence and "OMP_NUM_THREADS" in sentence
+    assert "threads of torch: 1, usable cores: 4" in sentence and "OMP_NUM_THREADS" in sentence
 
 
 def test_more_threads_than_cores_are_noticed() -> None:

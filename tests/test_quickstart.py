@@ -89,5 +89,5 @@ def test_make_builds_the_page_of_the_studio_where_it_can(tmp_path: Path, npm: st
         assert (tmp_path / "calls").read_text() == "ci --no-audit --no-fund\nrun build\n"
         assert done.stderr == ""
     else:
-        why = "npm failed, see build/page.log" if npm == "fails" else "Install Node 20.19"
+        why = "npm failed (see build/page.log)" if npm == "fails" else "install Node 20.19"
         assert why in done.stderr

@@ -247,8 +247,11 @@ def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
         ({"host": "0.0.0.0"}, "--no-auth"),
         ({"host": "::"}, "--keys FILE"),
         ({"keys": Path("nowhere")}, "holds no key"),
-        ({"precision": "int3"}, "no precision 'int3'; there are: fp32, int8"),
-        ({"engine": "steam"}, "no engine 'steam'; there are: auto, packed, torch, ctranslate2"),
+        ({"precision": "int3"}, "unknown precision 'int3': choose one of fp32, int8"),
+        (
+            {"engine": "steam"},
+            "unknown engine 'steam': choose one of auto, packed, torch",
+        ),
         ({"languages": ["x=en:fr", "transformer=en:fr"]}, "no run is called x"),
         ({"languages": ["en:french!"]}, "name two languages"),
         ({"limits": {"characters": 0}}, "characters"),

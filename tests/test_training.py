@@ -265,7 +265,7 @@ def test_each_session_of_a_log_has_its_line() -> None:
         {"event": "end", "step": 1200, "reason": "patience", "seconds": 3665.0},
     ]
     assert sessions(log) == [
-        "  step 0 to 8 · 0:45 · no end, for it was killed or goes on · loss 2 · bleu 1.25",
+        "  step 0 to 8 · 0:45 · killed, or still running · loss 2 · bleu 1.25",
         "  step 8 to 9 · 0:05 · interrupted",
         "  step 9 to 1,200 · 1:00:15 · patience · loss 1.5",
     ]

@@ -1,4 +1,4 @@
-"""foveate: train, look inside and use models of sequences. The public surface, spelled once.
+"""foveate: train, inspect and serve sequence models. The public surface, spelled once.
 
     run = foveate.load("runs/en-fr")
     answer = run.translate(["A dog runs."], beam_size=5)[0]

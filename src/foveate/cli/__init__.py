@@ -65,7 +65,7 @@ COMPLETES = "_FOVEATE_COMPLETE" in os.environ or any(
 app = typer.Typer(
     name="foveate",
     cls=AllVerbs,
-    help="Train, look inside and use models of sequences.",
+    help="Train, inspect and serve sequence models.",
     no_args_is_help=True,
     add_completion=COMPLETES,
     rich_markup_mode=None,
@@ -82,7 +82,7 @@ def program(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="show where errors arise")] = False,
 ) -> None:
-    """Train, look inside and use models of sequences."""
+    """Train, inspect and serve sequence models."""
     if trust:
         os.environ["FOVEATE_TRUST"] = "1"  # for worker processes too
     if debug:

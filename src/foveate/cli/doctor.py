@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 EXTRAS = {
-    "anywidget": f"views live in notebooks; {install('widget')}",
+    "anywidget": f"live views in notebooks; {install('widget')}",
     "tensorboard": f"curves in TensorBoard; {install('track')}",
 }
 GIB = 2**30
 
 
 def show(run: RunPath) -> None:
-    """A run: settings, data, figures, steps."""
+    """Show a run: its settings, data, scores and steps."""
     typer.echo(description(load(run)))
 
 
@@ -41,13 +41,13 @@ def description(run: Run) -> str:
     """The values of a run that differ from the defaults, its sessions, and figures."""
     from foveate.train.journal import read
 
-    lines = [str(run.path), "", "differs from the defaults in"]
+    lines = [str(run.path), "", "settings that differ from the defaults"]
     differences = run.config.differences()
     width = max(map(len, differences), default=0)
     lines += [f"  {key:<{width}}  {to_json(value, None)}" for key, value in differences.items()]
     log = read(run.path)
     changed = [line for line in log if line["event"] == "config"]
-    lines += ["", "changed when it went on"] if changed else []
+    lines += ["", "changed on resuming"] if changed else []
     for line in changed:
         lines += [
             f"  step {line['step']:,}: {key} {values['old']} → {values['new']}"
@@ -78,7 +78,7 @@ def sessions(log: Sequence[Line]) -> list[str]:
         step = log[after if after < len(log) else -1]["step"]
         timed = (session.get(event, {}).get("seconds") for event in ("train", "valid", "end"))
         seconds = max([before, *filter(None, timed)])
-        end = session.get("end", {}).get("reason", "no end, for it was killed or goes on")
+        end = session.get("end", {}).get("reason", "killed, or still running")
         parts = [f"  step {session['start']['step']:,} to {step:,}", clock(seconds - before), end]
         figures = (f"{k} {v:.4g}" for k, v in session.get("valid", {}).items() if type(v) is float)
         parts += (figure for figure in figures if not figure.startswith("seconds "))
@@ -105,7 +105,7 @@ def kinds(
         say(["reading every kind and its fields"])
     if schema:
         if name is not None:
-            raise ConfigError(f"--schema is of whole configs: leave out {name}")
+            raise ConfigError(f"--schema describes whole configs: leave out {name}")
         typer.echo(to_json(config_schema(RunConfig)))
         return
     members = described(name, RunConfig)
@@ -139,7 +139,7 @@ class MachineReport:
         lines = []
         for group, facts in self.facts.items():
             lines += [group, *(f"  {name:<22} {value}" for name, value in facts.items()), ""]
-        lines.append("slow here, or worth knowing" if self.advice else "nothing here looks slow")
+        lines.append("slow here, or noteworthy" if self.advice else "nothing here looks slow")
         return "\n".join([*lines, *(f"  - {sentence}" for sentence in self.advice)])
 
 
@@ -174,8 +174,8 @@ def _processor(report: MachineReport, usable: float, load: float) -> None:
     flags = set(processor_flags().split())
     report.facts["processor"] = facts = {
         "model": processor_name(),
-        "cores usable": f"{usable:g} of {os.cpu_count()}",
-        "load": f"{load:.1f} (mean of a minute)",
+        "usable cores": f"{usable:g} of {os.cpu_count()}",
+        "load": f"{load:.1f} (one-minute average)",
         "bf16 in hardware": ", ".join(sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)) or "no",
         "AMX": "yes" if "amx_tile" in flags else "no",
     }
@@ -191,7 +191,7 @@ def _products(report: MachineReport, seconds: float, usable: float, load: float)
     import torch
 
     from foveate.bench.machine import DTYPES, product_rate
-    from foveate.native.kernels import busy_now
+    from foveate.native.kernels import busy_now, library
     from foveate.train.config import single_thread
 
     threads = torch.get_num_threads()
@@ -209,10 +209,12 @@ def _products(report: MachineReport, seconds: float, usable: float, load: float)
         **{f"{k} product, 1 thread": f"{v:.0f} GFLOP/s" for k, v in report.gflops.items()},
     }
     report.advice += _processor_advice(report.gflops, threads, usable, busy or load > usable + 0.5)
+    if library() is None:
+        report.advice.append("Training lacks its C kernels, and is slower: install gcc or clang.")
     if platform.machine().lower() in ("x86_64", "amd64") and "512" not in wide:
         report.advice.append(
             f"The processor offers {wide}, not AVX-512: matrix products run at half the width. "
-            "A smaller model is the remedy here, or another machine."
+            "Use a smaller model, or another machine."
         )
 
 
@@ -222,17 +224,17 @@ def _processor_advice(
     advice = []
     if gflops["bf16"] < 1.2 * gflops["fp32"]:
         advice.append(
-            f"bf16 is no quicker than fp32 here ({gflops['bf16']:.0f} against "
+            f"bf16 is not faster than fp32 here ({gflops['bf16']:.0f} against "
             f'{gflops["fp32"]:.0f} GFLOP/s): train with train.precision = "fp32".'
         )
     if not int(usable) <= threads <= max(1, usable):
         best = max(1, int(usable))
-        cores = f"torch runs {threads} threads on {usable:g} usable cores"
-        advice.append(f"{cores}: set OMP_NUM_THREADS={best}.")
+        counts = f"threads of torch: {threads}, usable cores: {usable:g}"
+        advice.append(f"{counts}; set OMP_NUM_THREADS={best}.")
     if busy:
         advice.append(
-            f"Other programs use the {usable:g} cores now: training has its share of them, and "
-            "times measured now are too long."
+            f"Other programs are using the {usable:g} cores: training gets a share of them, and "
+            "measured times are too long."
         )
     return advice
 
@@ -257,13 +259,13 @@ def _memory(report: MachineReport, folder: Path) -> None:
     }
     if memory is not None and memory < 3 * GIB:
         report.advice.append(
-            f"{memory / GIB:.1f} GiB of memory are free; a small Transformer trains in about 2: "
-            "close programs, or lower train.batch_tokens."
+            f"Only {memory / GIB:.1f} GiB of memory are free, and a small Transformer needs about "
+            "2 GiB: close other programs, or lower train.batch_tokens."
         )
     if disk < 2 * GIB:
         report.advice.append(
-            f"{disk / GIB:.1f} GiB of disk are free at {folder.resolve()}: free some, or name "
-            "another place with --run."
+            f"Only {disk / GIB:.1f} GiB of disk are free at {folder.resolve()}: free some space, "
+            "or choose another folder with --run."
         )
 
 
@@ -289,8 +291,8 @@ def _devices(report: MachineReport) -> None:
     report.facts["devices"] = devices or {"GPU": "none; everything runs on the processor"}
     if not devices and shutil.which("nvidia-smi"):
         report.advice.append(
-            f"There is an NVIDIA driver, but torch {torch.__version__} sees no GPU: install a "
-            "build of torch made for CUDA."
+            f"An NVIDIA driver is installed, but torch {torch.__version__} finds no GPU: install "
+            "a CUDA build of torch."
         )
 
 

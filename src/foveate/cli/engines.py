@@ -43,7 +43,7 @@ class RunSpec(NamedTuple):
         from foveate.run import load
 
         if self.engine == "ray":
-            raise ConfigError("--engine ray translates folders: --in FOLDER --out FOLDER")
+            raise ConfigError("--engine ray only translates folders: give --in FOLDER --out FOLDER")
         self.check()
         run = load(self.run, self.checkpoint, self.ensemble)
         if self.overrides:
@@ -56,10 +56,10 @@ class RunSpec(NamedTuple):
     def check(self) -> None:
         """Raise ``ConfigError`` for an unknown engine or precision."""
         if self.engine not in ENGINES:
-            raise ConfigError(f"no engine {self.engine!r}; there are: {', '.join(ENGINES)}")
+            raise ConfigError(f"unknown engine {self.engine!r}: choose one of {', '.join(ENGINES)}")
         if self.engine != "ctranslate2" and self.precision not in PRECISIONS:
             known = ", ".join(PRECISIONS)
-            raise ConfigError(f"no precision {self.precision!r}; there are: {known}")
+            raise ConfigError(f"unknown precision {self.precision!r}: choose one of {known}")
 
     def packed(
         self, torch_only: Mapping[str, object], threads: int | None = None, verbose: bool = False
@@ -91,7 +91,7 @@ class RunSpec(NamedTuple):
             if self.engine not in ("auto", "packed"):
                 raise ConfigError(f"{file} is a packed file; the engine {self.engine} reads runs")
             if reason:
-                raise ConfigError(f"{file} is a packed file: {reason}; name the run it was made of")
+                raise ConfigError(f"{file} is a packed file: {reason}; give the run behind it")
             return file, ""
         if self.engine not in ("auto", "packed"):
             return None, ""
@@ -132,7 +132,7 @@ def with_search(run: Run, overrides: Sequence[str]) -> Run:
     for assignment in overrides:
         tree = merge(tree, assigned(assignment))
     for key in tree.keys() - {"decode"}:
-        raise ConfigError(f"{key}: a run stays as it was trained; only decode.… can be changed")
+        raise ConfigError(f"{key} is fixed by training: only decode.… can be changed")
     search = tree.get("decode", {})
     fields = {"kind": search} if isinstance(search, str) else search
     return run.decoding(**fields) if fields else run

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def models(as_json: Json = False) -> None:
-    """The models that are installed: languages, size, scores, data."""
+    """List the installed models: languages, size, scores, data."""
     from foveate.engine.installed import installed, remedy
 
     tree = {name: described(name, file) for name, file in installed().items()}
@@ -30,7 +30,7 @@ def models(as_json: Json = False) -> None:
         size, languages = model["bytes"] / 1e6, " → ".join(model["languages"])
         typer.echo(f"{name:<10} {languages}, {size:.1f} MB: {model['file']}")
         typer.echo(f"{'':<10} {scores or 'no scores'}")
-        typer.echo(f"{'':<10} trained on {model['data'] or 'data that it does not name'}")
+        typer.echo(f"{'':<10} trained on {model['data'] or 'unnamed data'}")
     if not tree:
         typer.echo(f"no models are installed; {remedy()}")
     else:

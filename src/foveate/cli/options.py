@@ -60,17 +60,15 @@ RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", callback=named, help="folder of a run, or a model's name")
 ]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
-BeamSize = Annotated[int | None, typer.Option(min=1, help="default: the run's own")]
+BeamSize = Annotated[int | None, typer.Option(min=1, help="default: the run's")]
 LengthPenalty = Annotated[float | None, typer.Option(help="exponent of the length in scores")]
-BatchTokens = Annotated[int | None, typer.Option(min=1, help="source tokens of a batch")]
+BatchTokens = Annotated[int | None, typer.Option(min=1, help="source tokens per batch")]
 Ensemble = Annotated[list[Path] | None, typer.Option(metavar="RUN", help="add a run; repeatable")]
 Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[a.b=c …]", help="values in place of the config's; none removes a value"
-    ),
+    typer.Argument(metavar="[a.b=c …]", help="values that replace the config's; none removes one"),
 ]
 DataKind = Literal["pairs", "labelled", "text", "series"]
 TaskName = Literal[
@@ -81,9 +79,9 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Sample = Annotated[
     Path | None, typer.Option(metavar="FILE", help="try ctranslate2 on it, not on the run's data")
 ]
-Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in no output")]
+Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="never output it")]
 Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="% similarity accepted in the memory")]
-CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="put source words for <unk>")]
+CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="replace <unk> by source words")]
 
 
 class VerbGroup(TyperGroup):
@@ -151,7 +149,7 @@ def check_inputs(run: Run, text: object = None, image: object = None) -> None:
     """Raise ``ConfigError`` for a text of a run that reads pictures, or a picture of another."""
     pictures = run.task.reads == "picture"
     if pictures and text is not None:
-        raise ConfigError(f"--text: {run.path} reads pictures; name one with --image")
+        raise ConfigError(f"--text: {run.path} reads pictures; give one with --image")
     if not pictures and image is not None:
         raise ConfigError(f"--image: {run.path} reads {run.task.reads}; write --text")
 

@@ -213,8 +213,8 @@ def test_a_broken_file_stops_no_other(run: Path, corpus: Path, tmp_path: Path) -
         done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / "out", "--processes", 1))
         assert isinstance(done.exception, DocumentError), done.output
         message = str(done.exception)
-        assert message.startswith("2 not translated: a.docx is no DOCX file: it is an archive")
-        assert "; b.docx is no DOCX file" in message
+        assert message.startswith("2 not translated: a.docx is not a DOCX file: it is an archive")
+        assert "; b.docx is not a DOCX file" in message
         assert f"6 files, 12 lines: {state}" in done.stderr
         names = outputs(tmp_path / "out").keys()
         assert names == {"a.txt", "b.tsv", "sub/c.jsonl", "sub/d.txt"}

@@ -255,7 +255,7 @@ def test_word_documents() -> None:
     assert result.tables[0].cell(0, 0).text == "IN A CELL"
     assert result.sections[0].header.paragraphs[0].text == "AT THE TOP"
     for bad in (b"", b"PK", _zip()):
-        with pytest.raises(DocumentError, match="is no DOCX file"):
+        with pytest.raises(DocumentError, match="is not a DOCX file"):
             shouted("docx", bad)
 
 

@@ -93,13 +93,13 @@ def test_a_document_that_nothing_changes_is_written_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "is no ODT file: File is not a zip file"),
-        (b"%PDF-1.7 x", "is no ODT file: it is a PDF file; give it its own ending"),
+        (b"", "is not an ODT file: File is not a zip file"),
+        (b"%PDF-1.7 x", "is not an ODT file: it is a PDF file; give it its own ending"),
         (
             odt(kind="application/vnd.oasis.opendocument.spreadsheet"),
             "the archive is application/vnd",
         ),
-        (odt(content=b"\x01\x02"), "content.xml is encrypted, or no XML"),
+        (odt(content=b"\x01\x02"), "content.xml is encrypted, or not XML"),
         (
             odt(content=b'<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'),
             "it declares entities of its own",
@@ -114,9 +114,11 @@ def test_what_is_no_odt_is_said_in_one_sentence(data: bytes, message: str) -> No
 
 @pytest.mark.parametrize("kind", ["text", "html", "srt", "tsv", "jsonl", "po"])
 def test_an_archive_under_the_name_of_a_text_is_refused(kind: str) -> None:
-    with pytest.raises(DocumentError, match="no text: it is an archive, as DOCX and ODT files are"):
+    with pytest.raises(
+        DocumentError, match="not a text: it is an archive, as DOCX and ODT files are"
+    ):
         read_document(kind, odt(), DocumentOptions(), "a.txt")
-    with pytest.raises(DocumentError, match="no DOCX file"):
+    with pytest.raises(DocumentError, match="not a DOCX file"):
         read_document("docx", odt(), DocumentOptions(), "a.docx")
 
 

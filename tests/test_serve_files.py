@@ -65,7 +65,7 @@ def test_html_keeps_its_tags(app: FastAPI, run: Run) -> None:
         ("a.exe", b"x", 400, ".exe is not supported; there are: .txt"),
         ("noending", b"x", 400, "no ending"),
         ("a.txt", b"\xff\xfe\0", 400, "not UTF-8"),
-        ("a.docx", b"PK", 400, "the file is no DOCX file"),
+        ("a.docx", b"PK", 400, "the file is not a DOCX file"),
         ("a.html", b"<div>" * 3000, 400, "more than 2,000 elements"),
         ("a.jsonl", b'{"source": "a", "x": "\\ud800"}', 400, "the file:1 holds half a character"),
         ("a.txt", b"the dog runs\n" * 300, 413, "characters at once"),
@@ -178,7 +178,7 @@ def test_tables_and_lines_of_json_go_up_and_come_down(app: FastAPI, run: Run) ->
 
 HOSTILE = [
     ("a.html", b"<div>" * 3000, "line 1 of the HTML is in more than 2,000 elements"),
-    ("a.docx", b"PK", "the file is no DOCX file"),
+    ("a.docx", b"PK", "the file is not a DOCX file"),
     ("a.tmx", b'<!DOCTYPE t [<!ENTITY a "aa">]><tmx>&a;</tmx>', "the file cannot be read as XML"),
     ("a.tmx", b"<hi>" * 4000, "elements are in each other"),
     ("a.po", b'msgid "a"\nmsgid_plural "b"\nmsgstr[99] ""\n', "the file:3 is no line of a PO file"),

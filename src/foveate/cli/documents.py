@@ -41,7 +41,10 @@ def with_languages(run: Translator | AssistedRun, options: DocumentOptions) -> D
 def translate_document(
     run: Translator | AssistedRun, document: Document, search: TranslateOptions
 ) -> tuple[bytes, list[TextAnswer]]:
-    """The document in the other language, and the answers to its sentences."""
+    """Return the document in the other language, and the answers to its sentences.
+
+    `Document.stayed` counts those that are left, since no place in the answer kept their spans.
+    """
     sentences = [sentence for passage in document.passages for sentence in passage.sentences]
     own = run.run if isinstance(run, AssistedRun) else run
     if not own.languages:

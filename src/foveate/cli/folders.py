@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foveate import __version__
-from foveate.answers import CUT, TranslateOptions, Translator
+from foveate.answers import CUT, STAYED, TranslateOptions, Translator
 from foveate.cli.documents import translate_document, with_languages
 from foveate.cli.engines import RunSpec
 from foveate.cli.options import DAMAGED, SHOWN, Tally, say
@@ -78,7 +78,9 @@ def translator(values: Values) -> Work:
         torch.set_num_threads(values["threads"])
         run = spec.load()
     rules = Rules(tuple(values["protect"]))
-    options = with_languages(run, DocumentOptions(rules, values["to"], values["again"]))
+    options = with_languages(
+        run, DocumentOptions(rules, values["to"], values["again"], draft=values["draft"])
+    )
 
     def work(*fields: Any) -> Arrays:
         part = FilePart(*fields)
@@ -91,9 +93,10 @@ def translator(values: Values) -> Work:
             return {"answers": np.frombuffer(reason, dtype=np.uint8)}
         text, answers = translate_document(run, document, values["search"])
         lines = document.lines or [0] * len(document.passages)
-        places = (n for n, p in zip(lines, document.passages, strict=True) for _ in p.sentences)
+        places = [n for n, p in zip(lines, document.passages, strict=True) for _ in p.sentences]
         cut = {place for place, answer in zip(places, answers, strict=True) if answer.cut}
-        events = {DAMAGED: damaged, CUT: sorted(cut)}
+        stayed = {places[n - 1] for n in document.stayed}
+        events = {DAMAGED: damaged, CUT: sorted(cut), STAYED: sorted(stayed)}
         return {"answers": np.frombuffer(packed(text, events), dtype=np.uint8)}
 
     return work
@@ -269,6 +272,7 @@ def translate_folder(
         "protect": options.rules.own,
         "to": options.to,
         "again": options.again,
+        "draft": options.draft,
         "threads": threads,
         "foveate": __version__,
     }
@@ -344,7 +348,7 @@ def _identity(spec: RunSpec, values: Values, format: str | None) -> dict[str, ob
         "overrides": spec.overrides,
         "precision": spec.precision,
         "engine": spec.engine,
-        **{key: values[key] for key in ("search", "protect", "to", "again", "foveate")},
+        **{key: values[key] for key in ("search", "protect", "to", "again", "draft", "foveate")},
         "format": format,
         "lines": folders.LINES,
     }

@@ -34,6 +34,9 @@ In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder o
 Protect = Annotated[
     list[str] | None, typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …")
 ]
+NotFuzzy = Annotated[
+    bool, typer.Option("--not-fuzzy", help="in PO, do not mark translations as fuzzy")
+]
 Again = Annotated[bool, typer.Option("--again", help="in catalogues, what is translated too")]
 GlossaryFile = Annotated[
     Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
@@ -62,6 +65,7 @@ def translate(
     target: Annotated[Path | None, typer.Option("--out", help="where it goes")] = None,
     protect: Protect = None,
     again: Again = False,
+    not_fuzzy: NotFuzzy = False,
     glossary: GlossaryFile = None,
     force: Force = None,
     ban: options.Ban = None,
@@ -92,6 +96,7 @@ def translate(
         LineOutputs(num_hypotheses, scores, alignments, attention, prefix_file),
         protect or (),
         again,
+        not not_fuzzy,
         Resources(glossary, memory, fuzzy, force or (), ban or (), copy_unknown),
         silence or (),
         processes,
@@ -156,6 +161,7 @@ class Request:
     outputs: LineOutputs
     protect: Sequence[str]
     again: bool
+    draft: bool
     resources: Resources
     silence: Sequence[str]
     processes: int | None
@@ -164,8 +170,9 @@ class Request:
 
     def translate_stdin(self) -> list[str]:
         """Lines of standard input; a line of standard output for each."""
-        if self.protect or self.again:
-            option = "--protect" if self.protect else "--again"
+        if self.protect or self.again or not self.draft:
+            own = {"--protect": self.protect, "--again": self.again, "--not-fuzzy": True}
+            option = next(name for name, given in own.items() if given)
             raise ConfigError(f"{option} is for documents: name one with --in, or a --format")
         if (self.processes or 1) > 1:
             self._refuse_assistance()
@@ -179,7 +186,7 @@ class Request:
         self, source: Path | None, target: Path | None, format: str | None
     ) -> list[str]:
         """A document of a file or of standard input, written to a file or to standard output."""
-        from foveate.answers import CUT
+        from foveate.answers import CUT, STAYED
         from foveate.cli.documents import translate_document, with_languages
         from foveate.documents.formats import format_of, read_document
         from foveate.files import replace_file
@@ -203,12 +210,14 @@ class Request:
             data, answers = translate_document(run, document, self.search)
             tally = Tally()
             tally.note(f"of the sentences {CUT}", *(n for n, a in enumerate(answers, 1) if a.cut))
+            tally.note(f"of the sentences {STAYED}", *document.stayed)
             if target is None:
                 sys.stdout.buffer.write(data)
                 sys.stdout.buffer.flush()
             else:
                 replace_file(target, data)
-        count = f"{len(answers):,} sentence" + "s" * (len(answers) != 1)
+        done = len(answers) - len(document.stayed)
+        count = f"{done:,} sentence" + "s" * (done != 1)
         return [*tally.report(), f"{count} translated{document.note}", *messages]
 
     def translate_folder(self, source: Path, target: Path | None, format: str | None) -> list[str]:
@@ -245,7 +254,8 @@ class Request:
         from foveate.documents.base import DocumentOptions
         from foveate.documents.spans import Rules
 
-        return DocumentOptions(Rules(tuple(self.protect)), self.search["to"], self.again)
+        rules = Rules(tuple(self.protect))
+        return DocumentOptions(rules, self.search["to"], self.again, draft=self.draft)
 
     @contextmanager
     def _loaded(self, messages: list[str]) -> Iterator[Translator | AssistedRun]:

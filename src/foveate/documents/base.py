@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from xml.sax.saxutils import escape
 
@@ -37,6 +37,12 @@ class Document:
     written: Callable[[Sequence[str]], bytes]
     note: str = ""  # printed when the document is done
     lines: Sequence[int] = ()  # of each passage, from 1, in the formats of `BY_LINES`
+
+    @property
+    def stayed(self) -> list[int]:
+        """The numbers, from 1, of the sentences that were left in the source language."""
+        stayed = [n in p.stayed for p in self.passages for n in range(len(p.sentences))]
+        return [number for number, left in enumerate(stayed, start=1) if left]
 
 
 Reader = Callable[[bytes, DocumentOptions, str], Document]
@@ -70,7 +76,7 @@ def decoded(data: bytes, where: str) -> str:
     Raises ``DocumentError`` naming the line that is not UTF-8.
     """
     if what := content_of(data):
-        raise DocumentError(f"{where} is no text{what}")
+        raise DocumentError(f"{where} is not a text{what}")
     data = data.removeprefix(BOM)
     try:
         return data.decode()
@@ -104,6 +110,7 @@ UNPACKED = 100 * MIB  # bytes of all members
 XML_BYTES = 32 * MIB  # bytes of all members that are XML
 MARKS = 2_000_000  # of < and = in these: elements and attributes, each of which takes memory
 DAMAGED = (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, ArithmeticError)
+MADE = (1980, 1, 1, 0, 0, 0)  # the date of each member that is written
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those of office documents
 
 
@@ -144,7 +151,25 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
     except DocumentError:
         raise
     except DAMAGED as error:
-        raise DocumentError(
-            f"{where} is no {kind} file{content_of(data) or f': {error}'}"
-        ) from None
+        article = "an" if kind == "ODT" else "a"
+        what = content_of(data) or f": {error}"
+        raise DocumentError(f"{where} is not {article} {kind} file{what}") from None
     return members
+
+
+def packed_archive(members: dict[str, bytes]) -> bytes:
+    """The archive of members in their order; a ``mimetype`` comes first, as it is."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        for name in sorted(members, key=lambda name: name != "mimetype"):
+            info = zipfile.ZipInfo(name, MADE)
+            plain = name == "mimetype" or name.endswith("/")
+            info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
+            file.writestr(info, members[name])
+    return out.getvalue()
+
+
+def counted(left: Mapping[str, int]) -> str:
+    """What a document holds that stays in its language, as the end of a sentence."""
+    names = ", ".join(f"{what} ({n:,})" for what, n in left.items() if n)
+    return f"; left in the source language: {names}" if names else ""

@@ -9,14 +9,10 @@ from __future__ import annotations
 import io
 import json
 import re
-import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as XML
 from xml.sax.saxutils import escape
 
@@ -25,21 +21,17 @@ from foveate.documents.base import (
     Document,
     DocumentOptions,
     Reader,
-    archive_of,
     decoded,
     escaped,
     with_mark,
 )
+from foveate.documents.docx import read_docx
 from foveate.documents.html import html_passage
 from foveate.documents.odt import read_odt
 from foveate.documents.po import read_po
 from foveate.documents.spans import DocumentError, Rules, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
 from foveate.errors import ConfigError, install
-
-if TYPE_CHECKING:
-    from docx.document import Document as DocxDocument
-    from docx.oxml.xmlchemy import BaseOxmlElement as Element
 
 
 def read_document(
@@ -244,191 +236,6 @@ def _spread(text: str, count: int) -> list[str]:
             line = f"{line} {words.pop(0)}" if line else words.pop(0)
         lines.append(line)
     return lines
-
-
-# ------------------------------------------------------------------------------ DOCX
-
-W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-FORMATTING = 4_000  # characters of the formatting of a run, which each new run copies
-AROUND = tuple(f"{W}{name}" for name in ("hyperlink", "ins", "moveTo", "smartTag"))
-PROPERTIES = (f"{W}pPr", f"{W}smartTagPr")  # of a paragraph, or of an element around words
-SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-
-
-def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """The paragraphs of body, tables, headers and footers, with insertions that are tracked.
-
-    All else stays as it is.
-    """
-    try:
-        import docx
-    except ImportError:
-        raise ConfigError(f"DOCX needs python-docx; {install('documents')}") from None
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as copied:
-        for name, member in archive_of(data, "DOCX", where).items():
-            copied.writestr(name, member)
-    try:
-        file = docx.Document(archive)
-    except Exception as error:  # zip, XML and package errors of many kinds
-        raise DocumentError(f"{where} is no DOCX file: {error}") from None
-    stories = list(_paragraphs(file))
-    if any(element.getroottree().docinfo.internalDTD is not None for element in stories):
-        raise DocumentError(f"{where} cannot be read: it declares entities of its own")
-    paragraphs = [Paragraph(element, options, where) for element in stories]
-
-    def written(texts: Sequence[str]) -> bytes:
-        for paragraph, text in zip(paragraphs, texts, strict=True):
-            if paragraph.passage.sentences:
-                paragraph.write(text)
-        out = io.BytesIO()
-        file.save(out)
-        return out.getvalue()
-
-    return Document([paragraph.passage for paragraph in paragraphs], written)
-
-
-def _paragraphs(file: DocxDocument) -> Iterator[Element]:
-    """Every paragraph with text, each once."""
-    stories = [file.element.body]
-    for section in file.sections:
-        usual = section.header, section.footer
-        first = section.first_page_header, section.first_page_footer
-        for part in (*usual, *first, section.even_page_header, section.even_page_footer):
-            if not part.is_linked_to_previous:
-                stories.append(part._element)
-    for story in stories:
-        for paragraph in story.iter(f"{W}p"):
-            if next(paragraph.iter(f"{W}t"), None) is not None:
-                yield paragraph
-
-
-class Paragraph:
-    """A paragraph as a passage: its commonest formatting is plain, other formatting an element."""
-
-    def __init__(self, element: Element, options: DocumentOptions, where: str) -> None:
-        """Raises ``DocumentError`` for formatting of a run above `FORMATTING`."""
-        self.element = element
-        if any(len(_key(run)) > FORMATTING for run in element.iter(f"{W}r")):
-            raise DocumentError(f"{where}: the formatting of some words is too large to be copied")
-        self.objects: list[Element] = []  # and elements around words, by number
-        self.formats: list[Element] = []  # run properties, by number
-        self.text = TextBuilder(options.rules, layout=True)
-        _split(element)
-        self.base = self._commonest()
-        self._read(element)
-        self.passage = Passage(tuple(self.text.parts()), options.rules, escaped)
-
-    # ---- reading
-
-    def _commonest(self) -> str:
-        lengths = Counter[str]()
-        for run in self.element.iter(f"{W}r"):
-            lengths[_key(run)] += sum(len(t.text or "") for t in run.iter(f"{W}t"))
-        return max(lengths, key=lengths.__getitem__, default="")
-
-    def _read(self, parent: Element) -> None:
-        """Add the children: runs of text, elements around words, and all others as objects."""
-        opened: str | None = None
-        for child in parent:
-            key = _key(child) if _is_text(child) else None
-            if opened is not None and key != opened:
-                self.text.add_close()
-                opened = None
-            if child.tag in PROPERTIES:
-                continue
-            if key is not None:
-                if key != self.base and opened is None:
-                    self.formats.append(child.find(f"{W}rPr"))
-                    self.text.add_open(f'<f n="{len(self.formats) - 1}">', "</f>")
-                    opened = key
-                self.text.add_text("".join(t.text or "" for t in child.iter(f"{W}t")))
-                continue
-            self.objects.append(child)
-            if (holder := _holder(child)) is not None:
-                self.text.add_open(f'<k n="{len(self.objects) - 1}">', "</k>")
-                self._read(holder)
-                self.text.add_close()
-            else:
-                self.text.add_object(f'<k n="{len(self.objects) - 1}"/>')
-        if opened is not None:
-            self.text.add_close()
-
-    # ---- writing
-
-    def write(self, text: str) -> None:
-        """Put the translated text in place of the paragraph's."""
-        base = next(
-            (r.find(f"{W}rPr") for r in self.element.iter(f"{W}r") if _key(r) == self.base), None
-        )
-        for child in list(self.element):
-            if child.tag != f"{W}pPr":
-                self.element.remove(child)
-        self._fill(self.element, XML.fromstring(f"<p>{text}</p>"), base)
-
-    def _fill(self, parent: Element, tree: XML.Element, properties: Element | None) -> None:
-        self._append(parent, tree.text, properties)
-        for child in tree:
-            number = int(child.get("n", "0"))
-            if child.tag == "f":
-                self._fill(parent, child, self.formats[number])
-            else:
-                item = self.objects[number]
-                if (holder := _holder(item)) is not None:
-                    for old in [each for each in holder if each.tag not in PROPERTIES]:
-                        holder.remove(old)
-                    self._fill(holder, child, properties)
-                parent.append(item)
-            self._append(parent, child.tail, properties)
-
-    def _append(self, parent: Element, text: str | None, properties: Element | None) -> None:
-        """Append a run of text with its formatting."""
-        if not text:
-            return
-        run = parent.makeelement(f"{W}r")
-        if properties is not None:
-            run.append(deepcopy(properties))
-        words = run.makeelement(f"{W}t", {SPACE: "preserve"})
-        words.text = text
-        run.append(words)
-        parent.append(run)
-
-
-def _split(paragraph: Element) -> None:
-    """Give each tab, line break or picture that stands in a run with text a run of its own."""
-    for run in list(paragraph.iter(f"{W}r")):
-        parts = [child for child in run if child.tag != f"{W}rPr"]
-        if len(parts) < 2 or _is_text(run) or run.getparent() is None:
-            continue
-        properties, place = run.find(f"{W}rPr"), run
-        for part in parts[1:]:
-            alone = run.makeelement(f"{W}r", dict(run.attrib))
-            if properties is not None:
-                alone.append(deepcopy(properties))
-            alone.append(part)
-            place.addnext(alone)
-            place = alone
-
-
-def _holder(element: Element) -> Element | None:
-    """The element with the words of one that stands around words; None for another."""
-    if element.tag == f"{W}sdt":
-        return element.find(f"{W}sdtContent")
-    return element if element.tag in AROUND else None
-
-
-def _is_text(element: Element) -> bool:
-    """Whether an element is a run that holds text and nothing else."""
-    return element.tag == f"{W}r" and all(
-        child.tag in (f"{W}t", f"{W}rPr", f"{W}lastRenderedPageBreak") for child in element
-    )
-
-
-def _key(run: Element) -> str:
-    """The formatting of a run as a text, equal for runs of equal formatting."""
-    properties = run.find(f"{W}rPr")
-    each = [] if properties is None else list(properties.iter())[1:]
-    return " ".join(f"{e.tag} {sorted(e.attrib.items())}".replace(W, "") for e in each)
 
 
 # ------------------------------------------------------------------------------ TMX

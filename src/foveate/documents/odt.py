@@ -6,14 +6,21 @@ since it keeps the prefixes of names, of which attributes such as formulas make 
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as XML
 
-from foveate.documents.base import Document, DocumentOptions, archive_of, escaped
+from foveate.documents.base import (
+    Document,
+    DocumentOptions,
+    archive_of,
+    counted,
+    escaped,
+    packed_archive,
+)
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Passage, TextBuilder
 from foveate.errors import ConfigError, install
@@ -25,10 +32,17 @@ TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 PARAGRAPHS = (f"{TEXT}p", f"{TEXT}h")
 INLINE = (f"{TEXT}span", f"{TEXT}a")  # elements around words; all others stand like words
-HIDDEN = (f"{TEXT}tracked-changes", f"{OFFICE}annotation")  # deleted text, and comments
+# What stays: deleted text, and comments, which are counted, as are the elements of LEFT.
+HIDDEN = (f"{TEXT}tracked-changes", f"{OFFICE}annotation")
+SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
+LEFT = {
+    f"{OFFICE}annotation": "comments",
+    f"{SVG}title": "alternative texts",
+    f"{SVG}desc": "alternative texts",
+}
+PROPERTIES = re.compile(rb"<dc:(?:title|subject|description)>[^<]*\w")  # in meta.xml
 MIMETYPE = "application/vnd.oasis.opendocument.text"
 PARTS = ("content.xml", "styles.xml")
-MADE = (1980, 1, 1, 0, 0, 0)  # the date of each member that is written
 BREAK, TAB, BLANKS = f"{TEXT}line-break", f"{TEXT}tab", f"{TEXT}s"  # written as characters here
 MOST_BLANKS = 1_000  # of an element
 _BLANK = re.compile(r"[ \t\r\n]+")  # one blank in ODF
@@ -44,7 +58,9 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
     members = archive_of(data, "ODT", where)
     kind = members.get("mimetype", b"").decode("ascii", "replace").strip()
     if not kind.startswith(MIMETYPE) or PARTS[0] not in members:
-        raise DocumentError(f"{where} is no ODT file: the archive is {kind[:80] or 'another one'}")
+        raise DocumentError(
+            f"{where} is not an ODT file: the archive is {kind[:80] or 'another one'}"
+        )
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     roots: dict[str, Element] = {}
     for name in PARTS:
@@ -52,9 +68,12 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
             try:
                 roots[name] = etree.fromstring(members[name], parser)
             except etree.XMLSyntaxError as error:
-                raise DocumentError(f"{where}: {name} is encrypted, or no XML: {error}") from None
+                raise DocumentError(f"{where}: {name} is encrypted, or not XML: {error}") from None
     elements = [element for root in roots.values() for element in _paragraphs(root)]
     paragraphs = [OdtParagraph(element, options) for element in elements]
+
+    left = Counter(LEFT[str(e.tag)] for root in roots.values() for e in root.iter(*LEFT))
+    left["document properties"] = len(PROPERTIES.findall(members.get("meta.xml", b"")))
 
     def written(texts: Sequence[str]) -> bytes:
         for paragraph, text in zip(paragraphs, texts, strict=True):
@@ -64,9 +83,9 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
             name: etree.tostring(root, encoding="UTF-8", xml_declaration=True)
             for name, root in roots.items()
         }
-        return _archive({**members, **own})
+        return packed_archive({**members, **own})
 
-    return Document([paragraph.passage for paragraph in paragraphs], written)
+    return Document([paragraph.passage for paragraph in paragraphs], written, counted(left))
 
 
 def _paragraphs(root: Element) -> Iterator[Element]:
@@ -74,18 +93,6 @@ def _paragraphs(root: Element) -> Iterator[Element]:
     for element in root.iter(*PARAGRAPHS):
         if not any(parent.tag in HIDDEN for parent in element.iterancestors()):
             yield element
-
-
-def _archive(members: dict[str, bytes]) -> bytes:
-    """The archive of members in their order; ``mimetype`` comes first, as it is."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as file:
-        for name in ["mimetype", *(name for name in members if name != "mimetype")]:
-            info = zipfile.ZipInfo(name, MADE)
-            plain = name == "mimetype" or name.endswith("/")
-            info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
-            file.writestr(info, members[name])
-    return out.getvalue()
 
 
 class OdtParagraph:
@@ -103,7 +110,9 @@ class OdtParagraph:
         for child in parent:
             self.inner.append(child)
             number = len(self.inner) - 1
-            if child.tag in (BREAK, TAB, BLANKS):
+            if child.tag in (BREAK, TAB):
+                text.add_break(_characters(child))
+            elif child.tag == BLANKS:
                 text.add_text(_characters(child))
             elif child.tag in INLINE:
                 text.add_open(f'<k n="{number}">', "</k>")
@@ -115,6 +124,7 @@ class OdtParagraph:
 
     def write(self, text: str) -> None:
         """Put the translated text in place of the paragraph's."""
+        self._used = set[int]()
         self._fill(self.element, XML.fromstring(f"<p>{text}</p>"))
 
     def _fill(self, element: Element, tree: XML.Element) -> None:
@@ -123,7 +133,9 @@ class OdtParagraph:
         element.text = None
         _append(element, tree.text)
         for part in tree:
-            child = self.inner[int(part.get("n", "0"))]
+            number = int(part.get("n", "0"))
+            child = deepcopy(self.inner[number]) if number in self._used else self.inner[number]
+            self._used.add(number)  # an element around a line break is there twice
             if child.tag in INLINE:
                 self._fill(child, part)
             child.tail = None

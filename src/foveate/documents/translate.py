@@ -469,6 +469,15 @@ class TextBuilder:
         """Markup that stands in the text like a word."""
         self._add(Leaf(self._size, self._size, (Piece(markup, markup=True),)))
 
+    def add_break(self, text: str) -> None:
+        """A line break or a tab: elements around it end before it, and begin again behind it."""
+        around = [(element.open, element.close) for element in self.open[1:]]
+        for _ in around:
+            self.add_close()
+        self.add_text(text)
+        for opening, closing in around:
+            self.add_open(opening, closing)
+
     def add_open(self, opening: str, closing: str) -> None:
         """An element begins."""
         self.open.append(Element(self._size, open=opening, close=closing))
@@ -539,12 +548,10 @@ class TextBuilder:
                 a, b = self._trimmed(kid.start, kid.end)
                 fits = round < ROUNDS and a in starts and b in ends
                 (whole if fits or kid.long else split).append(kid)
-            wrong = {
-                c for k in split for c in overlapped(inside, k) if c[0] < k.end and k.start < c[1]
-            }
-            if not wrong:
+            kept = [cut for c in inside if (cut := _outside_of(c, split)) is not None]
+            if kept == inside:
                 break
-            inside = [c for c in inside if c not in wrong]
+            inside = kept
         return inside, whole
 
     def _stretches(
@@ -677,6 +684,20 @@ class TextBuilder:
         return Element(*places[id(root)], kids=list(map(moved, kids)))
 
 
+def _outside_of(cut: Span, elements: Sequence[Element]) -> Span | None:
+    """The part of a cut that is outside of elements, at whose ends it may be; None for none."""
+    start, end = cut
+    for element in elements:
+        if element.start < end and start < element.end:
+            if element.end < end:
+                start = element.end
+            elif start < element.start:
+                end = element.start
+            else:
+                return None
+    return (start, end)
+
+
 def _has_words(kids: Sequence[Element | Leaf], text: str) -> bool:
     """Whether there are words beside the spans that the model would copy."""
     for kid in kids:
@@ -705,7 +726,7 @@ class Passage:
     rules: Rules
     written: Callable[[Piece], str] = lambda piece: piece.text
     ending: Callable[[str], str] = str
-    stayed: list[str] = field(default_factory=list, compare=False)  # sentences left untranslated
+    stayed: list[int] = field(default_factory=list, compare=False)  # numbers of sentences left
 
     @cached_property
     def to_translate(self) -> list[Sentence]:
@@ -749,10 +770,11 @@ class Passage:
             chosen.append(self._safe(sentence, answer, linked))
         if not self._keeps(chosen):
             chosen = self._most_that_keep(chosen)
+        both = enumerate(zip(self.to_translate, answers, chosen, strict=True))
         self.stayed[:] = [
-            sentence.text
-            for sentence, pieces in zip(self.to_translate, chosen, strict=True)
-            if pieces == list(sentence.source)
+            n
+            for n, (sentence, answer, pieces) in both
+            if pieces == list(sentence.source) and answer != sentence.text
         ]
         return self.ending("".join(map(self.written, self._whole(chosen))))
 

@@ -1,0 +1,294 @@
+"""DOCX documents, as Word writes them, of which only the text of some parts changes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as XML
+
+from foveate.documents.base import (
+    Document,
+    DocumentOptions,
+    archive_of,
+    counted,
+    escaped,
+    packed_archive,
+)
+from foveate.documents.spans import DocumentError
+from foveate.documents.translate import Passage, TextBuilder
+from foveate.errors import ConfigError, install
+
+if TYPE_CHECKING:
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # an element of lxml with types
+
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
+DC = "{http://purl.org/dc/elements/1.1/}"
+TYPES = "[Content_Types].xml"
+
+# What a DOCX can hold, by the ends of the content types of its parts. The paragraphs of these are
+# translated, with their tables, text boxes, hyperlinks, insertions and content controls.
+TRANSLATED = re.compile(
+    r"\.wordprocessingml\.(?:header|footer|footnotes|endnotes)\+xml$|\.main\+xml$"
+)
+# The texts of these stay, and are counted: the name of one, and the elements.
+LEFT = {
+    "wordprocessingml.comments+xml": ("comments", (f"{W}comment",)),
+    "drawingml.diagramData+xml": ("texts in diagrams", (f"{A}t",)),
+    "drawingml.chart+xml": ("texts in charts", (f"{A}t",)),
+    "core-properties+xml": (
+        "document properties",
+        (f"{DC}title", f"{DC}subject", f"{DC}description"),
+    ),
+}
+# In the parts that are translated: elements whose attributes descr and title stay, and are counted.
+DESCRIBED = (f"{DRAWING}docPr",)
+# In paragraphs: characters that are elements; those between sentences, and those in words. All
+# other elements stay where they are, such as pictures, notes, fields, formulas and deleted text.
+BREAKS = {f"{W}br": "\n", f"{W}cr": "\n", f"{W}tab": "\t", f"{W}ptab": "\t"}
+HYPHENS = {f"{W}noBreakHyphen": "-", f"{W}softHyphen": ""}
+DROPPED = (f"{W}proofErr",)  # marks of the spell checker
+
+FORMATTING = 4_000  # characters of the formatting of a run, which each new run copies
+AROUND = tuple(f"{W}{name}" for name in ("hyperlink", "ins", "moveTo", "smartTag"))
+PROPERTIES = (f"{W}pPr", f"{W}smartTagPr")  # of a paragraph, or of an element around words
+SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+
+
+def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """Read the paragraphs of body, tables, text boxes, headers, footers and notes.
+
+    All else stays as it is; comments and the like are counted. Raises ``DocumentError`` for another
+    archive.
+    """
+    members = archive_of(data, "DOCX", where)
+    types = _content_types(members, where)
+    roots = {
+        name: _parsed(members[name], f"{where}: {name}")
+        for name, kind in types.items()
+        if TRANSLATED.search(kind)
+    }
+    if not any(root.tag == f"{W}document" for root in roots.values()):
+        raise DocumentError(f"{where} is not a DOCX file of the usual kind: save it again in Word")
+    paragraphs = {
+        name: [Paragraph(element, options, where) for element in _paragraphs(root)]
+        for name, root in roots.items()
+    }
+    left = Counter(name for root in roots.values() for name in _described(root))
+    for name, kind in types.items():
+        for ending, (what, tags) in LEFT.items():
+            if kind.endswith(ending):
+                root = _parsed(members[name], f"{where}: {name}")
+                texts = ("".join(each.itertext()) for each in root.iter(*tags))
+                left[what] += sum(bool(text.strip()) for text in texts)
+
+    def written(texts: Sequence[str]) -> bytes:
+        from lxml import etree
+
+        each, own = iter(texts), dict[str, bytes]()
+        for name, parts in paragraphs.items():
+            translated = [(p, text) for p in parts if (text := next(each)) and p.passage.sentences]
+            for paragraph, text in translated:
+                paragraph.write(text)
+            if translated:
+                root = roots[name]
+                own[name] = etree.tostring(
+                    root, encoding="UTF-8", xml_declaration=True, standalone=True
+                )
+        return packed_archive({**members, **own})
+
+    passages = [p.passage for parts in paragraphs.values() for p in parts]
+    return Document(passages, written, counted(left))
+
+
+def _content_types(members: dict[str, bytes], where: str) -> dict[str, str]:
+    """The content type of each part that is named."""
+    if TYPES not in members:
+        raise DocumentError(f"{where} is not a DOCX file: the archive has no {TYPES}")
+    root = _parsed(members[TYPES], f"{where}: {TYPES}")
+    named = ((str(e.get("PartName")).lstrip("/"), str(e.get("ContentType"))) for e in root)
+    return {name: kind for name, kind in named if name in members}
+
+
+def _parsed(content: bytes, where: str) -> Element:
+    try:
+        from lxml import etree
+    except ImportError:
+        raise ConfigError(f"DOCX needs lxml; {install('documents')}") from None
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    try:
+        root: Element = etree.fromstring(content, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise DocumentError(f"{where} is encrypted, or not XML: {error}") from None
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise DocumentError(f"{where} cannot be read: it declares entities of its own")
+    return root
+
+
+def _paragraphs(root: Element) -> Iterator[Element]:
+    """Every paragraph with text, each once."""
+    for paragraph in root.iter(f"{W}p"):
+        if next(paragraph.iter(f"{W}t"), None) is not None:
+            yield paragraph
+
+
+def _described(root: Element) -> Iterator[str]:
+    """The names of the attributes that are counted."""
+    for element in root.iter(*DESCRIBED):
+        yield from ("alternative texts" for name in ("descr", "title") if element.get(name))
+
+
+class Paragraph:
+    """A paragraph as a passage: its commonest formatting is plain, other formatting an element."""
+
+    def __init__(self, element: Element, options: DocumentOptions, where: str) -> None:
+        """Raises ``DocumentError`` for formatting of a run above `FORMATTING`."""
+        self.element = element
+        if any(len(_key(run)) > FORMATTING for run in element.iter(f"{W}r")):
+            raise DocumentError(f"{where}: the formatting of some words is too large to be copied")
+        self.objects: list[Element] = []  # and elements around words, by number
+        self.formats: list[Element] = []  # run properties, by number
+        self.breaks: list[Element] = []  # and tabs, in order
+        self.text = TextBuilder(options.rules, layout=True)
+        _split(element)
+        self.base = self._commonest()
+        self._read(element)
+        self.passage = Passage(tuple(self.text.parts()), options.rules, escaped)
+
+    # ---- reading
+
+    def _commonest(self) -> str:
+        lengths = Counter[str]()
+        for run in self.element.iter(f"{W}r"):
+            lengths[_key(run)] += sum(len(t.text or "") for t in run.iter(f"{W}t"))
+        return max(lengths, key=lengths.__getitem__, default="")
+
+    def _read(self, parent: Element) -> None:
+        """Add the children: runs of text, elements around words, and all others as objects."""
+        opened: str | None = None
+        for child in parent:
+            key = _key(child) if _is_text(child) else None
+            if opened is not None and key != opened:
+                self.text.add_close()
+                opened = None
+            if child.tag in PROPERTIES or child.tag in DROPPED:
+                continue
+            if (character := _break_of(child)) is not None:
+                self.breaks.append(child)
+                self.text.add_break(character)
+                continue
+            if key is not None:
+                if key != self.base and opened is None:
+                    self.formats.append(child.find(f"{W}rPr"))
+                    self.text.add_open(f'<f n="{len(self.formats) - 1}">', "</f>")
+                    opened = key
+                self.text.add_text(_text(child))
+                continue
+            self.objects.append(child)
+            if (holder := _holder(child)) is not None:
+                self.text.add_open(f'<k n="{len(self.objects) - 1}">', "</k>")
+                self._read(holder)
+                self.text.add_close()
+            else:
+                self.text.add_object(f'<k n="{len(self.objects) - 1}"/>')
+        if opened is not None:
+            self.text.add_close()
+
+    # ---- writing
+
+    def write(self, text: str) -> None:
+        """Put the translated text in place of the paragraph's."""
+        base = next(
+            (r.find(f"{W}rPr") for r in self.element.iter(f"{W}r") if _key(r) == self.base), None
+        )
+        for child in list(self.element):
+            if child.tag != f"{W}pPr":
+                self.element.remove(child)
+        self._left, self._used = iter(self.breaks), set[int]()
+        self._fill(self.element, XML.fromstring(f"<p>{text}</p>"), base)
+
+    def _fill(self, parent: Element, tree: XML.Element, properties: Element | None) -> None:
+        self._append(parent, tree.text, properties)
+        for child in tree:
+            number = int(child.get("n", "0"))
+            if child.tag == "f":
+                self._fill(parent, child, self.formats[number])
+            else:
+                item = self.objects[number]
+                item = deepcopy(item) if number in self._used else item  # a break is inside
+                self._used.add(number)
+                if (holder := _holder(item)) is not None:
+                    for old in [each for each in holder if each.tag not in PROPERTIES]:
+                        holder.remove(old)
+                    self._fill(holder, child, properties)
+                parent.append(item)
+            self._append(parent, child.tail, properties)
+
+    def _append(self, parent: Element, text: str | None, properties: Element | None) -> None:
+        """Append runs of text with its formatting, and the breaks in it."""
+        for part in re.split(r"([\n\t])", text or ""):
+            if part in ("\n", "\t"):
+                parent.append(next(self._left))
+            elif part:
+                run = parent.makeelement(f"{W}r")
+                if properties is not None:
+                    run.append(deepcopy(properties))
+                words = run.makeelement(f"{W}t", {SPACE: "preserve"})
+                words.text = part
+                run.append(words)
+                parent.append(run)
+
+
+def _split(paragraph: Element) -> None:
+    """Give each tab, line break or picture that is in a run with text a run of its own."""
+    for hyphen in list(paragraph.iter(*HYPHENS)):
+        hyphen.text, hyphen.tag = HYPHENS[hyphen.tag], f"{W}t"
+    for run in list(paragraph.iter(f"{W}r")):
+        parts = [child for child in run if child.tag != f"{W}rPr"]
+        if len(parts) < 2 or _is_text(run) or run.getparent() is None:
+            continue
+        properties, place = run.find(f"{W}rPr"), run
+        for part in parts[1:]:
+            alone = run.makeelement(f"{W}r", dict(run.attrib))
+            if properties is not None:
+                alone.append(deepcopy(properties))
+            alone.append(part)
+            place.addnext(alone)
+            place = alone
+
+
+def _holder(element: Element) -> Element | None:
+    """The element with the words of one that stands around words; None for another."""
+    if element.tag == f"{W}sdt":
+        return element.find(f"{W}sdtContent")
+    return element if element.tag in AROUND else None
+
+
+def _is_text(element: Element) -> bool:
+    """Whether an element is a run that holds text and nothing else."""
+    return element.tag == f"{W}r" and all(
+        child.tag in (f"{W}t", f"{W}rPr", f"{W}lastRenderedPageBreak") for child in element
+    )
+
+
+def _break_of(element: Element) -> str | None:
+    """The character of a run that is a line break or a tab; None for another element."""
+    parts = [child for child in element if child.tag != f"{W}rPr"]
+    is_break = element.tag == f"{W}r" and len(parts) == 1 and parts[0].tag in BREAKS
+    return BREAKS[parts[0].tag] if is_break else None
+
+
+def _text(run: Element) -> str:
+    """The text of a run; line breaks and tabs of the file are blanks."""
+    return re.sub(r"[\n\t\r]", " ", "".join(t.text or "" for t in run.iter(f"{W}t")))
+
+
+def _key(run: Element) -> str:
+    """The formatting of a run as a text, equal for runs of equal formatting."""
+    properties = run.find(f"{W}rPr")
+    each = [] if properties is None else list(properties.iter())[1:]
+    return " ".join(f"{e.tag} {sorted(e.attrib.items())}".replace(W, "") for e in each)

@@ -64,13 +64,13 @@ def test_progress_is_told_from_the_first_second_to_the_last_byte(
 
 def test_parts_that_a_page_lacks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = PublishedFile(changed(tmp_path, format={"kind": "cmudict"}), "x")
-    with pytest.raises(ConfigError, match=r"a page does not read data\.format"):
+    with pytest.raises(ConfigError, match=r"a page does not support data\.format"):
         publish([file], tmp_path / "a.html")
     monkeypatch.setattr(published, "TOKENIZERS", ("byte",))
-    with pytest.raises(ConfigError, match="a page has no tokenizer of the kind"):
+    with pytest.raises(ConfigError, match="a page does not support the tokenizer"):
         publish([PublishedFile(FILE, "x")], tmp_path / "a.html")
     monkeypatch.setattr(published, "MOST_BYTES", 1000)
-    with pytest.raises(ConfigError, match="a page runs at most 1,000"):
+    with pytest.raises(ConfigError, match="a page can run at most 1,000"):
         publish([PublishedFile(FILE, "x")], tmp_path / "a.html")
     with pytest.raises(ConfigError, match=r"nothing\.js of the page is not built: .*`make page`"):
         published.asset("nothing.js")

@@ -131,7 +131,7 @@ def test_auto_tells_the_language(app: FastAPI) -> None:
         (ask("a", alternatives=11), "alternatives: at most 10"),
         (ask("a", source="de"), "source: de is not supported; there are: en"),
         (ask("a", target="de"), "target: de is not supported; there are: fr"),
-        ([1, 2], "no JSON object"),
+        ([1, 2], "not a JSON object"),
     ],
 )
 def test_what_is_wrong_is_named(app: FastAPI, body: Any, message: str) -> None:
@@ -168,7 +168,7 @@ def test_a_folder_that_does_not_translate_is_refused(run: Run, tmp_path: Path) -
     from foveate.config import ConfigError
     from foveate.server.runs import RunPool
 
-    with pytest.raises(ConfigError, match=r"say --as transformer=en:fr"):
+    with pytest.raises(ConfigError, match=r"set them with --as transformer=en:fr"):
         RunPool([run.path])
     with pytest.raises(ConfigError, match="no run"):
         RunPool([tmp_path])

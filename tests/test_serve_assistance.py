@@ -127,15 +127,15 @@ def test_quality_is_the_log_probability_of_the_model(app: FastAPI, run: Run) -> 
         ({"glossary": {"dog": "a", "Dog": "b"}}, "'Dog' otherwise than glossary: 'dog'"),
         ({"glossary": "dog\ta\n\nDog\tb"}, "glossary:3 translates 'Dog' otherwise than glossary:1"),
         ({"glossary": "dog"}, "glossary:1 is not an entry: write TERM TAB"),
-        ({"glossary": "{dog"}, "glossary begins as JSON and is none"),
-        ({"glossary": '{"dog": 3}'}, "the translation of 'dog' is no text"),
+        ({"glossary": "{dog"}, "glossary begins with { but is not a JSON object"),
+        ({"glossary": '{"dog": 3}'}, "the translation of 'dog' is not a string"),
         ({"glossary": 3}, "glossary"),
-        ({"glossary": {"dog": "chien"}, "ban": ["Chien"]}, "ban: the glossary asks for 'chien'"),
+        ({"glossary": {"dog": "chien"}, "ban": ["Chien"]}, "ban: the glossary requires 'chien'"),
         ({"memory": "the dog runs"}, "memory:1 has no tab"),
-        ({"memory": {"a": ""}}, "memory: 'a' is no sentence"),
+        ({"memory": {"a": ""}}, "memory: 'a' needs a sentence"),
         ({"protect": ["a", " "]}, "protect: an entry is empty"),
         ({"fuzzy": 10}, "fuzzy"),
-        ({"glosary": {"dog": "chien"}}, "there is no field glosary; did you mean glossary?"),
+        ({"glosary": {"dog": "chien"}}, "glosary is not a field; did you mean glossary?"),
     ],
 )
 def test_what_is_wrong_with_them_is_named(app: FastAPI, fields: Any, message: str) -> None:
@@ -156,7 +156,7 @@ def test_a_search_without_a_beam_holds_no_terms(run: Run, monkeypatch) -> None:
     [own] = app.state.service.pool.runs.values()
     monkeypatch.setattr(type(own), "search", "greedy")
     answer = post(app, json={"q": TEXT, "source": "en", "target": "fr", "glossary": {"dog": "x"}})
-    assert answer.status_code == 400 and "a search greedy" in answer.json()["error"]
+    assert answer.status_code == 400 and "the search greedy" in answer.json()["error"]
 
 
 def test_a_calibration_predicts_what_its_sentences_had() -> None:

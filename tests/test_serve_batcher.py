@@ -336,7 +336,7 @@ def test_the_end_stops_what_takes_too_long() -> None:
     held = [queue.submit("a", Upper(mark), ["x"]) for mark in "?!"]
     assert not queue.close(0.1)
     for answers in held:
-        with pytest.raises(RequestError, match="has ended") as refused:
+        with pytest.raises(RequestError, match="was stopped") as refused:
             answers.future.result(2)
         assert refused.value.status == 503
     assert queue.close(2)

@@ -91,9 +91,9 @@ def test_the_client_of_deepl_keeps_glossaries(client: deepl.DeepLClient, run: Ru
     assert client.get_glossary(glossary.glossary_id).name == "mine"
     assert glossary.glossary_id in [each.glossary_id for each in client.list_glossaries()]
     client.delete_glossary(glossary)
-    with pytest.raises(deepl.GlossaryNotFoundException, match="no glossary of this id"):
+    with pytest.raises(deepl.GlossaryNotFoundException, match="no glossary has this id"):
         client.get_glossary(glossary.glossary_id)
-    with pytest.raises(deepl.DeepLException, match="no glossary of this id"):
+    with pytest.raises(deepl.DeepLException, match="no glossary has this id"):
         client.translate_text(TEXT, source_lang="EN", target_lang="FR", glossary="gone")
     csv = client.create_glossary_from_csv("csv", "EN", "FR", io.StringIO(f"dog,{word},EN,FR\n"))
     assert client.get_glossary_entries(csv) == {"dog": word}
@@ -125,17 +125,17 @@ LONG = "\n".join(f"{n}\tx" for n in range(11))
 ENTRIES = {"name": "a", "source_lang": "en", "target_lang": "fr", "entries": "a\tb"}
 BAD_DEEPL: list[tuple[str, dict[str, Any], int, str]] = [
     ("/v2/translate", {"target_lang": "FR"}, 400, "text is missing"),
-    ("/v2/translate", DEEPL | {"style_id": "x"}, 400, "style_id: there is no such field"),
+    ("/v2/translate", DEEPL | {"style_id": "x"}, 400, "style_id is not a field"),
     ("/v2/translate", DEEPL | {"target_lang": "DE"}, 400, "target_lang: DE is not supported"),
     ("/v2/translate", DEEPL | {"source_lang": "DE"}, 400, "source_lang: DE is not supported"),
-    ("/v2/translate", DEEPL | {"text": ["", " "]}, 400, "text: there is no text to translate"),
+    ("/v2/translate", DEEPL | {"text": ["", " "]}, 400, "text: no text to translate"),
     ("/v2/translate", DEEPL | {"text": ["a" * 501]}, 413, "501 characters at once; at most 500"),
     ("/v2/translate", DEEPL | {"formality": "more"}, 400, "formality"),
     ("/v2/translate", DEEPL | {"tag_handling": "xml"}, 400, "tag_handling"),
-    ("/v2/translate", DEEPL | {"glossary_id": "x"}, 400, "source_lang: name it where"),
-    ("/v2/translate", DEEPL | SOURCE | {"glossary_id": "x"}, 404, "no glossary of this id"),
+    ("/v2/translate", DEEPL | {"glossary_id": "x"}, 400, "source_lang is required with a glossary"),
+    ("/v2/translate", DEEPL | SOURCE | {"glossary_id": "x"}, 404, "no glossary has this id"),
     ("/v2/languages", {"type": "all"}, 400, "type: all is neither source nor target"),
-    ("/v2/glossaries", ENTRIES | {"entries": ""}, 400, "entries: there are none"),
+    ("/v2/glossaries", ENTRIES | {"entries": ""}, 400, "entries is empty"),
     ("/v2/glossaries", ENTRIES | {"entries": "a\tb\nc"}, 400, "entries:2 has no translation"),
     ("/v2/glossaries", ENTRIES | {"entries": "a\t "}, 400, "entries:1 is not an entry"),
     ("/v2/glossaries", ENTRIES | {"entries": "a\tb\n\nA\tc"}, 400, "entries:3 translates 'A'"),
@@ -143,7 +143,7 @@ BAD_DEEPL: list[tuple[str, dict[str, Any], int, str]] = [
     ("/v2/glossaries", ENTRIES | {"target_lang": "de"}, 400, "no model translates en to de"),
     ("/v2/glossaries", ENTRIES | {"name": ""}, 400, "name"),
     ("/v3/glossaries", {"name": "a"}, 400, "a name and dictionaries"),
-    ("/v3/nothing", {}, 404, "no such page"),
+    ("/v3/nothing", {}, 404, "page not found"),
 ]  # fmt: skip
 
 
@@ -216,7 +216,7 @@ def test_glossaries_survive_in_a_folder(tmp_path: Path) -> None:
     again.delete(first.id, "")
     assert GlossaryStore(2, tmp_path).of("") == []
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"x\.json holds no glossary"):
+    with pytest.raises(ConfigError, match=r"x\.json is not a glossary"):
         GlossaryStore(2, tmp_path)
 
 

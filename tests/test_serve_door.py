@@ -132,7 +132,7 @@ def test_the_file_does_not_know_the_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no key bob; there are: ann"):
         file.remove("bob")
     file.path.write_text("nonsense\n")
-    with pytest.raises(ConfigError, match=r"keys:1 is no key"):
+    with pytest.raises(ConfigError, match=r"keys:1 is not a key"):
         KeyFile(file.path)
 
 

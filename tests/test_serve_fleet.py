@@ -106,7 +106,7 @@ def test_a_run_that_cannot_be_loaded_is_told_without_its_path(runs, tmp_path) ->
     fleet = RunPool([folder], {"run": "en:fr"})
     [place] = fleet.runs.values()
     with pytest.raises(RequestError) as refused:
-        place.batcher.submit("a", TranslateLines(), ["x"])[0].result(20)
+        place.batcher.submit("a", TranslateLines(), ["x"]).future.result(20)
     assert refused.value.status == 503 and str(tmp_path) not in refused.value.message
 
 

@@ -131,17 +131,17 @@ def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
     [
         (
             TranslationOptions(["terms.tsv"]),
-            r"for which direction\? Say --glossary en:fr=terms.tsv",
+            r"write --glossary en:fr=terms.tsv",
         ),
         (
             TranslationOptions(["de:fr=terms.tsv"]),
-            "no de:fr; there are: en:fr, transformer, fr:en, rnn",
+            "de:fr is not a direction or run; there are: en:fr, transformer, fr:en, rnn",
         ),
         (TranslationOptions(["en:fr=terms.tsv", "transformer=terms.tsv"]), "are both for en:fr"),
         (TranslationOptions(["en:fr=wrong.tsv"]), "wrong.tsv:2 is not an entry"),
         (TranslationOptions(memory=["rnn=wrong.tsv"]), "wrong.tsv:2 has no tab"),
         (TranslationOptions(memory=["other.tmx"]), "other.tmx has no pair from en to fr"),
-        (TranslationOptions(["en:fr=nowhere.tsv"]), "nowhere.tsv: there is no such file"),
+        (TranslationOptions(["en:fr=nowhere.tsv"]), "nowhere.tsv: file not found"),
         (TranslationOptions(memory=["500"]), "for a limit of MiB say --weights"),
     ],
 )

@@ -339,11 +339,11 @@ def test_views_refuse_what_is_not_there(client: TestClient, tmp_path: Path) -> N
     assert "there are: attention" in error("/runs/rnn/views/atention", {})
     assert "there are:" in error("/runs/none/views/attention", {})
     assert "middle" in error("/runs/rnn/views/attention", {"text": "a", "block": "middle"})
-    assert "texts: there is no" in error("/runs/rnn/views/attention", {"texts": "a"})
+    assert "texts is not a field" in error("/runs/rnn/views/attention", {"texts": "a"})
     secret = tmp_path / "secret.png"
     secret.write_bytes(b"x")
-    assert "no picture" in error("/runs/vit/views/attention", {"image": str(secret)})
-    assert "no picture" in error("/runs/vit/answer", {"picture": str(secret)})
+    assert "not a picture" in error("/runs/vit/views/attention", {"image": str(secret)})
+    assert "not a picture" in error("/runs/vit/answer", {"picture": str(secret)})
     for field, value in {"gold": str(secret), "hypotheses": [str(secret)]}.items():
         assert error("/runs/rnn/views/lengths", {field: value}).startswith(field)
     assert "is damaged" in error("/runs/vit/answer", {"picture": "data:image/png;base64,!"})
@@ -383,7 +383,7 @@ def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
     assert len(gzip.compress(answer.content)) < values.nbytes
     for wrong in (sent.values.url[:-1], f"{API}/tensors/", f"{API}/tensors/..%2F..%2Fetc"):
         missing = client.get(wrong)
-        assert missing.status_code == 404 and "no " in missing.json()["error"]
+        assert missing.status_code == 404 and "not " in missing.json()["error"]
 
 
 # ------------------------------------------------------------------------------ evaluation, model
@@ -440,7 +440,7 @@ def test_errors_have_one_form(client: TestClient) -> None:
     assert long.status_code == 413 and "at most 10,000" in long.json()["error"]
     wrong = client.post(f"{API}/runs/rnn/answer", json={"text": "a", "beam": 3})
     assert wrong.status_code == 422 and wrong.json()["error"].startswith("beam")
-    assert client.get(f"{API}/nothing").json() == {"error": "there is no such page"}
+    assert client.get(f"{API}/nothing").json() == {"error": "page not found"}
     assert client.delete(f"{API}/runs").status_code == 405
     key = client.post(f"{API}/runs/rnn/answer", json={"text": "a", "search": {"temperature": 1.0}})
     assert key.status_code == 422 and "temperature" in key.json()["error"]

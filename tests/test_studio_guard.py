@@ -46,7 +46,7 @@ def test_this_machine_may_be_called_by_its_names(host: str) -> None:
 def test_other_names_are_refused(host: str) -> None:
     answer = client().get("/", headers={"host": host})
     assert answer.status_code == 403
-    assert "not called so" in answer.json()["error"]
+    assert "unknown host name" in answer.json()["error"]
 
 
 def test_pages_of_other_sites_are_refused() -> None:

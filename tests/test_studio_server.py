@@ -191,7 +191,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     from foveate.config import ConfigError
 
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="is no run and holds none"):
+    with pytest.raises(ConfigError, match="is not a run and contains none"):
         CliRunner().invoke(app, ["studio", str(tmp_path / "empty")], catch_exceptions=False)
 
 

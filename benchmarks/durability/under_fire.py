@@ -6,11 +6,14 @@
 RUN translates en → fr; SENTENCES is a file of English lines. ``foveate serve RUN`` runs as a
 process of its own on the loopback address, wrk (a package of Debian) sends the load. Writes
 docs/results/under-fire.json: what was tried, how often, and what was lost. ``--examples`` are
-requests that schemathesis makes from the OpenAPI document for each route.
+requests that schemathesis makes from the OpenAPI document for each route. The parts ``hostile`` and
+``overload`` need no wrk and take ``--source``, the src of the version that serves, and ``--name``,
+what it is called in the file; another process asks /health every 50 ms meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -28,6 +31,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from random import Random
 from typing import Annotated, Any
 
 import httpx
@@ -376,6 +380,163 @@ def reloads(run: Path, sentences: Path, times: int = 60) -> Figures:
     }
 
 
+# ------------------------------------------------------------------------------ hostile, overload
+
+WATCH = """
+import http.client, json, sys, time
+times, address = [], (sys.argv[1], int(sys.argv[2]))
+print("ready", flush=True)
+end = time.monotonic() + float(sys.argv[3])
+while time.monotonic() < end:
+    began = time.monotonic()
+    connection = http.client.HTTPConnection(*address, timeout=300)
+    connection.request("GET", "/health")
+    connection.getresponse().read()
+    connection.close()
+    times.append(time.monotonic() - began)
+    time.sleep(max(0, 0.05 - times[-1]))
+print(json.dumps(times))
+"""
+
+
+@contextlib.contextmanager
+def health(server: Server, seconds: float) -> Iterator[Figures]:
+    """How long /health takes for so many seconds, asked every 50 ms by another process."""
+    figures: Figures = {}
+    command = [sys.executable, "-c", WATCH, *map(str, server.address), str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        watch.stdout.readline()
+        yield figures
+        times = json.loads(watch.stdout.readline())
+    figures["health_asked"] = len(times)
+    figures["health_p50_ms"] = round(1000 * sorted(times)[len(times) // 2], 1)
+    figures["health_max_ms"] = round(1000 * max(times), 1)
+
+
+def hostile_requests() -> dict[str, list[tuple[str, Figures]]]:
+    """Requests that once stopped others, by their names: the path, and what httpx sends."""
+    variants = [f"{n:03} {'x' * 14}" for n in range(100)]
+    text = "a dog runs and the cat sleeps. "
+    small = ask(text * 30) | {"glossary": dict.fromkeys(text.rstrip(". ").split(), variants)}
+    many = ask("the dog runs. " * 20) | {"glossary": {"dog": [str(n) for n in range(400_000)]}}
+    terms = ask("the dog runs ") | {"glossary": {f"the dog {n}": "x" for n in range(5000)}}
+    catalogue = "".join(
+        f'msgctxt "{n}"\nmsgid "{chr(97 + n % 26)}"\nmsgstr ""\n\n' for n in range(40_000)
+    )
+    fields = {"source": "en", "target": "fr"}
+    upload = {"data": fields, "files": {"file": ("a.po", catalogue.encode())}}
+    return {
+        "two requests of 13 kB, 7 terms of 100 variants": [("/translate", {"json": small})] * 2,
+        "400,000 variants": [("/translate", {"json": many})],
+        "5,000 terms": [("/translate", {"json": terms})],
+        "40,000 PO messages": [("/translate_file", upload)],
+    }
+
+
+def hostile(run: Path, source: Path) -> Figures:
+    """Each of them while a good client asks: times of /health, of the good one, and of the end."""
+    result: Figures = {}
+    for name, requests in hostile_requests().items():
+        with served(run, source=source) as server, ThreadPoolExecutor(3) as threads:
+            httpx.post(f"{server.url}/translate", json=ask("the dog runs"), timeout=60)
+            states, good = [], []
+            with health(server, 15) as figures:
+                sent = [
+                    threads.submit(httpx.post, f"{server.url}{path}", timeout=600, **body)
+                    for path, body in requests
+                ]
+                end = time.monotonic() + 15
+                while time.monotonic() < end:
+                    began = time.monotonic()
+                    httpx.post(f"{server.url}/translate", json=ask("a dog runs"), timeout=600)
+                    good.append(time.monotonic() - began)
+                    time.sleep(0.2)
+            began = time.monotonic()
+            figures["exit_code"] = server.end()
+            figures["end_seconds"] = round(time.monotonic() - began, 1)
+            for each in sent:
+                with contextlib.suppress(httpx.HTTPError):
+                    states.append(each.result().status_code)
+            figures |= {"states": states, "good_max_ms": round(1000 * max(good), 1)}
+        result[name] = figures
+        print(name, json.dumps(figures), flush=True)
+    return result
+
+
+async def offered(server: Server, lines: Sequence[str], rate: float, seconds: float) -> Figures:
+    """So many requests a second of 5 to 15 sentences, at moments of a Poisson process.
+
+    The client is bare sockets: one that computes much would measure its own waits.
+    """
+    random, states, times, silent = Random(1), Counter[str](), list[float](), 0
+    loop = asyncio.get_running_loop()
+
+    async def one(body: bytes) -> None:
+        nonlocal silent
+        began = loop.time()
+        head = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        head += f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        try:
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write(head.encode() + body)
+            answer = await reader.read()
+            writer.close()
+        except OSError as error:
+            states[type(error).__name__] += 1
+            return
+        states[answer[9:12].decode()] += 1
+        if answer[9:12] == b"200":
+            times.append(loop.time() - began)
+        else:
+            silent += b"retry-after:" not in answer.lower()
+
+    end, due, tasks = loop.time() + seconds, loop.time(), set[asyncio.Task[None]]()
+    while due < end:
+        due += random.expovariate(rate)
+        await asyncio.sleep(max(0, due - loop.time()))
+        texts = [random.choice(lines) for _ in range(random.randint(5, 15))]
+        tasks.add(asyncio.create_task(one(json.dumps(ask("") | {"q": texts}).encode())))
+    await asyncio.gather(*tasks)
+    times.sort()
+    return {
+        "offered_per_second": round(rate, 1),
+        "states": dict(sorted(states.items())),
+        "refused_without_retry_after": silent,
+        "p50_s": round(times[len(times) // 2], 2),
+        "max_s": round(times[-1], 2),
+    }
+
+
+def overload(run: Path, sentences: Path, source: Path, seconds: float) -> Figures:
+    """Twice and four times what it can do, with the bound of waiting that is the default."""
+    lines = sentences.read_text("utf-8").splitlines()
+    result: Figures = {}
+    with served(run, source=source) as server:
+
+        def load(rate: float, seconds: float) -> Figures:
+            return asyncio.run(offered(server, lines, rate, seconds))
+
+        load(5, 3)
+        began, before = time.monotonic(), server.metric("foveate_batch_items_sum")
+        load(80, 10)
+        rate = (server.metric("foveate_batch_items_sum") - before) / (time.monotonic() - began) / 10
+        result["capacity_requests_per_second"] = round(rate, 1)
+        for times in (2, 4):
+            with health(server, seconds) as figures:
+                figures |= load(times * rate, seconds)
+            result[f"{times} times"] = figures
+            print(times, json.dumps(figures), flush=True)
+        result["exit_code"] = server.end()
+    return result
+
+
+def commit(source: Path) -> str:
+    """The commit of the version in a folder."""
+    command = ["git", "-C", str(source), "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def generated(run: Path, examples: int) -> Figures:
     """Requests made from the OpenAPI document."""
     program = shutil.which("schemathesis", path=Path(sys.executable).parent)
@@ -431,9 +592,12 @@ def main(
     only: Annotated[list[str] | None, Option(help="a part; the others stay in the file")] = None,
     processes: Annotated[int, Option(help="of foveate serve")] = 0,
     requests: Annotated[int, Option(help="that each engine answers")] = 100_000,
+    source: Annotated[Path, Option(help="of the version that serves")] = harness.ROOT / "src",
+    name: Annotated[str, Option(help="of the version: before, after")] = "after",
 ) -> None:
     SERVED.extend(["--processes", str(processes)])
-    if shutil.which("wrk") is None:
+    versions = ("hostile", "overload")
+    if shutil.which("wrk") is None and not set(only or ["all"]) <= set(versions):
         sys.exit("wrk is needed: apt-get install wrk")
     os.environ["PYTHONPATH"] = str(harness.ROOT / "src")
     parts: dict[str, Callable[[], Figures]] = {
@@ -445,11 +609,18 @@ def main(
         "reloads": lambda: reloads(run, sentences),
         "ends": lambda: ends(run, sentences, times),
         "generated": lambda: generated(run, examples),
+        "hostile": lambda: hostile(run, source),
+        "overload": lambda: overload(run, sentences, source, seconds),
     }
     result = harness.previous("under-fire")
     options = f"--seconds {seconds:g} --ends {times} --examples {examples} --processes {processes}"
-    for name in only or parts:
-        command = f"python benchmarks/durability under_fire RUN SENTENCES {options} --only {name}"
-        result[name] = {"command": command, "machine": harness.describe()} | parts[name]()
-        print(name, json.dumps(result[name], indent=2), flush=True)
+    for part in only or parts:
+        command = f"python benchmarks/durability under_fire RUN SENTENCES {options} --only {part}"
+        figures = {"command": command, "machine": harness.describe()}
+        if part in versions:
+            figures["machine"]["commit"] = commit(source)
+            result.setdefault(part, {})[name] = figures | parts[part]()
+        else:
+            result[part] = figures | parts[part]()
+        print(part, json.dumps(result[part], indent=2), flush=True)
         harness.write("under-fire", result)

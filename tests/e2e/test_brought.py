@@ -87,7 +87,7 @@ def test_attention_is_a_film_of_the_checkpoints(open_url: Callable[..., Any]) ->
         readings.append(film.locator(".fv-reading").inner_text())
     assert readings[0] != readings[1]
     words = {reading.rpartition(" ")[0] for reading in readings}  # all but the number
-    assert words == {f"producing « {expected[2]} »: </s>"}
+    assert words == {f"“{expected[2]}” ← “</s>”"}
     page.get_by_label("next example").click()
     page.get_by_test_id("show-film").wait_for()
 

@@ -326,5 +326,5 @@ def test_a_map_is_whole_and_legible(browser, address, width, height, ratio, sche
     assert page.evaluate(SMALLEST) >= 24
     canvas = cells.locator("canvas").bounding_box()  # the last cell is where it is pointed at
     page.mouse.move(canvas["x"] + canvas["width"] - 4, canvas["y"] + canvas["height"] - 4)
-    until(page, "document.querySelector('.fv-reading').innerText.includes('« </s> »: </s>')")
+    until(page, "document.querySelector('.fv-reading').innerText.includes('“</s>” ← “</s>”')")
     context.close()

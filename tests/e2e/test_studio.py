@@ -165,7 +165,7 @@ def test_what_is_chosen_lights_in_all(open_url: Callable[..., Any]) -> None:
     for name in ("attention", "heads"):
         drawing = page.get_by_test_id(f"view-{name}")
         second = words(page)[1]
-        assert f"« {second} »" in drawing.locator(".fv-reading").first.inner_text()
+        assert f"“{second}”" in drawing.locator(".fv-reading").first.inner_text()
     until(page, "location.hash.includes('row=1')")
 
 
@@ -349,7 +349,7 @@ def test_a_map_stands_beside_the_sentence_and_a_click_opens_alternatives(open_ur
     assert page.get_by_test_id("rivals").count() == 0
     page.get_by_test_id("output").locator(".word").nth(1).click()
     rivals = page.get_by_test_id("rivals")
-    assert f"« {words(page)[1]} »" in rivals.inner_text()
+    assert f"“{words(page)[1]}”" in rivals.inner_text()
     box = rivals.bounding_box()
     assert box["x"] > cells["x"] and box["y"] < cells["y"] + cells["height"]  # beside the map
 

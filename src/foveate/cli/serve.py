@@ -31,17 +31,19 @@ keys = typer.Typer(cls=VerbGroup, help="Make and remove the keys of clients.", n
 serve.add_typer(keys, name="keys")
 
 FILES = "[en:fr=]FILE"  # or RUN=FILE
-File = Annotated[Path, typer.Option("--file", help="where the hashes of the keys are kept")]
+File = Annotated[Path, typer.Option("--file", help="file with the hashes of the keys")]
 Terms = Annotated[
     list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: outputs have one")
 ]
-Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, looked up first")]
-Host = Annotated[str, typer.Option(help="another than this machine needs --keys or --no-auth")]
-Delay = Annotated[float, typer.Option(min=0, help="a request waits for others in its batch")]
-Keys = Annotated[Path | None, typer.Option("--keys", help="ask for keys of this file")]
-Glossaries = Annotated[Path | None, typer.Option(help="folder for glossaries clients store")]
+Known = Annotated[
+    list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV that is looked up first")
+]
+Host = Annotated[str, typer.Option(help="any other than this machine needs --keys or --no-auth")]
+Delay = Annotated[float, typer.Option(min=0, help="a request waits for others to share its batch")]
+Keys = Annotated[Path | None, typer.Option("--keys", help="require a key from this file")]
+Glossaries = Annotated[Path | None, typer.Option(help="folder for the glossaries of clients")]
 Protect = Annotated[
-    list[str] | None, typer.Option(metavar="REGEX", help="protected, beside URLs, …")
+    list[str] | None, typer.Option(metavar="REGEX", help="protect spans that match, beside URLs, …")
 ]
 
 
@@ -99,24 +101,33 @@ def serve_runs(
         typer.Argument(metavar="RUN…", callback=named, help="runs, packed files, names of models"),
     ],
     host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 5000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 5000,
     languages: Annotated[
-        list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr, where files do not tell")
+        list[str] | None,
+        typer.Option("--as", help="en:fr, or RUN=en:fr, if file names do not show it"),
     ] = None,
     key_file: Keys = None,
-    auth: Annotated[bool, typer.Option("--auth/--no-auth", help="whether keys are needed")] = True,
-    allow_host: Annotated[list[str] | None, typer.Option(help="a name of this server")] = None,
-    cors: Annotated[list[str] | None, typer.Option(help="a site whose pages may use it")] = None,
-    behind_proxy: Annotated[
-        str | None, typer.Option(help="believe X-Forwarded-For of this address")
+    auth: Annotated[
+        bool, typer.Option("--auth/--no-auth", help="whether clients need keys")
+    ] = True,
+    allow_host: Annotated[list[str] | None, typer.Option(help="a host name of this server")] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option(help="a site whose pages may use the server")
     ] = None,
-    weights: Annotated[int | None, typer.Option(min=1, help="MiB of them at most")] = None,
+    behind_proxy: Annotated[
+        str | None, typer.Option(help="trust X-Forwarded-For from this address")
+    ] = None,
+    weights: Annotated[
+        int | None, typer.Option(min=1, help="most MiB of weights in memory")
+    ] = None,
     precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32",
     engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto",
     sample: Sample = None,
-    preload: Annotated[bool, typer.Option("--preload", help="load all runs at once")] = False,
+    preload: Annotated[bool, typer.Option("--preload", help="load all runs at the start")] = False,
     studio: Annotated[bool, typer.Option(help="the studio at /")] = True,
-    studio_token: Annotated[str | None, typer.Option(help="open it to others with this")] = None,
+    studio_token: Annotated[
+        str | None, typer.Option(help="open the studio to others with this token")
+    ] = None,
     glossary: Terms = None,
     memory: Known = None,
     fuzzy: Fuzzy = 100.0,
@@ -124,17 +135,29 @@ def serve_runs(
     copy_unknown: CopyUnknown = False,
     protect: Protect = None,
     glossaries: Glossaries = None,
-    characters: Annotated[int | None, typer.Option(min=1, help="of a request")] = None,
-    items: Annotated[int | None, typer.Option(min=1, help="texts of a request")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="until an answer")] = None,
-    rate: Annotated[float | None, typer.Option(min=0, help="requests a minute of a client")] = None,
+    characters: Annotated[
+        int | None, typer.Option(min=1, help="most characters of a request")
+    ] = None,
+    items: Annotated[int | None, typer.Option(min=1, help="most texts of a request")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="most seconds of a request")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0, help="requests per minute and client")
+    ] = None,
     max_batch_delay_ms: Delay = 5.0,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="source tokens × beams")] = None,
-    queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
-    max_wait: Annotated[float | None, typer.Option(min=0.1, help="seconds, then refused")] = None,
-    drain: Annotated[float, typer.Option(min=0, help="seconds to finish at the end")] = 30.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="batches answered at a time")] = None,
-    processes: Annotated[int, typer.Option(min=0, help="that translate, with the run each")] = 0,
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="source tokens × beams of a batch")
+    ] = None,
+    queue: Annotated[int | None, typer.Option(min=1, help="most characters that wait")] = None,
+    max_wait: Annotated[
+        float | None, typer.Option(min=0.1, help="refuse requests that would wait longer")
+    ] = None,
+    drain: Annotated[
+        float, typer.Option(min=0, help="seconds to finish requests after SIGTERM")
+    ] = 30.0,
+    threads: Annotated[int | None, typer.Option(min=1, help="batches computed at a time")] = None,
+    processes: Annotated[int, typer.Option(min=0, help="worker processes, each with the runs")] = 0,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
 ) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
@@ -158,11 +181,13 @@ def serve_runs(
 
 @keys.command("add")
 def add_key(
-    name: Annotated[str, typer.Argument(help="whose it is")],
+    name: Annotated[str, typer.Argument(help="name of the client")],
     file: File,
-    rate: Annotated[float | None, typer.Option(min=0, help="requests a minute; 0: any")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0, help="requests per minute; 0: no limit")
+    ] = None,
 ) -> None:
-    """Make a key and print it, this once."""
+    """Make a key and print it once."""
     from foveate.server.keys import KeyFile
 
     typer.echo(KeyFile(file).add(name, rate))
@@ -170,7 +195,7 @@ def add_key(
 
 @keys.command("list")
 def list_keys(file: File) -> None:
-    """Names, beginnings and rates."""
+    """List names, first characters and rates of the keys."""
     from foveate.server.keys import KeyFile
 
     for key in KeyFile(file).all():
@@ -179,8 +204,8 @@ def list_keys(file: File) -> None:
 
 
 @keys.command("remove")
-def remove_key(name: Annotated[str, typer.Argument(help="whose")], file: File) -> None:
-    """Forget a key; running servers notice at once."""
+def remove_key(name: Annotated[str, typer.Argument(help="name of the client")], file: File) -> None:
+    """Remove a key; running servers notice at once."""
     from foveate.server.keys import KeyFile
 
     KeyFile(file).remove(name)
@@ -190,16 +215,16 @@ def studio(
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="RUN…", help="runs, or folders of runs")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 8377,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 8377,
     browser: Annotated[bool, typer.Option(help="open the page")] = True,
     host: Annotated[
-        str, typer.Option(help="another than this machine needs --token")
+        str, typer.Option(help="any other than this machine needs --token")
     ] = "127.0.0.1",
-    token: Annotated[str | None, typer.Option(help="what the page asks for")] = None,
-    lectures: Annotated[Path | None, typer.Option(help="folder of lectures of your own")] = None,
-    openapi: Annotated[bool, typer.Option("--openapi", help="print the API and end")] = False,
+    token: Annotated[str | None, typer.Option(help="token that the page asks for")] = None,
+    lectures: Annotated[Path | None, typer.Option(help="folder for your own lectures")] = None,
+    openapi: Annotated[bool, typer.Option("--openapi", help="print the API and exit")] = False,
 ) -> None:
-    """Open runs in the browser; without any, those that ship."""
+    """Open runs in the browser, or those that come with foveate."""
     from foveate.config import check_run, shipped
     from foveate.server.launch import serve_studio, studio_document
 

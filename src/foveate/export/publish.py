@@ -63,14 +63,16 @@ class PublishedFile:
     def described(self, number: int) -> dict[str, object]:
         """What the page says of it. Raises ``ConfigError`` naming what a page cannot run."""
         if (size := self.path.stat().st_size) > MOST_BYTES:
-            raise ConfigError(f"{self.path} has {size:,} bytes; a page runs at most {MOST_BYTES:,}")
+            raise ConfigError(
+                f"{self.path} has {size:,} bytes; a page can run at most {MOST_BYTES:,}"
+            )
         model = load(self.path, threads=1)
         header = model.header
         if header.format is not None:
-            raise ConfigError(f"{self.path}: a page does not read data.format; train without it")
+            raise ConfigError(f"{self.path}: a page does not support data.format; train without it")
         kinds = [tree["config"]["kind"] for tree in header.tokenizers.values()]
         if unknown := next((kind for kind in kinds if kind not in TOKENIZERS), None):
-            raise ConfigError(f"{self.path}: a page has no tokenizer of the kind {unknown}")
+            raise ConfigError(f"{self.path}: a page does not support the tokenizer {unknown}")
         return {
             "name": self.name,
             "file": f"model-{number}",
@@ -142,7 +144,7 @@ def publish(
     """
     names = [file.name for file in files]
     if double := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigError(f"two models are called {double}; name the others by their file names")
+        raise ConfigError(f"two models are called {double}; rename one of the files")
     models = [file.described(number) for number, file in enumerate(files)]
     page = {"title": title or ", ".join(names), "models": models, "engines": ENGINES}
     parts = dict[str, Path]()

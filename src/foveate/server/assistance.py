@@ -47,7 +47,7 @@ class RequestOptions:
         banned = [phrase.casefold() for phrase in self.banned]
         for _, variants in self.glossary if banned else ():
             if all(any(phrase in v.casefold() for phrase in banned) for v in variants):
-                message = f"ban: the glossary asks for {variants[0]!r}; leave out one of both"
+                message = f"ban: the glossary requires {variants[0]!r}; remove one of them"
                 raise RequestError(400, message)
 
     @property
@@ -98,9 +98,9 @@ def _object(name: str, text: str, limits: Limits) -> Mapping[str, object] | None
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError):
-        raise RequestError(400, f"{name} begins as JSON and is none") from None
+        raise RequestError(400, f"{name} begins with {{ but is not a JSON object") from None
     if half_character(json.dumps(tree, ensure_ascii=False)):
-        raise RequestError(400, f"{name} holds half a character: a lone surrogate")
+        raise RequestError(400, f"{name} contains a lone surrogate (half a character)")
     check_count(name, tree, limits.values)
     assert isinstance(tree, dict)
     return tree
@@ -116,7 +116,7 @@ def _entries(field: Mapping[str, str | list[str]] | str, limits: Limits) -> Iter
         variants = value if isinstance(value, list) else [value]
         texts = [variant for variant in variants if isinstance(variant, str)]
         if len(texts) < len(variants):
-            raise RequestError(400, f"glossary: the translation of {term!r} is no text")
+            raise RequestError(400, f"glossary: the translation of {term!r} is not a string")
         yield TermEntry(f"glossary: {term!r}", term, texts)
 
 
@@ -129,7 +129,7 @@ def _pairs(field: Mapping[str, str] | str, limits: Limits) -> Iterator[tuple[str
         pairs = (tree or {}).items()
     for source, target in pairs:
         if not source.strip() or not isinstance(target, str) or not target.strip():
-            raise RequestError(400, f"memory: {source!r} is no sentence with its translation")
+            raise RequestError(400, f"memory: {source!r} needs a sentence and its translation")
         yield source, target
 
 
@@ -137,7 +137,7 @@ def _phrases(name: str, field: str | Sequence[str], limits: Limits) -> tuple[str
     phrases = tuple(dict.fromkeys([field] if isinstance(field, str) else field))
     phrases = () if field == "" else phrases
     if any(not phrase.strip() for phrase in phrases):
-        raise RequestError(400, f"{name}: an entry is empty; leave it out")
+        raise RequestError(400, f"{name}: an entry is empty; remove it")
     if len(phrases) > limits.phrases or sum(map(len, phrases)) > 100 * limits.phrases:
         message = f"{name}: at most {limits.phrases:,} entries of 100 characters each"
         raise RequestError(413, message)
@@ -167,8 +167,8 @@ class RequestAssistance:
             if made is None:
                 assistance = _together(Assistance() if own is None else own.assistance, options)
                 if assistance.forces and served.search != "beam":
-                    message = f"glossary: the model {served.name} has a search {served.search}, "
-                    raise RequestError(400, message + "which cannot hold terms; leave it out")
+                    message = f"glossary: the model {served.name} uses the search {served.search}, "
+                    raise RequestError(400, message + "which cannot force terms; remove the field")
                 made = DirectionAssistance(assistance, served.requested)
             self._made[key] = made
             while len(self._made) > STORED:

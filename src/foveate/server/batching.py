@@ -211,7 +211,7 @@ class Batcher(Generic[ModelType]):
         answers = Answers[Any](operation, items, instead)
         with self._ready:
             if self._closed:
-                raise RequestError(503, "the server is about to end", retry_after=1)
+                raise RequestError(503, "the server is shutting down", retry_after=1)
             first = not self._queue
             self._queue.put(client, answers, admitted)
             self._first_at = time.monotonic() if first else self._first_at
@@ -333,7 +333,11 @@ class Batcher(Generic[ModelType]):
         try:
             answers = plan.answer([item.item for item in batch], stop)
         except BaseException as error:
-            ended = RequestError(503, "the server has ended") if self._aborted else None
+            ended = (
+                RequestError(503, "the server was stopped before it answered")
+                if self._aborted
+                else None
+            )
             for item in batch:
                 if ended or len(batch) == 1:
                     item.answers.fail(item.number, ended or error)

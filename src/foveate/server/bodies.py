@@ -61,7 +61,7 @@ def validated(body: type[B], fields: Fields) -> B:
         if len(name) > LONGEST_NAME:
             continue
         if near := get_close_matches(name, body.model_fields, 1, NEAR_NAMES):
-            raise RequestError(400, f"there is no field {name}; did you mean {near[0]}?")
+            raise RequestError(400, f"{name} is not a field; did you mean {near[0]}?")
     try:
         return body.model_validate(fields)
     except ValidationError as error:
@@ -97,11 +97,11 @@ def _object(body: bytes) -> Fields:
         if b"\\u" in body or b"\xed" in body:
             json.dumps(fields, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise RequestError(400, "a text holds half a character: a lone surrogate") from None
+        raise RequestError(400, "a text contains a lone surrogate (half a character)") from None
     except (ValueError, RecursionError):
-        raise RequestError(400, "invalid request: the body is no JSON") from None
+        raise RequestError(400, "invalid request: the body is not JSON") from None
     if not isinstance(fields, dict):
-        raise RequestError(400, "invalid request: the body is no JSON object")
+        raise RequestError(400, "invalid request: the body is not a JSON object")
     return fields
 
 
@@ -112,7 +112,7 @@ def _urlencoded(content: bytes) -> Fields:
     try:
         items = parse_qsl(content.decode(), True, errors="strict", max_num_fields=MOST_FIELDS)
     except ValueError:
-        message = f"the form is not UTF-8, or has more than {MOST_FIELDS:,} fields"
+        message = f"the form is not UTF-8 or has more than {MOST_FIELDS:,} fields"
         raise RequestError(400, f"invalid request: {message}") from None
     return _merged(items)
 
@@ -156,7 +156,7 @@ async def authenticate(request: Request) -> tuple[Service, Fields, Client]:
         async with asyncio.timeout(service.limits.reading):
             fields = await read_fields(request, service)
     except TimeoutError:
-        raise RequestError(408, "the body did not come in time") from None
+        raise RequestError(408, "the body did not arrive in time") from None
     return service, fields, client or client_of(request, service, key_in(fields))
 
 
@@ -182,7 +182,7 @@ def client_of(request: Request, service: Service, secret: str) -> Client:
             log.error("cannot read keys", extra={"why": str(error)})
             raise RequestError(503, "the keys cannot be read", retry_after=10) from None
         if key is None:
-            message = "this key is not valid" if secret else "this server asks for an api_key"
+            message = "this key is not valid" if secret else "this server requires an api_key"
             wrong = RequestError(403, message)
         else:
             name, rate = f"key:{key.name}", rate if key.rate is None else key.rate

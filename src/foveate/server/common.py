@@ -92,9 +92,11 @@ def refusal(error: Exception, public: bool, id: str = "") -> RequestError:
     if isinstance(error, RequestError):
         return error
     if isinstance(error, ClientDisconnect):
-        return RequestError(CLIENT_LEFT, "the client has left")
+        return RequestError(CLIENT_LEFT, "the client closed the connection")
     if isinstance(error, TimeoutError):
-        return RequestError(504, "it took longer than this server allows; send less at once")
+        return RequestError(
+            504, "the request took longer than this server allows; send less at once"
+        )
     if public and isinstance(error, ConfigError):
         return RequestError(400, "this model cannot do that")
     if is_for_the_user(error) and not (public and isinstance(error, OSError)):
@@ -103,7 +105,7 @@ def refusal(error: Exception, public: bool, id: str = "") -> RequestError:
         log.error("failed", extra={"id": id, "why": _traceback(error)})
     else:
         log.error("a bug in foveate, please report it", exc_info=error)
-    return RequestError(500, f"a fault of the server: {type(error).__name__}")
+    return RequestError(500, f"internal server error: {type(error).__name__}")
 
 
 def _traceback(error: Exception) -> str:
@@ -128,7 +130,7 @@ def invalid_field(error: ValidationError | RequestValidationError, whole: int = 
     if first["type"] == "missing":
         return f"{name} is missing"
     if first["type"] == "extra_forbidden":
-        return f"{name}: there is no such field"
+        return f"{name} is not a field"
     return f"{name}: {first['msg']}" if name else str(first["msg"])
 
 
@@ -198,7 +200,7 @@ class BytesInFlight:
         def count(size: int) -> None:
             nonlocal own
             if self.bytes + size > self.limit:
-                raise RequestError(503, "too many bodies at once: come back", retry_after=1)
+                raise RequestError(503, "too many requests at once: try again", retry_after=1)
             own, self.bytes = own + size, self.bytes + size
 
         try:
@@ -343,7 +345,7 @@ def event_response(events: AsyncIterator[str]) -> StreamingResponse:
 
 def not_routed_error(error: HTTPException) -> RequestError:
     """The error for a path that no route has, or with another method."""
-    messages = {404: "there is no such page", 405: "not with this method"}
+    messages = {404: "page not found", 405: "method not allowed"}
     return RequestError(error.status_code, messages.get(error.status_code, str(error.detail)))
 
 
@@ -418,7 +420,7 @@ def listen(host: str, port: int, tries: int = 1) -> socket.socket:
         except OSError as error:
             listener.close()
             last = error
-    raise ConfigError(f"{host}:{port}: {last.strerror}; name another --port")
+    raise ConfigError(f"{host}:{port}: {last.strerror}; choose another --port")
 
 
 def address(host: str, listener: socket.socket) -> str:

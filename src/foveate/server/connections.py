@@ -178,7 +178,7 @@ def uvicorn_config(
 
 
 def _end_process() -> None:
-    log.error("ended by force", extra={"why": "requests were still being answered"})
+    log.error("killed", extra={"why": "requests were still running"})
     os._exit(1)
 
 

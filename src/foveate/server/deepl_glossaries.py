@@ -65,7 +65,7 @@ def pair_of(service: Service, source: str, target: str) -> str:
 def terms(service: Service, client: Client, id: str, source: str, target: str) -> Entries:
     """The entries of a glossary for a translation. Raises `RequestError` (400, 404)."""
     if not source:
-        raise RequestError(400, "source_lang: name it where a glossary is used")
+        raise RequestError(400, "source_lang is required with a glossary")
     return glossary_of(service, client, id).entries(pair_of(service, source, target))
 
 
@@ -81,7 +81,7 @@ def _read(service: Service, body: DictionaryBody) -> Entries:
     for number, row in rows:
         if len(row) < 2:
             raise RequestError(
-                400, f"entries:{number} has no translation: TERM, a tab, TRANSLATION"
+                400, f"entries:{number} has no translation: write TERM, a tab and TRANSLATION"
             )
     places = [TermEntry(f"entries:{number}", row[0], row[1:2]) for number, row in rows]
     try:
@@ -91,7 +91,7 @@ def _read(service: Service, body: DictionaryBody) -> Entries:
             400, str(error).partition("; write")[0].partition(": write")[0]
         ) from None
     if not rows:
-        raise RequestError(400, "entries: there are none; give TERM, a tab, TRANSLATION a line")
+        raise RequestError(400, "entries is empty: write TERM, a tab and TRANSLATION on each line")
     return {term.strip(): variants[0].strip() for _, term, variants in places}
 
 
@@ -131,7 +131,7 @@ def _info(glossary: StoredGlossary) -> JsonObject:
 def _single_info(glossary: StoredGlossary) -> JsonObject:
     """A glossary of one pair, as v2 has it. Raises `RequestError` (404) for one of several."""
     if len(glossary.dictionaries) != 1:
-        raise RequestError(404, "the glossary has several dictionaries; ask /v3/glossaries for it")
+        raise RequestError(404, "the glossary has several dictionaries: use /v3/glossaries")
     [pair] = glossary.dictionaries
     own = {"glossary_id": glossary.id, "name": glossary.name, "creation_time": glossary.created}
     return {**own, "ready": True, **_dictionary_info(glossary, pair)}
@@ -216,7 +216,7 @@ async def _dictionaries(service: Service, body: GlossariesBody) -> dict[str, Ent
     for dictionary in body.dictionaries:
         pair = pair_of(service, dictionary.source_lang, dictionary.target_lang)
         if pair in result:
-            raise RequestError(400, f"dictionaries: {pair} is there twice")
+            raise RequestError(400, f"dictionaries: {pair} occurs twice")
         result[pair] = await _entries(service, dictionary)
     return result
 

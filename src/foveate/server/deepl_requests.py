@@ -63,7 +63,7 @@ async def translated(
     """
     names, codes = body.names, all_codes(service)
     if not any(text.strip() for text in texts):
-        raise RequestError(400, f"{names['q']}: there is no text to translate")
+        raise RequestError(400, f"{names['q']}: no text to translate")
     own = served_code(source, codes) if source and source.lower() != AUTO else AUTO
     fields: Fields = {"q": list(texts), "source": own, "target": served_code(target, codes)}
     try:

@@ -156,7 +156,9 @@ class DocumentProcesses:
                 self._idle.append(worker)
             except (WorkerError, TimeoutError):
                 why = f"more than {self.seconds:g} seconds to read, or too much memory"
-                raise RequestError(400, f"the file takes {why}: translate it in parts") from None
+                raise RequestError(
+                    400, f"the file takes {why}: split it and translate the parts"
+                ) from None
             finally:
                 if worker not in self._idle:
                     worker.kill()

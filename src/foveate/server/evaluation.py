@@ -64,7 +64,7 @@ def examples(run: Run, most: int) -> ExampleList:
             Example(text=sample["source"], wanted=sample["reference"])
             for sample in last_samples(run.path)
         ]
-        note = f"the run's own data are not here: {message_of(error)}"
+        note = f"test data not found; start the studio where you trained: {message_of(error)}"
         return ExampleList(examples=samples if isinstance(run.task, Translates) else [], note=note)
 
 
@@ -204,7 +204,7 @@ def examples_of(task: AnyTask, split: str) -> SplitExamples | None:
     """
     if isinstance(task, PictureTask):
         if split != "test":
-            raise RequestError(422, "pictures are asked for by their numbers in the test data")
+            raise RequestError(422, "a picture is named by its number in the test data")
         album = task.album(split)
         return SplitExamples(album.names, album.texts, pictures=True)
     if isinstance(task, TextTask) and task.gives != "words":

@@ -62,7 +62,7 @@ class GlossaryStore:
             try:
                 glossary = STORED.validate_json(path.read_bytes())
             except ValueError:
-                raise ConfigError(f"{path} holds no glossary of a server; remove it") from None
+                raise ConfigError(f"{path} is not a glossary of a server; remove it") from None
             self._stored[glossary.id] = glossary
 
     def new(self, name: str, owner: str, dictionaries: Mapping[str, Entries]) -> StoredGlossary:
@@ -96,7 +96,7 @@ class GlossaryStore:
         """The glossary of a client. Raises `RequestError` (404) where it has none of this id."""
         glossary = self._stored.get(id)
         if glossary is None or glossary.owner != owner:
-            raise RequestError(404, "there is no glossary of this id; list those that there are")
+            raise RequestError(404, "no glossary has this id: GET /v2/glossaries lists them")
         return glossary
 
     def of(self, owner: str) -> list[StoredGlossary]:

@@ -112,7 +112,9 @@ def _read(path: Path) -> list[ApiKey]:
             bytes.fromhex(key.sha256)
             keys.append(key)
         except (ValueError, TypeError, RecursionError):
-            raise ConfigError(f"{path}:{number} is no key; add keys: foveate serve keys") from None
+            raise ConfigError(
+                f"{path}:{number} is not a key: add keys with foveate serve keys add"
+            ) from None
     return keys
 
 

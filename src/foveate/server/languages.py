@@ -66,7 +66,7 @@ def directions(
     """
     source, _, target = (named or "").partition(":")
     if named and not all(CODE.fullmatch(code) for code in (source, target or source)):
-        raise ConfigError(f"--as {named}: name two languages by their codes, such as en:fr")
+        raise ConfigError(f"--as {named}: expected two language codes, such as en:fr")
     result: dict[Direction, None] = {}
     for part in corpora:
         tag = part.tag[2:-1] if part.tag else None
@@ -74,8 +74,8 @@ def directions(
         pair = source or guess[0], tag or target or guess[1]
         if pair[0] is None or pair[1] is None:
             raise ConfigError(
-                f"{folder}: from which language to which? {part.source} does not tell; "
-                f"say --as {folder.name}=en:fr"
+                f"{folder}: {part.source} does not show the languages; "
+                f"set them with --as {folder.name}=en:fr"
             )
         result[Direction(pair[0], pair[1], tag)] = None
     return list(result)

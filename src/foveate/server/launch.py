@@ -80,7 +80,9 @@ class ServerOptions:
         for language in self.languages:
             name, equals, direction = language.rpartition("=")
             if not equals and len(runs) > 1:
-                raise ConfigError(f"--as {language}: of which run? Say --as NAME={language}")
+                raise ConfigError(
+                    f"--as {language}: there are several runs; write --as NAME={language}"
+                )
             named[name if equals else runs[0].resolve().name] = direction
         return named
 
@@ -88,7 +90,7 @@ class ServerOptions:
 def serve(runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None = None) -> None:
     """Serve translations until SIGTERM. Raises ``ConfigError`` for an address that is not safe."""
     if not runs:
-        raise ConfigError("name a run, or several: foveate serve runs/en-fr")
+        raise ConfigError("name one run or several: foveate serve runs/en-fr")
     check_reach(options)
     app = application(runs, options, loader)
     from foveate.server.common import address, listen, log_to_stderr
@@ -96,7 +98,7 @@ def serve(runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None
 
     log_to_stderr(options.log_level)
     listener = listen(options.host, options.port)
-    print(f"serve: {address(options.host, listener)}  (Ctrl-C ends it)", flush=True)
+    print(f"serve: {address(options.host, listener)}  (Ctrl-C stops it)", flush=True)
     for sentence in app.state.started_with:
         print(sentence, flush=True)
     head_seconds = app.state.service.limits.reading
@@ -112,7 +114,7 @@ def check_reach(options: ServerOptions) -> None:
         )
     if (keys := options.key_file) is not None and not keys.all():
         raise ConfigError(
-            f"{options.keys} holds no key: foveate serve keys add NAME --file {options.keys}"
+            f"{options.keys} contains no key: foveate serve keys add NAME --file {options.keys}"
         )
 
 

@@ -158,7 +158,7 @@ def read(file: LectureFile) -> Lecture:
     try:
         return checked({**tomllib.loads(file.text), "name": file.name})
     except tomllib.TOMLDecodeError as error:
-        raise RequestError(422, f"this is no TOML: {error}") from None
+        raise RequestError(422, f"not valid TOML: {error}") from None
 
 
 def checked(tree: Mapping[str, object]) -> Lecture:
@@ -200,13 +200,15 @@ def save(lecture: Lecture, folder: Path | None) -> Lecture:
     Raises `RequestError` (422) where there is no folder, or the name is no name of a file.
     """
     if folder is None:
-        raise RequestError(422, "this studio has no folder for lectures: foveate studio --lectures")
+        raise RequestError(
+            422, "this studio has no folder for lectures: start it with --lectures FOLDER"
+        )
     name = lecture.name
     if not name:
         stem = "-".join(re.findall(r"\w+", lecture.title.casefold()))[:60] or "lecture"
         name = unused_name(stem, _taken() | {path.stem for path in folder.glob("*.toml")})
     if name in _taken() or not re.fullmatch(r"[\w-]+", name):
-        raise RequestError(422, f"a lecture of one's own cannot be called {name!r}")
+        raise RequestError(422, f"a lecture of your own cannot be called {name!r}")
     file = written(lecture.model_copy(update={"name": name}))
     replace_file(folder / f"{name}.toml", file.text)
     return read(file).model_copy(update={"own": True})
@@ -222,7 +224,9 @@ def parsed(command: str) -> DrawingCommand:
     except ValueError:
         program = verb = name = ""
     if program != "foveate" or verb not in ("look", "demo"):
-        raise RequestError(422, f"foveate look … or foveate demo … draws a step, not {command!r}")
+        raise RequestError(
+            422, f"foveate look … or foveate demo … can draw a step, but not {command!r}"
+        )
     form = Question if verb == "look" and find(name) else demos.find(name).options
     runs, fields = list[str](), dict[str, list[str | bool]]()
     while words:

@@ -175,7 +175,7 @@ def corpora_of(folder: Path) -> Sequence[CorpusName]:
         return corpora_of(read_run(folder), folder)
     header = header_of(file)
     if not header.corpora:
-        raise ConfigError(f"{folder} is a model of the task {header.task}: it cannot translate")
+        raise ConfigError(f"{folder} is a model for the task {header.task} and cannot translate")
     return header.corpora
 
 
@@ -324,7 +324,7 @@ def _words(assistance: Assistance, glossary: Path | None, memory: Path | None) -
     if assistance.banned:
         words.append("banned: " + ", ".join(map(repr, assistance.banned)))
     if assistance.copies_unknown:
-        words.append("unknown words are copied")
+        words.append("unknown words: copied")
     return words
 
 
@@ -341,7 +341,7 @@ def _by_direction(
         if not path.is_file():
             number = option == "--memory" and str(path).isdecimal()
             hint = "; for a limit of MiB say --weights" if number else ""
-            raise ConfigError(f"{option} {path}: there is no such file{hint}")
+            raise ConfigError(f"{option} {path}: file not found{hint}")
         for run, direction in _named(pool, option, key, path):
             if (run.name, direction) in files:
                 other = files[run.name, direction]
@@ -359,12 +359,13 @@ def _named(pool: RunPool, option: str, key: str, path: Path) -> list[tuple[Serve
     if not key:
         codes = dict.fromkeys(direction.code for _, direction in every)
         if len(codes) > 1 and path.suffix.lower() != ".tmx":
-            raise ConfigError(
-                f"{option} {path}: for which direction? Say {option} {next(iter(codes))}={path}"
-            )
+            example = f"{option} {next(iter(codes))}={path}"
+            raise ConfigError(f"{option} {path}: there are several directions; write {example}")
         return every
     named = [(run, d) for run, d in every if key in (run.name, run.folder.name, d.code)]
     if not named:
         known = dict.fromkeys(name for run, d in every for name in (d.code, run.name))
-        raise ConfigError(f"{option} {key}={path}: no {key}; there are: {', '.join(known)}")
+        raise ConfigError(
+            f"{option} {key}={path}: {key} is not a direction or run; there are: {', '.join(known)}"
+        )
     return named

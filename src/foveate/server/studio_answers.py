@@ -77,7 +77,7 @@ def opened(picture: str | None) -> Iterator[int | Path]:
     uri = DATA_URI.fullmatch(picture)
     if uri is None:
         send = "send a data URI of a PNG or JPEG, or the number of a test picture"
-        raise RequestError(422, f"this is no picture: {send}")
+        raise RequestError(422, f"not a picture: {send}")
     try:
         content = base64.b64decode(uri[2], validate=True)
     except binascii.Error as error:

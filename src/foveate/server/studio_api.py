@@ -154,7 +154,7 @@ class StudioGuard(Guard):
     """
 
     public = False
-    wrong_host = "the studio is not called so: open it under 127.0.0.1"
+    wrong_host = "unknown host name: open the studio at 127.0.0.1"
     wrong_origin = "pages of other sites may not use the studio"
     headers = SECURITY_HEADERS
 
@@ -175,7 +175,7 @@ class StudioGuard(Guard):
             tokens += [_query_token(scope), *self._cookies(headers)]
             if not any(hmac.compare_digest(t.encode(), self.token.encode()) for t in tokens):
                 ask = "open the address that `foveate studio` printed"
-                raise RequestError(401, f"this studio asks for a token: {ask}")
+                raise RequestError(401, f"this studio requires a token: {ask}")
         return MOST_BYTES, self.in_flight
 
     def headers_of(self, scope: Scope) -> Mapping[str, str]:
@@ -245,7 +245,7 @@ def _check_view(view: str, question: Question) -> None:
 def _check_files(form: type[Config], names: Iterable[str]) -> None:
     """Raise `RequestError` where a field of a form is set that names a file."""
     if named := sorted(file_fields(form).intersection(names)):
-        raise RequestError(422, f"{named[0]}: a page names no files; use the command line")
+        raise RequestError(422, f"{named[0]}: a page cannot name files; use the command line")
 
 
 @router.get("/runs")
@@ -354,7 +354,7 @@ def tensor(tensor: str, state: State) -> Response:
     """The bytes of an array, gzipped."""
     packed = state.arrays.get(tensor)
     if packed is None:
-        raise RequestError(404, f"there is no tensor {tensor!r}: draw the view again")
+        raise RequestError(404, f"tensor {tensor!r} is not in memory: draw the view again")
     headers = {"Content-Encoding": "gzip", "Cache-Control": "private, max-age=3600, immutable"}
     return Response(packed, media_type="application/octet-stream", headers=headers)
 
@@ -599,7 +599,7 @@ def serve(
     that does not exist, or where no port is free.
     """
     if lectures is not None and not lectures.is_dir():
-        raise ConfigError(f"--lectures {lectures}: there is no such folder; make it first")
+        raise ConfigError(f"--lectures {lectures}: the folder does not exist; create it first")
     local = host in LOOPBACK
     if not local and not token:
         example = secrets.token_urlsafe(16)
@@ -610,7 +610,7 @@ def serve(
     app = application(runs, token, LOOPBACK if local else None, lectures=lectures)
     listener = listen(host, port, PORTS)
     url = address(host, listener) + (f"?token={token}" if token else "")
-    print(f"studio: {url}  (Ctrl-C ends it)", flush=True)
+    print(f"studio: {url}  (Ctrl-C stops it)", flush=True)
     if not (STATIC / BUILT).is_file():
         print(f"{NO_PAGE}; until then only the API answers", file=sys.stderr, flush=True)
     elif browser:

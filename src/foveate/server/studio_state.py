@@ -71,7 +71,9 @@ class StudioRuns(RunStore[StoredRun[Run], Run]):
         }
         for path in paths:
             if next(_run_folders(path), None) is None:
-                raise ConfigError(f"{path} is no run and holds none: no {CONFIG} in it or under it")
+                raise ConfigError(
+                    f"{path} is not a run and contains none: no {CONFIG} in it or below it"
+                )
 
     def names(self) -> list[str]:
         """The names of all runs; one that has a name keeps it."""

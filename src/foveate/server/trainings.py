@@ -247,7 +247,7 @@ def _position(text: str) -> Position:
     if not text:
         return START
     if not (step.isdecimal() and (number.isdecimal() or not dot)):
-        raise RequestError(422, f"{text!r} is no place in a log; write a step, or step.n")
+        raise RequestError(422, f"{text!r} is not a position in a log: expected STEP or STEP.N")
     return int(step), int(number) if dot else LARGE
 
 

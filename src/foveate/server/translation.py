@@ -49,7 +49,7 @@ SHORT = 2_000  # characters of a request that is prepared and joined in the even
 THREADS = 16  # for what waits: files, links of words
 SHARE = 50  # sentences of a stream that are sent in one go
 COMPUTING = 2  # threads for what would hold up the event loop, which waits for each of them in turn
-LEFT = "left"  # in a request's state: a future that is done once the client has left
+LEFT = "left"  # in a request's state: a future that is done once the client closed the connection
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -162,7 +162,7 @@ class Service:
                 return await task
         except asyncio.CancelledError:
             if left.done():
-                raise RequestError(CLIENT_LEFT, "the client has left") from None
+                raise RequestError(CLIENT_LEFT, "the client closed the connection") from None
             raise
         finally:
             left.remove_done_callback(cancel)

@@ -105,11 +105,11 @@ ERRORS: Responses = {
     for status, description in {
         400: "the request is not valid",
         403: "no valid key, or not from here",
-        404: "there is no such thing",
+        404: "not found",
         408: "the body did not come",
         413: "too much at once",
         429: "too often, or the queue is full: see Retry-After",
-        500: "a fault of the server",
+        500: "an internal server error",
         503: "not now",
         504: "it took too long",
     }.items()
@@ -131,7 +131,7 @@ class TranslationGuard(Guard):
     """The guard of the translation API: it logs and counts every request."""
 
     public = True
-    wrong_host = "this server is not called so; see --allow-host"
+    wrong_host = "this server does not have that host name; see --allow-host"
     wrong_origin = "pages of other sites may not use this server; see --cors"
 
     def __init__(
@@ -244,9 +244,9 @@ async def ready(request: Request) -> Response:
     """Whether requests are accepted."""
     service = service_of(request)
     if service.closing:
-        raise RequestError(503, "the server is about to end", retry_after=1)
+        raise RequestError(503, "the server is shutting down", retry_after=1)
     if not service.pool.alive:
-        raise RequestError(503, "a queue is not answered any more: start the server again")
+        raise RequestError(503, "a queue is no longer answered: restart the server")
     return JSONResponse({"status": "ready"})
 
 
@@ -330,7 +330,7 @@ async def download_file(name: str, request: Request) -> Response:
     """Fetch a translated file, as long as it is stored."""
     data = service_of(request).files.get(name)
     if data is None:
-        raise RequestError(404, "there is no such file, or it was kept too long")
+        raise RequestError(404, "file not found, or no longer kept")
     own_name = name.partition(".")[2]
     kind = mimetypes.guess_type(own_name)[0] or "application/octet-stream"
     ascii_name = own_name.encode("ascii", "replace").decode().replace("?", "_")
@@ -377,9 +377,9 @@ async def _answer_pairs(request: Request, operation: type[ScorePairs | AlignPair
     if len(sources) != len(targets):
         raise RequestError(400, f"{len(sources)} texts in q but {len(targets)} in t")
     if any("\n" in text or "\r" in text for text in [*sources, *targets]):
-        raise RequestError(400, "q and t are single lines; send lists of them")
+        raise RequestError(400, "q and t are single lines; send lists for several")
     if AUTO in (body.source, body.target) or body.source == body.target:
-        raise RequestError(400, "source and target: name two languages")
+        raise RequestError(400, "source and target must be two languages")
     limits = service.limits
     check_size(service, [*sources, *targets], client, limits.characters, limits.items)
     [route] = await find_routes(service, body.source, body.target, [""])

@@ -97,9 +97,9 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     if (parts.has("links")) joined.select(looking);
     if (!reads) return;
     const value = map.values[row * map.width + column]!, names = side === "row" ? block.columns : block.rows;
-    reading.replaceChildren(`${block.rowMeans} « `, h("bdi", {}, block.rows[row]!), " »: ", h("bdi", {}, block.columns[column]!),
-      " ", h("b", {}, value.toFixed(4)));
-    others.replaceChildren(silence(layer, head), `${name} · most: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
+    reading.replaceChildren("“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!),
+      "” ", h("b", {}, value.toFixed(4)));
+    others.replaceChildren(silence(layer, head), `${name} · strongest: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
       [i ? ", " : "", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));
     for (const box of [grid.box, joined.element.firstElementChild!]) box.setAttribute("aria-label", `${name}: ${reading.textContent}`);
   }
@@ -109,9 +109,9 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     if (!map || !options.onwalk) return false;
     const { layer, head } = heights(), { row, column } = looking, at = row * map.width + column;
     const weights = Array.from({ length: maps.heads(layer) }, (_, k) => maps.map(layer, k)!.values[at]!);
-    const most = head ?? largest(weights), link = `« ${block.rows[row]} » → « ${block.columns[column]} »`;
+    const most = head ?? largest(weights), link = `“${block.rows[row]}” ← “${block.columns[column]}”`;
     const why = head === null && weights.length > 1
-      ? `Head ${most} has the most weight of ${link}: ${weights[most]!.toFixed(2)}; the mean of the ${weights.length} heads is ${map.values[at]!.toFixed(2)}.` : "";
+      ? `Head ${most} has the largest weight for ${link}: ${weights[most]!.toFixed(2)}; the mean of the ${weights.length} heads is ${map.values[at]!.toFixed(2)}.` : "";
     choose({ ...words(), side: "row", row, column, walk: { row, why } });
     options.onwalk(block.name, layer, most);
     return true;

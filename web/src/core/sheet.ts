@@ -24,7 +24,7 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
   };
   const grid = new Grid(point, "sheet of numbers");
   const name = (words: readonly string[], what: string, place: number) =>
-    words.length ? h("bdi", {}, words[place]!) : `${what || "place"} ${place}`;
+    words.length ? h("bdi", {}, words[place]!) : `${what || "position"} ${place}`;
   const read = () => {
     if (!values) return;
     const [row, column] = cell, text = drawing.cells[row]?.[column];

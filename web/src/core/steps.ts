@@ -93,7 +93,7 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     scrub.value = String(at);
     const { title, equation: text, origin, shape } = stages[at]!;
     equation.replaceChildren(h("b", {}, `${at + 1}. ${title}`), formula(text),
-      h("span", { class: "fv-quiet" }, `of « ${frames[frame]} »`, h("span", { class: "fv-origin" }, ` · ${origin} · ${shape.join(" × ")}`)));
+      h("span", { class: "fv-quiet" }, `of “${frames[frame]}”`, h("span", { class: "fv-origin" }, ` · ${origin} · ${shape.join(" × ")}`)));
     cards.forEach(({ element }, k) => {
       element.classList.toggle("fv-later", k > at);
       element.classList.toggle("fv-now", k === at);

@@ -49,7 +49,7 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
         ? h("button", { type: "button", title: "put this here and go on", click: () => options.onforce?.(index, k) }, name) : name;
       return barred(named, p / top, p, other === word.text);
     });
-    others.replaceChildren(h("p", {}, h("bdi", {}, `« ${word.text} »`), said && ` ${said}`), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
+    others.replaceChildren(h("p", {}, h("bdi", {}, `“${word.text}”`), said && ` ${said}`), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
     text.setAttribute("aria-label", `${word.text}: ${said}`);
   };
   const quiet = selection.on(() => {

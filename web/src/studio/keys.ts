@@ -3,12 +3,12 @@ import { PAGES } from "./place";
 import { studio } from "./studio.svelte";
 
 export const KEYS: readonly (readonly [string, string])[] = [
-  ["/", "to the source"], ["Enter", "ask (Shift + Enter: a new line)"], ["Esc", "stop; close; leave a field"],
-  ["← →", "word of the output, cell of a picture"], ["↑ ↓", "alternative of the word, cell of a picture"],
-  ["[ ]", "layer"], [", .", "head"], ["a", "alternatives under each word"], ["s", "silence the chosen head"],
-  ["e", "to the buttons that save a picture"], ["1 – 7", "pages"],
-  ["p", "lecture: one drawing fills the screen; again: back"], ["← → n", "of a lecture: step back, on, speaker's notes"],
-  ["w c", "of a lecture: the presenter's window; copy the step into your own lecture"], ["?", "this list"],
+  ["/", "Go to the source text"], ["Enter", "Ask (Shift + Enter: new line)"], ["Esc", "Stop, close or leave a field"],
+  ["← →", "Previous or next word, or cell of a picture"], ["↑ ↓", "Previous or next alternative, or cell of a picture"],
+  ["[ ]", "Layer"], [", .", "Head"], ["a", "Alternatives under each word"], ["s", "Silence the chosen head"],
+  ["e", "Go to the buttons that save a picture"], ["1 – 7", "Pages"],
+  ["p", "Lecture: one drawing fills the screen; press again to return"], ["← → n", "In a lecture: previous step, next step, speaker's notes"],
+  ["w c", "In a lecture: presenter's window, copy the step into your own lecture"], ["?", "This list"],
 ];
 
 const isField = (target: EventTarget | null) =>

@@ -212,7 +212,13 @@ def test_mistakes_are_refused(tmp_path: Path) -> None:
     headed = tmp_path / "c.tsv"
     headed.write_text("sentence\tlabel\n" + "".join(f"text {i}\t{i % 2}\n" for i in range(40)))
     assert "c.tsv:1: sentence, label: names of columns" in refusal("auto", str(headed))
+    headed.write_text("en\tfr\n" + "".join(f"text {i}\ttexte {i}\n" for i in range(40)))
+    assert "c.tsv:1: en, fr: names of columns" in refusal("auto", str(headed))
     unknown = tmp_path / "c.csv"
+    unknown.write_text("a,b\n" + "1,2.5\n" * 40)
+    assert "holds numbers, and no column of dates" in refusal("auto", str(unknown))
+    unknown.write_text("text,text\n" + "x y,z w v\n" * 40)
+    assert "the header has 'text' twice" in refusal("auto", str(unknown), 'data.columns=["text",2]')
     unknown.write_text("a,b,c\n" + "x y,z w,v u\n" * 3)
     assert "has the columns a, b, c" in refusal("auto", str(unknown))
     assert not out.exists()

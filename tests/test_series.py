@@ -211,9 +211,15 @@ TABLES = {  # of `foveate new auto`: what is found, or what is said that the dat
     "quarter,a\n2020Q1,1\n2020Q2,2\n": "'2020Q1', whose form is unknown",
     "year,a\n1949,1\n1950,2\n": ("year", None),
     "id,a\n1949,1\n1950,2\n": None,
+    "date,a\n44927,1\n44928,2\n": "'44927', whose form is unknown",
     "text,label\nhello,1\nyou,2\n": None,
     "date,$\n2020-01-01,$5\n2020-01-02,$6\n": ("date", None),
 }
+
+
+def test_a_table_without_a_header_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"csv:1: the header has the date 2020-01-01: add names"):
+        read_table(written(tmp_path, "2020-01-01,5", "2020-01-02,6"))
 
 
 @pytest.mark.parametrize("text", TABLES)

@@ -21,6 +21,7 @@ from foveate.config import Tree, assigned, merge, parse_tree
 from foveate.data.bilingual import languages_of_tmx
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
+from foveate.data.notation import number_like
 from foveate.data.report import are_labels, dated, report_files
 from foveate.data.series import SeriesData, date_column
 from foveate.data.text import (
@@ -203,13 +204,13 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
         )
     if task in ("auto", "forecasting") and len(files) == 1:
         named = over.get("task", {}).get("series", {}) if isinstance(over.get("task"), dict) else {}
-        asked = SeriesData.parse({"path": files[0].as_posix(), **named})
+        asked = SeriesData.parse({"path": files[0].as_posix(), **named}, ("task", "series"))
         if task == "forecasting" or date_column(paths[0], asked) is not None:
             return _forecasting(dated(files[0], asked), named)
     patterns, splits = _patterns(files)
     asked_text = over.get("data", {})
     layout, labelled = _layout(files_of(paths[0])[0], task, asked_text)
-    config = TextData.parse(layout | asked_text)
+    config = TextData.parse(layout | asked_text, ("data",))
     if task in ("language", "masked") and len(files) > 1:
         raise DataError(f"{task} reads one file of text, not {len(files)}; name one")
     bilingual = any(ending_of(file) in BILINGUAL for path in paths for file in files_of(path))
@@ -257,6 +258,8 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
 
 LABELS = r"label|category|class|intent|topic|sentiment|tag|genre|stars|rating"
 NAMES = f"{LABELS}|text|sentence|review|comment|source|src|target|tgt|id|idx|index"
+LANGUAGES = "en|fr|de|es|it|pt|nl|ru|uk|pl|cs|sk|sv|da|nb|ro|hu|fi|el|tr|zh|ja|ko|ar|hi"
+NAMES += f"|{LANGUAGES}|english|french|german|spanish|translation"
 PAIRS = (r"source|src|input|question|en(glish)?", r"target|tgt|trg|output|translation|answer")
 
 
@@ -339,6 +342,8 @@ def _columns(file: Path, task: TaskName, asked: Tree) -> tuple[dict[str, object]
     named = keys or not (tabs or again or looks_like_data(header))
     named = bool(asked.get("header", named))
     columns = list(zip(*table[named:], strict=True))
+    if task == "auto" and not keys and all(all(map(number_like, column)) for column in columns):
+        raise DataError(f"{file} holds numbers, and no column of dates beside them: name a task")
 
     def of(names: str) -> int | None:
         return next(

@@ -173,7 +173,7 @@ MIDNIGHT = re.compile(r"(?<=[T ])24(?=:00(:00)?$)")  # the end of a day
 TIME = re.compile(r"\d{1,2}:\d\d(:\d\d)?( ?[AaPp][Mm])?")
 WHEN = re.compile(
     r"(.*[\W_])?(date|time|timestamp|datetime|day|week|month|quarter|year|epoch|unix|ts|datum|when)"
-    r"([\W_].*)?|unnamed: 0|",
+    r"([\W_].*)?",
     re.IGNORECASE,
 )
 _ORDERS = ["d m Y", "m d Y", "Y m d", "d m y", "m d y", "y m d"]
@@ -237,17 +237,21 @@ def forms_of(cells: Sequence[str], name: str) -> list[str | None]:
             frozenset({13}): "unix_ms",
         }
         known = WHEN.fullmatch(name) and frozenset(digits) in numbers
-        return [numbers[frozenset(digits)]] if known and name else []
+        return [numbers[frozenset(digits)]] if known else []
     return [form for form in (None, *FORMS) if _are_dates(cells, form)]
 
 
-def _are_dates(cells: Iterable[str], form: str | None) -> bool:
+def is_date(cell: str, form: str | None) -> bool:
+    """Whether a text is a date of a form."""
     try:
-        for cell in cells:
-            parse_date(cell, form)
+        parse_date(cell, form)
     except DataError:
         return False
     return True
+
+
+def _are_dates(cells: Iterable[str], form: str | None) -> bool:
+    return all(is_date(cell, form) for cell in cells)
 
 
 def ascends(cells: Iterable[str], form: str | None) -> bool:

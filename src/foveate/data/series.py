@@ -24,6 +24,7 @@ from foveate.data.notation import (
     disorder,
     forms_of,
     has_offset,
+    is_date,
     number_like,
     number_of,
     parse_date,
@@ -140,8 +141,8 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
         raise DataError(f"{file}:1: {error}") from None
     if not places:
         raise DataError(f"{file}:1: the header names no column of values beside the dates")
-    if twice := [name for name in names if isinstance(name, str) and header.count(name) > 1]:
-        raise DataError(f"{file}:1: the header has {twice[0]!r} twice; rename one of the columns")
+    if is_date(header[date], data.date_format):
+        raise DataError(f"{file}:1: the header has the date {header[date]}: add names of columns")
     decimal = data.decimal or _decimal(file, data, dict(zip(places, names, strict=True)))
     dates, values, numbers, offset = list[np.datetime64](), list[list[float]](), list[int](), None
     for line, cells in rows:
@@ -279,7 +280,7 @@ def date_column(file: Path, data: SeriesData | None = None) -> DateColumn | None
             if ordered:
                 return DateColumn(name, ordered[0])
             reason = reason or f"the dates of {name!r} {disorder(columns[place], forms[0])}"
-        elif name and WHEN.fullmatch(name) and place not in numbers and not times:
+        elif WHEN.fullmatch(name) and not times:
             reason = reason or (
                 f"{name!r} has dates such as {columns[place][0]!r}, whose form is unknown: set "
                 'task.series.date_format, such as "%d/%m/%Y"'

@@ -568,6 +568,8 @@ def places_of(columns: Iterable[int | str], header: Sequence[str]) -> list[int]:
     for column in columns:
         if isinstance(column, str) and column not in header:
             raise UserError(f"no column {column!r}; there are: {', '.join(header)}")
+        if isinstance(column, str) and header.count(column) > 1:
+            raise UserError(f"the header has {column!r} twice; rename one of the columns")
         places.append(header.index(column) if isinstance(column, str) else column - 1)
         if places[-1] >= len(header):
             raise UserError(f"columns: {len(header)}; needed: {column}; name them in data.columns")

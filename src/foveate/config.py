@@ -421,11 +421,11 @@ def load_tree(path: Path, above: tuple[Path, ...] = (), resolved: bool = False) 
     """
     try:
         tree = tomllib.loads(read_bytes(path, LARGEST).decode())
+        _refuse_odd(tree)
     except OSError as error:
         raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start + 1}") from None
-        _refuse_odd(tree)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     except ValueError as error:  # also of a number of thousands of digits

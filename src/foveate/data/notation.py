@@ -141,7 +141,9 @@ class Notation:
         for column, marks in self.columns.items():
             if len(marks.units) > 1:
                 few = " and ".join([*marks.units.values()][:2])
-                raise DataError(f"{file}: column {column!r} has {few}: write all in one unit")
+                raise DataError(
+                    f"{file}: column {column!r} has {few}: use one unit in the whole column"
+                )
         if len(self.shown) == 1:
             return next(iter(self.shown))
         places = dict(item for marks in self.columns.values() for item in marks.either.items())
@@ -159,7 +161,10 @@ class Notation:
                 f'set task.series.decimal = "{OTHER[mark]}" for thousands, "{mark}" for decimals'
             )
         both = " and ".join((self.shown or places).values())
-        raise DataError(f"{file}: {both} have different marks: set task.series.decimal, mend one")
+        raise DataError(
+            f"{file}: {both} use different decimal marks: write all numbers alike, or set "
+            "task.series.decimal"
+        )
 
 
 # ------------------------------------------------------------------------------ dates
@@ -269,5 +274,5 @@ def disorder(cells: Sequence[str], form: str | None) -> str:
     if all(a > b for a, b in itertools.pairwise(dates)):
         return "run from the newest to the oldest: reverse the rows"
     if len(set(dates)) < len(dates):
-        return "are there several times: write one row for each date, with a column for each series"
+        return "occur several times: write one row for each date, with a column for each series"
     return "are not in the order of time: sort the rows"

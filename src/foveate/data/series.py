@@ -140,9 +140,11 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     except UserError as error:
         raise DataError(f"{file}:1: {error}") from None
     if not places:
-        raise DataError(f"{file}:1: the header names no column of values beside the dates")
+        raise DataError(f"{file}:1: the header has no column of values besides the dates")
     if is_date(header[date], data.date_format):
-        raise DataError(f"{file}:1: the header has the date {header[date]}: add names of columns")
+        raise DataError(
+            f"{file}:1: the header contains the date {header[date]}: add a row of column names"
+        )
     decimal = data.decimal or _decimal(file, data, dict(zip(places, names, strict=True)))
     dates, values, numbers, offset = list[np.datetime64](), list[list[float]](), list[int](), None
     for line, cells in rows:
@@ -193,7 +195,7 @@ def _once(
         if ":" in date:
             remedy += ", or, for the hour that is doubled when clocks are set back, write offsets "
             remedy += "of UTC in all rows (02:00+01:00)"
-        raise DataError(f"{file}:{lines[again]}: {date} is in line {earlier} too: {remedy}")
+        raise DataError(f"{file}:{lines[again]}: {date} is already in line {earlier}: {remedy}")
     if len(back := np.flatnonzero(np.diff(first) < 0)):
         row = int(first[back[0]])  # which is after a later date
         place = f"{file}:{lines[row]}: {labels(dates[row : row + 1], dates)[0]}"
@@ -425,7 +427,7 @@ def following(dates: Dates, count: int) -> Dates:
     Raises `UserError` for fewer than two dates.
     """
     if len(dates) < 2:
-        raise UserError("one date shows no step of time; give at least two rows")
+        raise UserError("a single date does not show the time step; give at least two rows")
     months, ahead = dates.astype("M8[M]"), np.arange(1, count + 1)
     apart = np.diff(months).astype(int)
     for edge in (months, months + 1):

@@ -115,13 +115,13 @@ def test_inference_starts_with_the_longest() -> None:
 
 def test_what_cannot_be_planned_is_named() -> None:
     lengths = np.ones((3, 2), dtype=np.int32)
-    with pytest.raises(ValueError, match="batch_tokens: must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="batch_tokens must be at least 1, not 0"):
         BatchPlan(lengths, 0, seed=1)
-    with pytest.raises(ValueError, match=r"lengths: need shape \(N,\) or \(N, sides\)"):
+    with pytest.raises(ValueError, match=r"lengths must have the shape \(N,\) or \(N, sides\)"):
         BatchPlan(np.ones((2, 2, 2), dtype=np.int32), 8, seed=1)
-    with pytest.raises(ValueError, match="lengths: none may be negative, but one is -1"):
+    with pytest.raises(ValueError, match="lengths must not be negative, but one is -1"):
         BatchPlan(-lengths, 8, seed=1)
-    with pytest.raises(ValueError, match="rank: must be from 0 to 1, not 2"):
+    with pytest.raises(ValueError, match="rank must be from 0 to 1, not 2"):
         BatchPlan(lengths, 8, seed=1).epoch(0, rank=2, world=2)
 
 

@@ -257,7 +257,7 @@ tag = "<2fr>"
     (tmp_path / "tagged.toml").write_text(config, encoding="utf-8")
     run = train(tmp_path / "tagged.toml", folder=tmp_path / "run")
     code, _, err = call("align", run.path, *sides(folder))
-    assert code == 2 and "name one (to): fr" in err
+    assert code == 2 and "choose one (to): fr" in err
     code, out, _ = call("align", run.path, *sides(folder), "--to", "fr", "--layer", 0)
     pairs = [(f"<2fr> {s}", t) for s, t in zip(ENGLISH, FRENCH, strict=True)]
     links = run.links(pairs, Head(0))

@@ -165,7 +165,9 @@ def test_an_answer_that_breaks_off_is_asked_for_again(breaks, origin, tmp_path) 
 
 def test_three_broken_answers_are_enough(origin: Origin, tmp_path: Path) -> None:
     origin.files["text.en"], origin.breaks["text.en"] = TEXT, 9
-    output = rf"cannot fetch {origin.address}text\.en \(broke off after .*3 of 3.*--mirror"
+    output = (
+        rf"cannot fetch {origin.address}text\.en \(the connection closed after .*3 of 3.*--mirror"
+    )
     with pytest.raises(DataError, match=output):
         get(a_set(origin.address, file()), tmp_path)
     assert len(origin.requested) == 3
@@ -345,6 +347,6 @@ def test_the_catalogue_knows_every_folder(data_folder: Path) -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(DataError, match=r"no data set 'multi31k'; there are .*multi30k"):
+    with pytest.raises(DataError, match=r"unknown data set 'multi31k'; available: .*multi30k"):
         named("multi31k")
     assert named("ptb").bytes == sum(file.bytes for file in named("ptb").files)

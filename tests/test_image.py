@@ -74,7 +74,7 @@ def test_idx_that_is_damaged_is_named(tmp_path: Path) -> None:
 def test_idx_files_that_do_not_belong_together(tmp_path: Path) -> None:
     pictures = idx_pictures(tmp_path)
     (tmp_path / "train-labels").write_bytes(idx(np.zeros(7, np.uint8)))
-    with pytest.raises(DataError, match=r"train-labels \(7,\).*of one set"):
+    with pytest.raises(DataError, match=r"train-labels \(7,\).*belong together"):
         pictures.album("train")
     with pytest.raises(DataError, match="held_out = 24 leaves nothing"):
         idx_pictures(tmp_path, held_out=24).album("train")
@@ -104,7 +104,7 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"pictures: blue\.png cannot be read as a picture"):
             pictures.album("train")
     place.unlink()
-    with pytest.raises(DataError, match=r"names 1 pictures that are not in .*blue\.png"):
+    with pytest.raises(DataError, match=r"names 1 pictures that are missing from .*blue\.png"):
         pictures.album("train")
 
 

@@ -194,14 +194,14 @@ def test_mistakes_are_refused(tmp_path: Path) -> None:
     def refusal(*arguments: str) -> str:
         return str(CliRunner().invoke(app, ["new", *arguments, "--out", str(out)]).exception)
 
-    assert "20 are the least" in refusal("auto", str(text))
+    assert "at least 20 are needed" in refusal("auto", str(text))
     assert "no file" in refusal("language", str(tmp_path / "none.txt"))
     assert "pictures need" in refusal("vision", str(text))
     other, sheet = tmp_path / "b.txt", tmp_path / "a.xlsx"
     other.write_text("eins\n" * 40)
     text.write_text("one\n" * 39)
     assert "has no partner" in refusal("auto", str(text), str(other))
-    assert "as both sides" in refusal("auto", str(text), str(text))
+    assert "is named twice" in refusal("auto", str(text), str(text))
     sheet.write_text("one\teins\n" * 40)
     assert "is an Excel file: export its sheet as .csv" in refusal("auto", str(sheet))
     text.write_text("one\teins\n" * 40)
@@ -211,8 +211,14 @@ def test_mistakes_are_refused(tmp_path: Path) -> None:
     text.write_text("one\n" * 39)
     headed = tmp_path / "c.tsv"
     headed.write_text("sentence\tlabel\n" + "".join(f"text {i}\t{i % 2}\n" for i in range(40)))
-    assert "c.tsv:1: sentence, label: names of columns" in refusal("auto", str(headed))
+    assert "c.tsv:1: sentence, label: this is a row of column names" in refusal("auto", str(headed))
+    headed.write_text("en\tfr\n" + "".join(f"text {i}\ttexte {i}\n" for i in range(40)))
+    assert "c.tsv:1: en, fr: this is a row of column names" in refusal("auto", str(headed))
     unknown = tmp_path / "c.csv"
+    unknown.write_text("a,b\n" + "1,2.5\n" * 40)
+    assert "contains only numbers, without a column of dates" in refusal("auto", str(unknown))
+    unknown.write_text("text,text\n" + "x y,z w v\n" * 40)
+    assert "the header has 'text' twice" in refusal("auto", str(unknown), 'data.columns=["text",2]')
     unknown.write_text("a,b,c\n" + "x y,z w,v u\n" * 3)
     assert "has the columns a, b, c" in refusal("auto", str(unknown))
     assert not out.exists()

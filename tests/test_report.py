@@ -256,6 +256,16 @@ def test_labelled_text_has_counts_and_is_not_shifted(tmp_path: Path) -> None:
     assert "602 labelled texts" in out.getvalue() and "66.6%" in out.getvalue()
 
 
+def test_labels_that_differ_in_blanks_or_case_are_named(tmp_path: Path) -> None:
+    labels = ["good", "bad", " good", "Bad", "fine"] * 9
+    rows = "".join(f"a house {n}\t{label}\n" for n, label in enumerate(labels))
+    (tmp_path / "a.tsv").write_text(rows, encoding="utf-8")
+    report = report_files([tmp_path / "a.tsv"], TextData(), kind="labelled")
+    split = report.splits["train"]
+    (found,) = [f for f in split.findings if "blanks or case" in f.name]
+    assert found.count == 36
+
+
 @pytest.mark.parametrize("ending", ["tsv", "csv"])
 def test_swapped_columns_of_labelled_text_are_named(tmp_path: Path, ending: str) -> None:
     lines = ["\t".join(reversed(line.split("\t"))) for line in labelled()]

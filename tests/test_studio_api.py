@@ -256,7 +256,7 @@ def test_labels_and_pictures_and_forecasts(client: TestClient, runs: dict[str, R
     assert len(own) == 2 and own[0]["labels"][-4:] == ["2021-01", "2021-02", "2021-03", "2021-04"]
     wrong = client.post(f"{API}/runs/forecaster/answer", json={"csv": csv.replace("other", "b")})
     assert wrong.status_code == 422
-    assert wrong.json()["error"].startswith("the table:1: no column 'other'; there are:")
+    assert wrong.json()["error"].startswith("the table:1: no column 'other'; the columns are:")
 
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \u202eevil\u2069 a\u200bb \U0001f642 \\u0000"

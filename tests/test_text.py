@@ -135,8 +135,16 @@ def bad(path: Path, number: int, reason: str) -> None:
 
 
 def test_bad_lines_of_tsv(tmp_path: Path) -> None:
-    bad(write(tmp_path / "a.tsv", ["one\tun", "two deux", "three\ttrois"]), 2, "columns.*1.*2")
-    bad(write(tmp_path / "b.tsv", ["one\tun", "two\td\teux", "three\ttrois"]), 2, "3; before: 2")
+    bad(
+        write(tmp_path / "a.tsv", ["one\tun", "two deux", "three\ttrois"]),
+        2,
+        "1 columns between tabs; 2 are needed",
+    )
+    bad(
+        write(tmp_path / "b.tsv", ["one\tun", "two\td\teux", "three\ttrois"]),
+        2,
+        "3 columns between tabs; earlier lines have 2",
+    )
     path = tmp_path / "c.tsv.gz"
     path.write_bytes(gzip.compress(b"one\tun\ntw\xe9\tdeux\nthree\ttrois\n"))
     bad(path, 2, "0xe9 at position 3")
@@ -473,15 +481,15 @@ def test_a_csv_gives_pairs(tmp_path: Path, text: str, fields: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("text", "fields", "message"),
     [
-        ("en,fr\na,b,c\n", {}, "pairs.csv:2: cells: 3; in the first row: 2; mend it"),
+        ("en,fr\na,b,c\n", {}, "pairs.csv:2: 3 cells; the first row has 2; fix it"),
         ("A dog runs.,Un chien court.\n", {}, "pairs.csv:1: .*'A dog runs.' looks like data"),
         (
             "en,fr\na,b\n",
             {"columns": ("en", "de")},
-            "pairs.csv:1: no column 'de'; there are: en, fr",
+            "pairs.csv:1: no column 'de'; the columns are: en, fr",
         ),
-        ("en\na\n", {}, "pairs.csv:1: columns: 1; needed: 2; name them in data.columns"),
-        ('en,fr\n"a,b\nc,d\n', {}, "pairs.csv:2: a quote is opened and not closed"),
+        ("en\na\n", {}, "pairs.csv:1: 1 columns, but column 2 is needed; set data.columns"),
+        ('en,fr\n"a,b\nc,d\n', {}, "pairs.csv:2: a quoted cell is never closed"),
         ('en,fr\n"a"x"",b\n', {}, "pairs.csv:2: not a row of a CSV"),
         ("a,b\n", {"columns": ("a", "b"), "header": False}, "data.header = false; number them"),
     ],
@@ -510,8 +518,8 @@ def test_every_line_of_a_bad_row_of_a_csv_is_skipped(tmp_path: Path, bad: bytes)
     corpus = read_pairs(path, None, TextData(on_bad_line="skip"))
     assert list(zip(corpus.lines, corpus.sources, strict=True)) == [(2, "good row"), (7, "a")]
     assert [line.line for line in corpus.skipped] == [4, 5, 6]
-    assert all("a row of the lines 4 to 6" in line.reason for line in corpus.skipped)
-    with pytest.raises(DataError, match=r"bad\.csv:4: .*a row of the lines 4 to 6; mend it"):
+    assert all("the row spans lines 4 to 6" in line.reason for line in corpus.skipped)
+    with pytest.raises(DataError, match=r"bad\.csv:4: .*the row spans lines 4 to 6; fix it"):
         read_pairs(path, None, TextData())
 
 

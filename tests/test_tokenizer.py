@@ -423,9 +423,9 @@ def test_a_run_translates_to_the_language_that_is_asked_for(tree: dict[str, Any]
     output = {to: [str(t) for t in run.translate(["a dog", ""], to=to)] for to in PAIRS}
     assert output == {"fr": ["un chien", ""], "de": ["ein Hund", ""]}
     assert str(run.translate(["<2de> a dog"])[0]) == "ein Hund"
-    with pytest.raises(ValueError, match=r"name one .*fr, de"):
+    with pytest.raises(ValueError, match=r"choose one .*fr, de"):
         run.translate(["a dog"])
-    with pytest.raises(ValueError, match=r"no language 'es'.*fr, de"):
+    with pytest.raises(ValueError, match=r"cannot translate to 'es'.*fr, de"):
         run.translate(["a dog"], to="es")
     assert run.evaluate().figures["exact_match <2de>"] == 100
     french = run.evaluate(["<2fr> a dog"], ["un chien"]).figures

@@ -504,7 +504,9 @@ def test_answers_begin_with_the_text_that_is_given(tmp_path, tokenizer, config) 
 def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> None:
     assert task.beginnings("Le petit", 2) == [task.beginnings(["Le petit"], 1)[0]] * 2
     assert task.beginnings("", 1) == [[]]
-    with pytest.raises(ValueError, match="'Le zèbre' holds what is not in the target vocabulary"):
+    with pytest.raises(
+        ValueError, match="'Le zèbre' contains characters that are not in the target vocabulary"
+    ):
         task.beginnings(["Le petit", "Le zèbre"], 2)
     with pytest.raises(ValueError, match="1 prefixes for 3 lines"):
         task.beginnings(["Le"], 3)

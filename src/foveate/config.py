@@ -81,7 +81,7 @@ class Config(pydantic.BaseModel):
     def build(self, *args: Any, **kwargs: Any) -> Any:
         """The object that this describes."""
         if self.owner is None:
-            raise TypeError(f"{type(self).__qualname__} describes no class of its own")
+            raise TypeError(f"{type(self).__qualname__} does not describe a class")
         return self.owner(self, *args, **kwargs)
 
     @classmethod
@@ -209,7 +209,7 @@ def _refuse_odd(tree: object) -> None:
         elif isinstance(value, list | tuple):
             inner = enumerate(value)
         if len(where) > DEEPEST:
-            raise ConfigError(f"more than {DEEPEST} tables or lists are in each other", where[:2])
+            raise ConfigError(f"tables and lists are nested more than {DEEPEST} deep", where[:2])
         left += [((*where, str(key)), part) for key, part in inner]
 
 
@@ -387,13 +387,13 @@ def _import_kinds(tree: Tree) -> None:
     """Import the modules that ``imports`` names: they register kinds."""
     modules = tree.get("imports", ())
     if not isinstance(modules, list | tuple) or not all(isinstance(m, str) for m in modules):
-        raise ConfigError(f"is a list of names of modules, not {modules!r}", ("imports",))
+        raise ConfigError(f"must be a list of module names, not {modules!r}", ("imports",))
     for module in modules:
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
             exists = not module.startswith(error.name or module)
-            hint = "" if exists else "; it must lie beside the config, here, or on PYTHONPATH"
+            hint = "" if exists else "; it must be beside the config, here, or on PYTHONPATH"
             raise ConfigError(f"cannot import {module!r} ({error}){hint}") from None
         except ConfigError as error:
             raise ConfigError(f"cannot import {module!r}: {error}") from None
@@ -450,11 +450,11 @@ def load_tree(path: Path, above: tuple[Path, ...] = (), resolved: bool = False) 
     if not base:
         return tree
     if resolved:
-        raise ConfigError(f"{path}: the config of a run has all its keys and no base", ("base",))
+        raise ConfigError(f"{path}: the config of a run must not have a base", ("base",))
     if not isinstance(base, str):
-        raise ConfigError(f"{path}: base names one file, not {base!r}", ("base",))
+        raise ConfigError(f"{path}: base must name one file, not {base!r}", ("base",))
     if path.resolve() in above:
-        raise ConfigError(f"{path}: base leads back to the file itself", ("base",))
+        raise ConfigError(f"{path}: base refers back to the file itself", ("base",))
     return merge(load_tree(path.parent / base, (*above, path.resolve())), tree)
 
 
@@ -491,7 +491,7 @@ def assigned(assignment: str) -> Tree:
     key, equals, text = assignment.partition("=")
     if not equals or not key.strip():
         hint = "; a file is read by < FILE, or by --in FILE" if Path(assignment).is_file() else ""
-        raise ConfigError(f"{assignment!r} is no override; write key.of.field=value{hint}")
+        raise ConfigError(f"{assignment!r} is not an override; write key.of.field=value{hint}")
     table = re.fullmatch(r"\s*\{.*=.*\}\s*", text, re.DOTALL) is not None
     try:
         value = tomllib.loads(f"value = {_quoted(text) if table else text}")["value"]
@@ -500,7 +500,7 @@ def assigned(assignment: str) -> Tree:
     except ValueError as error:
         if table:
             example = "write key={a=1, b=word}"
-            raise ConfigError(f"{assignment!r} holds no TOML table ({error}); {example}") from None
+            raise ConfigError(f"{assignment!r} is not a TOML table ({error}); {example}") from None
         value = text
     for part in reversed(key.strip().split(".")):
         value = {part: value}

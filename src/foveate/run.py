@@ -76,7 +76,7 @@ BATCH_TOKENS = 8192
 class RunConfig(Config):
     """A whole experiment; the tables of a config file are its fields."""
 
-    seed: int = 1  # of all random numbers of the training
+    seed: int = pydantic.Field(1, ge=0)  # of all random numbers of the training
     imports: tuple[str, ...] = ()  # modules of yours that register kinds
     task: Task.Config  # which problem, and where its data lies
     data: TextData = TextData()  # how text is read and divided

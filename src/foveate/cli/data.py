@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 data = typer.Typer(cls=VerbGroup, help="List, get and check data sets.", no_args_is_help=True)
 
 Split = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="once, or for each side")]
-ConfigPath = Annotated[Path | None, typer.Option(help="say what its limits would drop")]
+ConfigPath = Annotated[Path | None, typer.Option(help="report what its limits would drop")]
 
 
 @data.command("list")
@@ -38,7 +38,9 @@ def list_sets(as_json: Json = False) -> None:
 @data.command("get")
 def get_set(
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    mirror: Annotated[Path | None, typer.Option(metavar="DIR", help="take it from here")] = None,
+    mirror: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="folder to take it from")
+    ] = None,
     into: Annotated[Path | None, typer.Option(metavar="DIR", help="instead of the cache")] = None,
 ) -> None:
     """Get a data set from its source or a mirror."""
@@ -49,11 +51,13 @@ def get_set(
 
 @data.command("report")
 def report_on(
-    files: Annotated[list[Path], typer.Argument(metavar="FILES…", help="a table, text, or two")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES…", help="a table, a text, or two files")
+    ],
     valid: Split = None,
     test: Split = None,
     config: ConfigPath = None,
-    kind: Annotated[DataKind | None, typer.Option(help="instead of what the files show")] = None,
+    kind: Annotated[DataKind | None, typer.Option(help="override what the files show")] = None,
     as_json: Json = False,
 ) -> None:
     """What pairs, labelled or plain text or a series hold, and what is odd in them."""

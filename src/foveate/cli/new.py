@@ -21,6 +21,7 @@ from foveate.config import Tree, assigned, merge, parse_tree
 from foveate.data.bilingual import languages_of_tmx
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
+from foveate.data.notation import number_like
 from foveate.data.report import are_labels, dated, report_files
 from foveate.data.series import SeriesData, date_column
 from foveate.data.text import (
@@ -150,9 +151,11 @@ def write_config(
     overrides = [str(word) for word in files if "=" in str(word) and not word.exists()]
     files = [file for file in files if str(file) not in overrides]
     if not files:
-        raise DataError("name the file that holds the data, before what overrides the config")
+        raise DataError("name the data file before the overrides")
     if out.exists() and not force:
-        raise DataError(f"{out} exists; choose another name with --out, or overwrite by --force")
+        raise DataError(
+            f"{out} exists; choose another name with --out, or overwrite it with --force"
+        )
     load_kinds()
     over: Tree = {}
     for override in overrides:
@@ -194,24 +197,24 @@ def planned(task: TaskName, files: Sequence[Path], minutes: float, over: Tree) -
 def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> ConfigPlan:
     paths = [find(file, folders=True) for file in files]
     if len(paths) == 2 and paths[0].samefile(paths[1]):
-        raise DataError(f"{files[0]} is named as both sides; name the files of two")
+        raise DataError(f"{files[0]} is named twice; name a different file for each side")
     several = len(files) > 1 and all(map(is_table, paths))
     if len(files) > 2 and not several:
         raise DataError(
-            f"give one file, or two (both sides), not {len(files)}: of train, valid and test "
-            "name train; the others are read from beside it"
+            f"give one file, or two (one for each side), not {len(files)}; of train, valid "
+            "and test, name train: the others are found beside it"
         )
     if task in ("auto", "forecasting") and len(files) == 1:
         named = over.get("task", {}).get("series", {}) if isinstance(over.get("task"), dict) else {}
-        asked = SeriesData.parse({"path": files[0].as_posix(), **named})
+        asked = SeriesData.parse({"path": files[0].as_posix(), **named}, ("task", "series"))
         if task == "forecasting" or date_column(paths[0], asked) is not None:
             return _forecasting(dated(files[0], asked), named)
     patterns, splits = _patterns(files)
     asked_text = over.get("data", {})
     layout, labelled = _layout(files_of(paths[0])[0], task, asked_text)
-    config = TextData.parse(layout | asked_text)
+    config = TextData.parse(layout | asked_text, ("data",))
     if task in ("language", "masked") and len(files) > 1:
-        raise DataError(f"{task} reads one file of text, not {len(files)}; name one")
+        raise DataError(f"{task} reads one text file, not {len(files)}; name one")
     bilingual = any(ending_of(file) in BILINGUAL for path in paths for file in files_of(path))
     kind = ("labelled" if labelled else None) if task == "auto" else TASKS[task].data
     if bilingual and kind == "labelled":
@@ -222,10 +225,10 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
         raise DataError(f"{unpaired[0]}; line n of both files must be the same pair")
     if train.pairs < LEAST:
         lost = "".join(f"; {what}: {count:,}" for what, count in train.dropped.items())
-        lost += f"; the first that cannot: {train.skipped[0]}" if train.skipped else ""
+        lost += f"; the first unusable line: {train.skipped[0]}" if train.skipped else ""
         raise DataError(
-            f"{files[0]}: {train.pairs} lines can be used, {LEAST} are the least{lost}; "
-            "add data, or name its columns (foveate data report shows what is read)"
+            f"{files[0]}: {train.pairs} lines can be used; at least {LEAST} are needed{lost}; "
+            "add data, or set data.columns (foveate data report shows what is read)"
         )
     if task == "auto":
         lengths = train.lengths["words"]
@@ -257,6 +260,8 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
 
 LABELS = r"label|category|class|intent|topic|sentiment|tag|genre|stars|rating"
 NAMES = f"{LABELS}|text|sentence|review|comment|source|src|target|tgt|id|idx|index"
+LANGUAGES = "en|fr|de|es|it|pt|nl|ru|uk|pl|cs|sk|sv|da|nb|ro|hu|fi|el|tr|zh|ja|ko|ar|hi"
+NAMES += f"|{LANGUAGES}|english|french|german|spanish|translation"
 PAIRS = (r"source|src|input|question|en(glish)?", r"target|tgt|trg|output|translation|answer")
 
 
@@ -333,12 +338,14 @@ def _columns(file: Path, task: TaskName, asked: Tree) -> tuple[dict[str, object]
     again = any(row[i] == cell for row in table[1:] for i, cell in enumerate(header))
     if tabs and not again and all(re.fullmatch(NAMES, cell, re.I) for cell in header):
         raise DataError(
-            f"{file}:1: {', '.join(header)}: names of columns, and a .tsv has none: take the line "
-            "away, or name the file .csv"
+            f"{file}:1: {', '.join(header)}: this is a row of column names, and a .tsv has none: "
+            "delete the line, or rename the file to .csv"
         )
     named = keys or not (tabs or again or looks_like_data(header))
     named = bool(asked.get("header", named))
     columns = list(zip(*table[named:], strict=True))
+    if task == "auto" and not keys and all(all(map(number_like, column)) for column in columns):
+        raise DataError(f"{file} contains only numbers, without a column of dates: name a task")
 
     def of(names: str) -> int | None:
         return next(
@@ -354,8 +361,8 @@ def _columns(file: Path, task: TaskName, asked: Tree) -> tuple[dict[str, object]
         second = label if label is not None else 1 if few is None else few
         if label is None and few is None and width > 2 and not tabs and not sys.stdin.isatty():
             raise DataError(
-                f"{file} has the columns {', '.join(header)}; none is known as a label, and none "
-                f"holds dates beside numbers: name a task, and {'keys' if keys else 'columns'} by "
+                f"{file} has the columns {', '.join(header)}; none is recognised as a label, "
+                f"and none has dates beside numbers: name a task, and set "
                 + ('data.keys=["text","label"]' if keys else "data.columns=[1,2]")
             )
         if label is None:
@@ -459,7 +466,7 @@ def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int, several: bool)
 def _language(plan: ConfigPlan, pattern: str, splits: dict[str, str], file: Path) -> None:
     characters = sum(len(line) + 1 for line in read_text(find(file), TextData()).lines)
     if characters < 2_000:
-        raise DataError(f"{file}: {characters:,} characters; 2,000 are the least: add text")
+        raise DataError(f"{file}: {characters:,} characters; at least 2,000 are needed: add text")
     plan.put("task", 'kind = "language"', f"text = {toml_value(pattern)}")
     if not splits:
         plan.put("task", "shares = [0.9, 0.1, 0.0]  # of the characters, for train, valid, test")
@@ -484,7 +491,7 @@ def _forecasting(data: SeriesData, asked: Tree) -> ConfigPlan:
         horizon //= 2
     look_back = max(2, min(336, 2 * horizon if series.rows < 3000 else 14 * horizon))
     if series.rows < 60:
-        raise DataError(f"{file}: {series.rows} rows; 60 are the least: add rows")
+        raise DataError(f"{file}: {series.rows} rows; at least 60 are needed: add rows")
     facts = f"{series.rows:,} rows of {len(series.channels)} columns, {series.step}"
     plan = ConfigPlan("forecasting", facts, TASKS["forecasting"])
     cells = [f"path = {toml_value(file.as_posix())}"]
@@ -518,7 +525,10 @@ def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
         lines = (line for line, _ in decoded_lines(find(files[1])))
         rows = [line.split("\t") for line in lines if line.strip()]
         if len(rows) < LEAST or any(len(row) != 3 for row in rows):
-            raise DataError(f"{files[1]}: {LEAST} lines or more of split, file, label or caption")
+            raise DataError(
+                f"{files[1]}: {LEAST} or more lines of split TAB file TAB label or caption "
+                "are needed"
+            )
         few = len({row[2] for row in rows}) <= max(2, len(rows) // 20)
         if task == "auto":
             task = "vision" if few else "captioning"
@@ -531,7 +541,7 @@ def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
         columns = {row[0] for row in rows}
         names = {s: n for s, known in SPLITS.items() for n in known if n in columns}
         if "train" not in columns or "valid" not in names:
-            raise DataError(f"{files[1]}: the first column names train, valid and test; add them")
+            raise DataError(f"{files[1]}: the first column must contain train and valid; add them")
     kind = "image_classification" if plan.task == "vision" else "captioning"
     plan.put("task", f'kind = "{kind}"', f"pictures = {{ {pictures} }}")
     _name_splits(plan, names)

@@ -74,7 +74,7 @@ class BatchPlan:
         ranks together is so the same as ``world`` accumulated batches of one process.
         """
         if not 0 <= rank < world:
-            raise ValueError(f"rank: must be from 0 to {world - 1}, not {rank}")
+            raise ValueError(f"rank must be from 0 to {world - 1}, not {rank}")
         dealt = self._last_dealt(number)
         dealt = dealt + [np.empty(0, dtype=np.int64)] * (-len(dealt) % world)
         return dealt[rank::world]
@@ -132,11 +132,11 @@ def _cut(
 def _by_sides(lengths: Lengths, batch_tokens: int) -> Lengths:
     """(N, sides) in integers that hold lengths + 1 and differences, with the limits checked."""
     if batch_tokens < 1:
-        raise ValueError(f"batch_tokens: must be at least 1, not {batch_tokens}")
+        raise ValueError(f"batch_tokens must be at least 1, not {batch_tokens}")
     if lengths.ndim not in (1, 2) or 0 in lengths.shape[1:]:
-        raise ValueError(f"lengths: need shape (N,) or (N, sides), not {lengths.shape}")
+        raise ValueError(f"lengths must have the shape (N,) or (N, sides), not {lengths.shape}")
     if lengths.min(initial=0) < 0:
-        raise ValueError(f"lengths: none may be negative, but one is {lengths.min()}")
+        raise ValueError(f"lengths must not be negative, but one is {lengths.min()}")
     kind: type[np.integer] = np.int16 if lengths.max(initial=0) < 1 << 14 else np.int64
     sides = lengths.size // max(1, len(lengths)) or 1
     return lengths.astype(kind, copy=False).reshape(len(lengths), sides)

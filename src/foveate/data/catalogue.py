@@ -99,7 +99,7 @@ def named(name: str) -> DataSet:
     """The set of that name; raise `DataError` with the names there are."""
     known = catalogue()
     if name not in known:
-        raise DataError(f"no data set {name!r}; there are {', '.join(known)}")
+        raise DataError(f"unknown data set {name!r}; available: {', '.join(known)}")
     return known[name]
 
 
@@ -281,7 +281,7 @@ def _stream(address: str, place: Path, file: File, progress: Progress | None) ->
             if progress is not None:
                 progress(file.name, done, total)
     if total is not None and done != total:
-        raise ConnectionError(f"broke off after {done} of {total} bytes")
+        raise ConnectionError(f"the connection closed after {done} of {total} bytes")
     partial.rename(place)
 
 

@@ -135,7 +135,7 @@ def cores() -> int:
     """The number of processors this process may use, or that of ``FOVEATE_PROCESSES``."""
     if count := os.environ.get("FOVEATE_PROCESSES"):
         if not count.isdecimal():
-            raise UserError(f"FOVEATE_PROCESSES = {count!r}: give a number of processes, as 2")
+            raise UserError(f"FOVEATE_PROCESSES = {count!r}: give a number of processes, such as 2")
         return max(1, int(count))
     return processors()
 
@@ -315,8 +315,8 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        where = f"{target.parent} has no room for prepared data"
-        raise DataError(f"{where}: make some, or name another folder: FOVEATE_PREPARED") from None
+        where = f"{target.parent} has too little free space for prepared data"
+        raise DataError(f"{where}: free some, or name another folder in FOVEATE_PREPARED") from None
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -610,7 +610,7 @@ def _lines(path: Path, config: TextData) -> Iterator[str]:
     for number, (line, why) in enumerate(decoded_lines(path), start=1):
         if why and config.on_bad_line == "error":
             raise DataError(
-                f"{path}:{number}: {why}; mend it, or read its bytes as U+FFFD: "
+                f"{path}:{number}: {why}; fix it, or read such bytes as U+FFFD: "
                 'data.on_bad_line = "skip"'
             )
         yield line

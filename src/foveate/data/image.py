@@ -89,7 +89,7 @@ class IDX(PictureData):
         if pixels.ndim != 3 or numbers.shape != pixels.shape[:1]:
             raise DataError(
                 f"{images} holds {pixels.shape} and {labels} {numbers.shape}: pictures are "
-                "(N, height, width) and labels (N); are these files of one set?"
+                "(N, height, width) and labels (N); do these files belong together?"
             )
         if whole == "train" and held >= len(pixels):
             raise DataError(
@@ -139,8 +139,8 @@ class ImageFiles(PictureData):
         if rows:
             some = ", ".join(list(rows)[:5])
             raise DataError(
-                f"{table} names {len(rows)} pictures that are not in {place}, such as {some}; "
-                "put them there, or remove their lines"
+                f"{table} names {len(rows)} pictures that are missing from {place}, such as "
+                f"{some}; put them there, or remove their lines"
             )
         return Album(pixels, list(texts), list(texts.values()))
 
@@ -273,7 +273,9 @@ def _contents(place: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
                     )
                 yield wanted[tail], members[path]()
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, RuntimeError) as error:
-        raise DataError(f"{place} is not a sound tar or zip ({error}); fetch it again") from None
+        raise DataError(
+            f"{place} is damaged, or not a tar or zip file ({error}); fetch it again"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -141,7 +141,9 @@ class Notation:
         for column, marks in self.columns.items():
             if len(marks.units) > 1:
                 few = " and ".join([*marks.units.values()][:2])
-                raise DataError(f"{file}: column {column!r} has {few}: write all in one unit")
+                raise DataError(
+                    f"{file}: column {column!r} has {few}: use one unit in the whole column"
+                )
         if len(self.shown) == 1:
             return next(iter(self.shown))
         places = dict(item for marks in self.columns.values() for item in marks.either.items())
@@ -159,7 +161,10 @@ class Notation:
                 f'set task.series.decimal = "{OTHER[mark]}" for thousands, "{mark}" for decimals'
             )
         both = " and ".join((self.shown or places).values())
-        raise DataError(f"{file}: {both} have different marks: set task.series.decimal, mend one")
+        raise DataError(
+            f"{file}: {both} use different decimal marks: write all numbers alike, or set "
+            "task.series.decimal"
+        )
 
 
 # ------------------------------------------------------------------------------ dates
@@ -173,7 +178,7 @@ MIDNIGHT = re.compile(r"(?<=[T ])24(?=:00(:00)?$)")  # the end of a day
 TIME = re.compile(r"\d{1,2}:\d\d(:\d\d)?( ?[AaPp][Mm])?")
 WHEN = re.compile(
     r"(.*[\W_])?(date|time|timestamp|datetime|day|week|month|quarter|year|epoch|unix|ts|datum|when)"
-    r"([\W_].*)?|unnamed: 0|",
+    r"([\W_].*)?",
     re.IGNORECASE,
 )
 _ORDERS = ["d m Y", "m d Y", "Y m d", "d m y", "m d y", "y m d"]
@@ -237,17 +242,21 @@ def forms_of(cells: Sequence[str], name: str) -> list[str | None]:
             frozenset({13}): "unix_ms",
         }
         known = WHEN.fullmatch(name) and frozenset(digits) in numbers
-        return [numbers[frozenset(digits)]] if known and name else []
+        return [numbers[frozenset(digits)]] if known else []
     return [form for form in (None, *FORMS) if _are_dates(cells, form)]
 
 
-def _are_dates(cells: Iterable[str], form: str | None) -> bool:
+def is_date(cell: str, form: str | None) -> bool:
+    """Whether a text is a date of a form."""
     try:
-        for cell in cells:
-            parse_date(cell, form)
+        parse_date(cell, form)
     except DataError:
         return False
     return True
+
+
+def _are_dates(cells: Iterable[str], form: str | None) -> bool:
+    return all(is_date(cell, form) for cell in cells)
 
 
 def ascends(cells: Iterable[str], form: str | None) -> bool:
@@ -265,5 +274,5 @@ def disorder(cells: Sequence[str], form: str | None) -> str:
     if all(a > b for a, b in itertools.pairwise(dates)):
         return "run from the newest to the oldest: reverse the rows"
     if len(set(dates)) < len(dates):
-        return "are there several times: write one row for each date, with a column for each series"
+        return "occur several times: write one row for each date, with a column for each series"
     return "are not in the order of time: sort the rows"

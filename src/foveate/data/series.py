@@ -24,6 +24,7 @@ from foveate.data.notation import (
     disorder,
     forms_of,
     has_offset,
+    is_date,
     number_like,
     number_of,
     parse_date,
@@ -139,9 +140,11 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     except UserError as error:
         raise DataError(f"{file}:1: {error}") from None
     if not places:
-        raise DataError(f"{file}:1: the header names no column of values beside the dates")
-    if twice := [name for name in names if isinstance(name, str) and header.count(name) > 1]:
-        raise DataError(f"{file}:1: the header has {twice[0]!r} twice; rename one of the columns")
+        raise DataError(f"{file}:1: the header has no column of values besides the dates")
+    if is_date(header[date], data.date_format):
+        raise DataError(
+            f"{file}:1: the header contains the date {header[date]}: add a row of column names"
+        )
     decimal = data.decimal or _decimal(file, data, dict(zip(places, names, strict=True)))
     dates, values, numbers, offset = list[np.datetime64](), list[list[float]](), list[int](), None
     for line, cells in rows:
@@ -192,7 +195,7 @@ def _once(
         if ":" in date:
             remedy += ", or, for the hour that is doubled when clocks are set back, write offsets "
             remedy += "of UTC in all rows (02:00+01:00)"
-        raise DataError(f"{file}:{lines[again]}: {date} is in line {earlier} too: {remedy}")
+        raise DataError(f"{file}:{lines[again]}: {date} is already in line {earlier}: {remedy}")
     if len(back := np.flatnonzero(np.diff(first) < 0)):
         row = int(first[back[0]])  # which is after a later date
         place = f"{file}:{lines[row]}: {labels(dates[row : row + 1], dates)[0]}"
@@ -279,7 +282,7 @@ def date_column(file: Path, data: SeriesData | None = None) -> DateColumn | None
             if ordered:
                 return DateColumn(name, ordered[0])
             reason = reason or f"the dates of {name!r} {disorder(columns[place], forms[0])}"
-        elif name and WHEN.fullmatch(name) and place not in numbers and not times:
+        elif WHEN.fullmatch(name) and not times:
             reason = reason or (
                 f"{name!r} has dates such as {columns[place][0]!r}, whose form is unknown: set "
                 'task.series.date_format, such as "%d/%m/%Y"'
@@ -424,7 +427,7 @@ def following(dates: Dates, count: int) -> Dates:
     Raises `UserError` for fewer than two dates.
     """
     if len(dates) < 2:
-        raise UserError("one date shows no step of time; give at least two rows")
+        raise UserError("a single date does not show the time step; give at least two rows")
     months, ahead = dates.astype("M8[M]"), np.arange(1, count + 1)
     apart = np.diff(months).astype(int)
     for edge in (months, months + 1):

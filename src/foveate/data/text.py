@@ -154,8 +154,8 @@ class Inflection(TextFormat):
         if len(cells) in (2, 3) and cells[0] and FEATURES.fullmatch(cells[-1]):
             return self.parse(f"{cells[0]}\t\t{cells[-1]}")[0]
         raise UserError(
-            f"{line!r} is no lemma with features: write Hahn<N><GEN><SG>, or a line of the data: "
-            "lemma TAB features (N;GEN;SG), or lemma TAB form TAB features"
+            f"{line!r} is not a lemma with features: write Hahn<N><GEN><SG>, or a line of the "
+            "data: lemma TAB features (N;GEN;SG), or lemma TAB form TAB features"
         )
 
 
@@ -263,12 +263,12 @@ def _rows(source: Path, target: str | Path | None, config: TextData) -> Iterator
     if not is_table(source):
         if target is None:
             next(decoded_lines(source), None)  # which names a format that is not read
-            raise DataError(f"{source} is one side; name the target file as well")
+            raise DataError(f"{source} contains one side only; name the target file too")
         return _aligned(source, find(target))
     if target is not None:
         raise DataError(
-            f"{source} holds both sides, as {TABLES} do; leave out the target, or name each of "
-            "several files as a corpus of its own in task.corpora"
+            f"{source} holds both sides, as {TABLES} do; leave out the target, or list "
+            "several files in task.corpora"
         )
     return READERS[ending_of(source)](source, config)
 
@@ -467,7 +467,7 @@ def _csv(path: Path, config: TextData) -> Iterator[PairRow]:
             begins, parse = parse is None, parse or _csv_parser(f"{path}:{number}", cells, config)
             row = [] if begins and config.header else _row(path, number, cells, parse)
         if isinstance(row, list) and row and count > 1:
-            reason = f"{row[0].reason}; a row of the lines {number} to {number + count - 1}"
+            reason = f"{row[0].reason}; the row spans lines {number} to {number + count - 1}"
             yield from ([BadLine(str(path), number + n, reason)] for n in range(count))
         else:
             yield row
@@ -495,7 +495,7 @@ def _csv_parser(
         if len(cells) != len(header):
             single = any(cell.startswith("'") for cell in cells)
             hint = "; quote cells with \", not '" if single and len(cells) > len(header) else ""
-            raise UserError(f"cells: {len(cells)}; in the first row: {len(header)}{hint}")
+            raise UserError(f"{len(cells)} cells; the first row has {len(header)}{hint}")
         return cells[first], cells[second]
 
     return parse
@@ -521,7 +521,9 @@ def _records(
         elif len(parts) > QUOTED:
             break
     if parts:
-        raise DataError(f"{path}:{start}: a quote is opened and not closed; close or double it")
+        raise DataError(
+            f"{path}:{start}: a quoted cell is never closed; close the quote, or double it"
+        )
 
 
 def _ends_quoted(line: str, delimiter: str, quoted: bool) -> bool:
@@ -571,10 +573,14 @@ def places_of(columns: Iterable[int | str], header: Sequence[str]) -> list[int]:
     places = []
     for column in columns:
         if isinstance(column, str) and column not in header:
-            raise UserError(f"no column {column!r}; there are: {', '.join(header)}")
+            raise UserError(f"no column {column!r}; the columns are: {', '.join(header)}")
+        if isinstance(column, str) and header.count(column) > 1:
+            raise UserError(f"the header has {column!r} twice; rename one of the columns")
         places.append(header.index(column) if isinstance(column, str) else column - 1)
         if places[-1] >= len(header):
-            raise UserError(f"columns: {len(header)}; needed: {column}; name them in data.columns")
+            raise UserError(
+                f"{len(header)} columns, but column {column} is needed; set data.columns"
+            )
     return places
 
 
@@ -597,10 +603,10 @@ def _tsv(path: Path, config: TextData) -> Iterator[PairRow]:
         nonlocal width
         cells = line.split("\t")
         if len(cells) < needed:
-            raise UserError(f"columns between tabs: {len(cells)}; needed: {needed}")
+            raise UserError(f"{len(cells)} columns between tabs; {needed} are needed")
         width = width or len(cells)
         if len(cells) != width:
-            raise UserError(f"columns between tabs: {len(cells)}; before: {width}")
+            raise UserError(f"{len(cells)} columns between tabs; earlier lines have {width}")
         return cells[first], cells[second]
 
     return _parsed(path, parse)
@@ -633,7 +639,7 @@ def text_under(record: object, key: str) -> str:
     if not isinstance(record, dict):
         raise UserError(f"not a JSON object with a text under {key}: {str(record)[:40]}")
     if key not in record:
-        raise UserError(f"no key {key!r}; name the keys in data.keys: {', '.join(record)[:200]}")
+        raise UserError(f"no key {key!r}; set data.keys to two of: {', '.join(record)[:200]}")
     value = record[key]
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -643,7 +649,7 @@ def text_under(record: object, key: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise UserError(f"{key} is no text that can be written: {error}") from None
+        raise UserError(f"{key} cannot be written as text: {error}") from None
     return value
 
 
@@ -820,7 +826,7 @@ def _numbered(
         elif not row:
             continue
         elif config.on_bad_line == "error":
-            raise DataError(f'{row[0]}; mend it, or pass over it: data.on_bad_line = "skip"')
+            raise DataError(f'{row[0]}; fix it, or skip such lines: data.on_bad_line = "skip"')
         else:
             skipped += row
 

@@ -129,11 +129,11 @@ class Tokenizer(Configurable, ABC):
         )
         if to is not None:
             if f"<2{to}>" not in self.tags:
-                raise UserError(f"no language {to!r} to translate to; there are: {known}")
+                raise UserError(f"cannot translate to {to!r}; the languages are: {known}")
             return [tagged(line, f"<2{to}>") for line in lines]
         plain = (line for line in lines if line.strip() and not line.startswith(tuple(self.tags)))
         if self.tags and next(plain, None) is not None:
-            raise UserError(f"this run translates to several languages; name one (to): {known}")
+            raise UserError(f"this run translates to several languages; choose one (to): {known}")
         return list(lines)
 
     def beginnings(self, prefix: str | Sequence[str], count: int) -> list[list[int]]:
@@ -148,7 +148,9 @@ class Tokenizer(Configurable, ABC):
         prefixes = self.encode_ids([text.rstrip() for text in texts])
         for text, ids in zip(texts, prefixes, strict=True):
             if UNK in ids:
-                raise UserError(f"the prefix {text!r} holds what is not in the target vocabulary")
+                raise UserError(
+                    f"the prefix {text!r} contains characters that are not in the target vocabulary"
+                )
         return prefixes
 
     def encode_lines(self, text: str) -> list[int]:

@@ -260,8 +260,8 @@ class Run:
         """Log p(target | source) of given pairs, and of each target token, the end included."""
         task = self.need(Scores, "score")
         if isinstance(task, TextToText):
-            sources = task.addressed([source for source, _ in pairs])
-            pairs = [(source, target) for source, (_, target) in zip(sources, pairs, strict=True)]
+            lines = task.addressed([source for source, _ in pairs])
+            pairs = [(line, target) for line, (_, target) in zip(lines, pairs, strict=True)]
         sources, targets = task.encode_pairs(pairs)
         scores = self.engine.score(list(zip(sources, targets, strict=True)))
         return [

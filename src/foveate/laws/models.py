@@ -177,7 +177,7 @@ def trains_on_its_answers(trial: Trial) -> None:
         memory = model.encode(source, keys)
         ways["predict"] = model.predict(ids, memory)
         ways["predict, step by step,"] = _steps(lambda x, s: model.predict(x, memory, s), ids)
-        vectors: Callable[[], Tensor] = partial(model.decode, ids, memory)
+        vectors = partial(model.decode, ids, memory)
     elif isinstance(model, LanguageModel):
         ways["logits of decode"] = model.logits(model.decode(ids))
         ways["logits of decode, step by step,"] = model.logits(_steps(model.decode, ids))

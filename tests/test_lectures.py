@@ -143,7 +143,7 @@ def test_a_command_of_a_step_may_have_any_option() -> None:
         ):
             parsed(f"foveate {wrong}")
     for wrong in ("", "foveate", "rm -rf /", "foveate look 'a"):
-        with pytest.raises(UserError, match="draws a step"):
+        with pytest.raises(UserError, match="can draw a step"):
             parsed(wrong)
 
 

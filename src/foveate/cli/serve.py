@@ -35,15 +35,13 @@ File = Annotated[Path, typer.Option("--file", help="file with the hashes of the 
 Terms = Annotated[
     list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: outputs have one")
 ]
-Known = Annotated[
-    list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV that is looked up first")
-]
-Host = Annotated[str, typer.Option(help="any other than this machine needs --keys or --no-auth")]
-Delay = Annotated[float, typer.Option(min=0, help="a request waits for others to share its batch")]
+Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, looked up first")]
+Host = Annotated[str, typer.Option(help="other hosts need --keys or --no-auth")]
+Delay = Annotated[float, typer.Option(min=0, help="wait for others to share a batch")]
 Keys = Annotated[Path | None, typer.Option("--keys", help="require a key from this file")]
-Glossaries = Annotated[Path | None, typer.Option(help="folder for the glossaries of clients")]
+Glossaries = Annotated[Path | None, typer.Option(help="folder for clients' glossaries")]
 Protect = Annotated[
-    list[str] | None, typer.Option(metavar="REGEX", help="protect spans that match, beside URLs, …")
+    list[str] | None, typer.Option(metavar="REGEX", help="protect matches, beside URLs, …")
 ]
 
 
@@ -102,32 +100,21 @@ def serve_runs(
     ],
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 5000,
-    languages: Annotated[
-        list[str] | None,
-        typer.Option("--as", help="en:fr, or RUN=en:fr, if file names do not show it"),
-    ] = None,
+    languages: Annotated[list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr")] = None,
     key_file: Keys = None,
     auth: Annotated[
         bool, typer.Option("--auth/--no-auth", help="whether clients need keys")
     ] = True,
     allow_host: Annotated[list[str] | None, typer.Option(help="a host name of this server")] = None,
-    cors: Annotated[
-        list[str] | None, typer.Option(help="a site whose pages may use the server")
-    ] = None,
-    behind_proxy: Annotated[
-        str | None, typer.Option(help="trust X-Forwarded-For from this address")
-    ] = None,
-    weights: Annotated[
-        int | None, typer.Option(min=1, help="most MiB of weights in memory")
-    ] = None,
+    cors: Annotated[list[str] | None, typer.Option(help="a site whose pages may use it")] = None,
+    behind_proxy: Annotated[str | None, typer.Option(help="trust its X-Forwarded-For")] = None,
+    weights: Annotated[int | None, typer.Option(min=1, help="MiB of weights in memory")] = None,
     precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32",
     engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto",
     sample: Sample = None,
     preload: Annotated[bool, typer.Option("--preload", help="load all runs at the start")] = False,
     studio: Annotated[bool, typer.Option(help="the studio at /")] = True,
-    studio_token: Annotated[
-        str | None, typer.Option(help="open the studio to others with this token")
-    ] = None,
+    studio_token: Annotated[str | None, typer.Option(help="its token, for others")] = None,
     glossary: Terms = None,
     memory: Known = None,
     fuzzy: Fuzzy = 100.0,
@@ -135,29 +122,21 @@ def serve_runs(
     copy_unknown: CopyUnknown = False,
     protect: Protect = None,
     glossaries: Glossaries = None,
-    characters: Annotated[
-        int | None, typer.Option(min=1, help="most characters of a request")
-    ] = None,
-    items: Annotated[int | None, typer.Option(min=1, help="most texts of a request")] = None,
-    seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="most seconds of a request")
-    ] = None,
+    characters: Annotated[int | None, typer.Option(min=1, help="characters of a request")] = None,
+    items: Annotated[int | None, typer.Option(min=1, help="texts of a request")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="seconds of a request")] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0, help="requests per minute and client")
+        float | None, typer.Option(min=0, help="a client's requests per minute")
     ] = None,
     max_batch_delay_ms: Delay = 5.0,
-    batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="source tokens × beams of a batch")
-    ] = None,
-    queue: Annotated[int | None, typer.Option(min=1, help="most characters that wait")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="source tokens × beams")] = None,
+    queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
     max_wait: Annotated[
-        float | None, typer.Option(min=0.1, help="refuse requests that would wait longer")
+        float | None, typer.Option(min=0.1, help="seconds a request may wait")
     ] = None,
-    drain: Annotated[
-        float, typer.Option(min=0, help="seconds to finish requests after SIGTERM")
-    ] = 30.0,
+    drain: Annotated[float, typer.Option(min=0, help="seconds to finish at SIGTERM")] = 30.0,
     threads: Annotated[int | None, typer.Option(min=1, help="batches computed at a time")] = None,
-    processes: Annotated[int, typer.Option(min=0, help="worker processes, each with the runs")] = 0,
+    processes: Annotated[int, typer.Option(min=0, help="worker processes")] = 0,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
 ) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
@@ -217,10 +196,8 @@ def studio(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 8377,
     browser: Annotated[bool, typer.Option(help="open the page")] = True,
-    host: Annotated[
-        str, typer.Option(help="any other than this machine needs --token")
-    ] = "127.0.0.1",
-    token: Annotated[str | None, typer.Option(help="token that the page asks for")] = None,
+    host: Annotated[str, typer.Option(help="other hosts need --token")] = "127.0.0.1",
+    token: Annotated[str | None, typer.Option(help="token of the page")] = None,
     lectures: Annotated[Path | None, typer.Option(help="folder for your own lectures")] = None,
     openapi: Annotated[bool, typer.Option("--openapi", help="print the API and exit")] = False,
 ) -> None:

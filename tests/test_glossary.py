@@ -28,6 +28,7 @@ TERMS = frozenset(
         "not_found",
         "one_line",
         "one_line_errors",
+        "sums_to_one",
         "_at_least_one",
         "OneTokenizer",
         "wanted",

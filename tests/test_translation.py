@@ -27,10 +27,10 @@ from foveate.data.tokenizer import (
 )
 from foveate.data.words import words
 from foveate.decode.beam import Beam, Greedy
-from foveate.decode.outputs import NoOutputError
 from foveate.decode.sample import Sample
 from foveate.engine.base import SearchRequest
 from foveate.engine.pytorch import Ensemble, check_pieces, steps_of, together
+from foveate.errors import NoOutputError
 from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel

@@ -193,7 +193,10 @@ def _request(data: bytes) -> object:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": data[1:], "more_body": False}
 
-    fields = read_fields(Request(scope, receive))
+    async def computed(work: Callable[[], Any], size: int) -> Any:
+        return work()
+
+    fields = read_fields(Request(scope, receive), SimpleNamespace(computed=computed))
     try:
         fields.send(None)  # nothing is waited for, so that no event loop is needed
     except StopIteration as end:

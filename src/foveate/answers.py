@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import Tokenizer
-from foveate.decode.outputs import Hypothesis, Stop, best, check_finite
+from foveate.decode.outputs import Hypothesis, Stop, best
+from foveate.errors import check_finite
 
 if TYPE_CHECKING:
     from foveate.draw.drawings import Drawing

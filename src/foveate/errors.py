@@ -27,6 +27,25 @@ class UserError(ValueError):
     """
 
 
+class NoOutputError(UserError):
+    """An input for which a model has no output: its scores are not finite, or a search found none."""
+
+
+DIVERGED = (
+    "the model's scores are not finite numbers (NaN, or infinite), so its weights are damaged or "
+    "its training diverged; take another checkpoint of the run, or train it again with a lower "
+    "learning rate"
+)
+
+
+def check_finite(values: object, what: str) -> None:
+    """Raise `NoOutputError`, which begins with ``what``, unless all numbers are finite."""
+    import numpy as np
+
+    if not np.isfinite(np.asarray(values)).all():
+        raise NoOutputError(f"{what}: {DIVERGED}")
+
+
 def install(extra: str) -> str:
     """What to type for the packages of an extra of ours: from where foveate was installed."""
     from importlib.metadata import PackageNotFoundError, distribution  # 15 ms

@@ -147,8 +147,8 @@ def _other_settings(start: Start, earlier: nn.Module, model: nn.Module) -> str:
                 why = f"{name}.{key} is {values}: set the value of that run, or leave the part out"
                 raise ConfigError(why, ("start", "parts"))
             differing[key] = values
-    said = [f"{key} is {values}" for key, values in differing.items()]
-    return "".join(f"; {each}" for each in said[:4])
+    differences = [f"{key} is {values}" for key, values in differing.items()]
+    return "".join(f"; {each}" for each in differences[:4])
 
 
 def _of(state: Iterable[str], parts: tuple[str, ...]) -> set[str]:

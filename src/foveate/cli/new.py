@@ -22,7 +22,7 @@ from foveate.data.bilingual import languages_of_tmx
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
 from foveate.data.notation import number_like
-from foveate.data.report import are_labels, dated, report_files
+from foveate.data.report import SplitReport, are_labels, dated, report_files
 from foveate.data.series import SeriesData, date_column
 from foveate.data.text import (
     BILINGUAL,
@@ -206,13 +206,13 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
         )
     if task in ("auto", "forecasting") and len(files) == 1:
         named = over.get("task", {}).get("series", {}) if isinstance(over.get("task"), dict) else {}
-        asked = SeriesData.parse({"path": files[0].as_posix(), **named}, ("task", "series"))
-        if task == "forecasting" or date_column(paths[0], asked) is not None:
-            return _forecasting(dated(files[0], asked), named)
+        series = SeriesData.parse({"path": files[0].as_posix(), **named}, ("task", "series"))
+        if task == "forecasting" or date_column(paths[0], series) is not None:
+            return _forecasting(dated(files[0], series), named)
     patterns, splits = _patterns(files)
-    asked_text = over.get("data", {})
-    layout, labelled = _layout(files_of(paths[0])[0], task, asked_text)
-    config = TextData.parse(layout | asked_text, ("data",))
+    settings = over.get("data", {})
+    layout, labelled = _layout(files_of(paths[0])[0], task, settings)
+    config = TextData.parse(layout | settings, ("data",))
     if task in ("language", "masked") and len(files) > 1:
         raise DataError(f"{task} reads one text file, not {len(files)}; name one")
     bilingual = any(ending_of(file) in BILINGUAL for path in paths for file in files_of(path))
@@ -221,15 +221,7 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
         raise DataError(f"{files[0]} holds translations, not labels: name a task such as auto")
     report = report_files(files, config, kind=kind or ("pairs" if is_table(paths[0]) else None))
     train = report.splits["train"]
-    if unpaired := [line for line in train.skipped if "has no partner" in line]:
-        raise DataError(f"{unpaired[0]}; line n of both files must be the same pair")
-    if train.pairs < LEAST:
-        lost = "".join(f"; {what}: {count:,}" for what, count in train.dropped.items())
-        lost += f"; the first unusable line: {train.skipped[0]}" if train.skipped else ""
-        raise DataError(
-            f"{files[0]}: {train.pairs} lines can be used; at least {LEAST} are needed{lost}; "
-            "add data, or set data.columns (foveate data report shows what is read)"
-        )
+    _require_enough(files[0], train)
     if task == "auto":
         lengths = train.lengths["words"]
         short = max(side.median for side in lengths) <= 1 or "format" in layout
@@ -258,6 +250,19 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
     return plan
 
 
+def _require_enough(file: Path, train: SplitReport) -> None:
+    """Raise `DataError` if too few lines can be used, or one of two files is longer."""
+    if unpaired := [line for line in train.skipped if "has no partner" in line]:
+        raise DataError(f"{unpaired[0]}; line n of both files must be the same pair")
+    if train.pairs < LEAST:
+        lost = "".join(f"; {what}: {count:,}" for what, count in train.dropped.items())
+        lost += f"; the first unusable line: {train.skipped[0]}" if train.skipped else ""
+        raise DataError(
+            f"{file}: {train.pairs} lines can be used; at least {LEAST} are needed{lost}; "
+            "add data, or set data.columns (foveate data report shows what is read)"
+        )
+
+
 LABELS = r"label|category|class|intent|topic|sentiment|tag|genre|stars|rating"
 NAMES = f"{LABELS}|text|sentence|review|comment|source|src|target|tgt|id|idx|index"
 LANGUAGES = "en|fr|de|es|it|pt|nl|ru|uk|pl|cs|sk|sv|da|nb|ro|hu|fi|el|tr|zh|ja|ko|ar|hi"
@@ -265,20 +270,20 @@ NAMES += f"|{LANGUAGES}|english|french|german|spanish|translation"
 PAIRS = (r"source|src|input|question|en(glish)?", r"target|tgt|trg|output|translation|answer")
 
 
-def _layout(file: Path, task: TaskName, asked: Tree) -> tuple[dict[str, object], bool]:
+def _layout(file: Path, task: TaskName, settings: Tree) -> tuple[dict[str, object], bool]:
     """Fields of [data] for the layout of a file, where it is not the default; is it labelled?
 
-    ``asked`` are those that the user names. Raises `DataError` for a table under another ending.
+    ``settings`` are fields that the user names. Raises `DataError` for a table under another ending.
     """
     ending = ending_of(file)
     if ending in BILINGUAL:
-        return _languages(file, asked) if ending == ".tmx" else {}, False
-    if "format" in asked:
-        return {}, asked["format"] == "fasttext"
+        return _languages(file, settings) if ending == ".tmx" else {}, False
+    if "format" in settings:
+        return {}, settings["format"] == "fasttext"
     if layout := layout_of(file):
         return layout, layout["format"] == "fasttext"
     if is_table(file):
-        return _columns(file, task, asked)
+        return _columns(file, task, settings)
     lines = [line for line, _ in islice(decoded_lines(file), SAMPLE) if line.strip()]
     tabs = {line.count("\t") for line in lines[:20]}
     if len(lines) > 1 and len(tabs) == 1 and tabs != {0}:
@@ -286,17 +291,17 @@ def _layout(file: Path, task: TaskName, asked: Tree) -> tuple[dict[str, object],
     return {}, False
 
 
-def _languages(file: Path, asked: Tree) -> dict[str, object]:
+def _languages(file: Path, settings: Tree) -> dict[str, object]:
     """The languages of a TMX, that of its header first."""
     known = languages_of_tmx(file)
-    if "languages" not in asked and len(known) > 1 and (len(known) == 2 or sys.stdin.isatty()):
+    if "languages" not in settings and len(known) > 1 and (len(known) == 2 or sys.stdin.isatty()):
         source = ask("the source language", known[0], known)
         others = [name for name in known if name != source]
         return {"languages": [source, ask("the target language", others[0], others)]}
     return {}
 
 
-def _table(file: Path, asked: Tree) -> tuple[list[list[str]], bool]:
+def _table(file: Path, settings: Tree) -> tuple[list[list[str]], bool]:
     """The first rows of a table, and whether the first names the columns, as keys of JSON do.
 
     Raises `DataError` where none has more than one cell, and as many as the first.
@@ -315,7 +320,9 @@ def _table(file: Path, asked: Tree) -> tuple[list[list[str]], bool]:
         bad = [BadLine(str(file), n, why) for n, (_, why) in enumerate(lines, start=1) if why]
         table = [line.split("\t") for line, why in lines if line and not why]
     else:
-        rows = [row.cells for row in islice(CSVFile(file, asked.get("delimiter")), SAMPLE) if row]
+        rows = [
+            row.cells for row in islice(CSVFile(file, settings.get("delimiter")), SAMPLE) if row
+        ]
         bad = [row for row in rows if isinstance(row, BadLine)]
         table = [row for row in rows if isinstance(row, list) and row]
     whole = [row for row in table if table[0] and len(row) == len(table[0])]
@@ -326,11 +333,11 @@ def _table(file: Path, asked: Tree) -> tuple[list[list[str]], bool]:
     return whole, named
 
 
-def _columns(file: Path, task: TaskName, asked: Tree) -> tuple[dict[str, object], bool]:
+def _columns(file: Path, task: TaskName, settings: Tree) -> tuple[dict[str, object], bool]:
     """The columns of text and label, or of both sides, by their names, else by what they hold."""
-    table, keys = _table(file, asked)
+    table, keys = _table(file, settings)
     tabs, width = ending_of(file) == ".tsv", len(table[0])
-    if width < 2 or "columns" in asked or "keys" in asked:
+    if width < 2 or "columns" in settings or "keys" in settings:
         return {}, False
     header = table[0]
     if keys and task != "classification" and {"source", "target"} <= {*header}:
@@ -342,7 +349,7 @@ def _columns(file: Path, task: TaskName, asked: Tree) -> tuple[dict[str, object]
             "delete the line, or rename the file to .csv"
         )
     named = keys or not (tabs or again or looks_like_data(header))
-    named = bool(asked.get("header", named))
+    named = bool(settings.get("header", named))
     columns = list(zip(*table[named:], strict=True))
     if task == "auto" and not keys and all(all(map(number_like, column)) for column in columns):
         raise DataError(f"{file} contains only numbers, without a column of dates: name a task")
@@ -482,7 +489,7 @@ def _language(plan: ConfigPlan, pattern: str, splits: dict[str, str], file: Path
     _name_splits(plan, splits)
 
 
-def _forecasting(data: SeriesData, asked: Tree) -> ConfigPlan:
+def _forecasting(data: SeriesData, settings: Tree) -> ConfigPlan:
     file = Path(data.path)
     series = report_files([file], TextData(), kind="series", series=data).series["train"]
     season = SEASONS.get(series.step, 1)
@@ -495,8 +502,8 @@ def _forecasting(data: SeriesData, asked: Tree) -> ConfigPlan:
     facts = f"{series.rows:,} rows of {len(series.channels)} columns, {series.step}"
     plan = ConfigPlan("forecasting", facts, TASKS["forecasting"])
     cells = [f"path = {toml_value(file.as_posix())}"]
-    found = {"date": data.date, "date_format": data.date_format}
-    cells += [f"{key} = {toml_value(v)}" for key, v in found.items() if v and key not in asked]
+    read = {"date": data.date, "date_format": data.date_format}
+    cells += [f"{key} = {toml_value(v)}" for key, v in read.items() if v and key not in settings]
     if series.utc:
         plan.reasons.append("dates have offsets of UTC, and are converted to UTC")
     if series.missing:

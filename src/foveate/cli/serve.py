@@ -102,9 +102,7 @@ def serve_runs(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 5000,
     languages: Annotated[list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr")] = None,
     key_file: Keys = None,
-    auth: Annotated[
-        bool, typer.Option("--auth/--no-auth", help="whether clients need keys")
-    ] = True,
+    auth: Annotated[bool, typer.Option("--auth/--no-auth", help="clients need keys")] = True,
     allow_host: Annotated[list[str] | None, typer.Option(help="a host name of this server")] = None,
     cors: Annotated[list[str] | None, typer.Option(help="a site whose pages may use it")] = None,
     behind_proxy: Annotated[str | None, typer.Option(help="trust its X-Forwarded-For")] = None,
@@ -125,15 +123,11 @@ def serve_runs(
     characters: Annotated[int | None, typer.Option(min=1, help="characters of a request")] = None,
     items: Annotated[int | None, typer.Option(min=1, help="texts of a request")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="seconds of a request")] = None,
-    rate: Annotated[
-        float | None, typer.Option(min=0, help="a client's requests per minute")
-    ] = None,
+    rate: Annotated[float | None, typer.Option(min=0, help="requests per minute")] = None,
     max_batch_delay_ms: Delay = 5.0,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="source tokens × beams")] = None,
     queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
-    max_wait: Annotated[
-        float | None, typer.Option(min=0.1, help="seconds a request may wait")
-    ] = None,
+    max_wait: Annotated[float | None, typer.Option(min=0.1, help="longest wait, seconds")] = None,
     drain: Annotated[float, typer.Option(min=0, help="seconds to finish at SIGTERM")] = 30.0,
     threads: Annotated[int | None, typer.Option(min=1, help="batches computed at a time")] = None,
     processes: Annotated[int, typer.Option(min=0, help="worker processes")] = 0,

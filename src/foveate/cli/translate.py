@@ -172,7 +172,7 @@ class Request:
         """Lines of standard input; a line of standard output for each."""
         if self.protect or self.again or not self.draft:
             own = {"--protect": self.protect, "--again": self.again, "--not-fuzzy": True}
-            option = next(name for name, given in own.items() if given)
+            option = next(name for name, value in own.items() if value)
             raise ConfigError(f"{option} is for documents: name one with --in, or a --format")
         if (self.processes or 1) > 1:
             self._refuse_assistance()

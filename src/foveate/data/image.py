@@ -257,14 +257,14 @@ def _contents(place: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     A name may leave out the folders above a file. Raises `DataError` where several then have it.
     """
     wanted = {_normal(name): name for name in names}
-    found: dict[str, list[str]] = {}
+    by_tail: dict[str, list[str]] = {}
     try:
         with _members(place) as members:
             for path in members:
                 parts = PurePosixPath(path).parts
                 for tail in {"/".join(parts[i:]) for i in range(len(parts))} & wanted.keys():
-                    found.setdefault(tail, []).append(path)
-            for tail, paths in found.items():
+                    by_tail.setdefault(tail, []).append(path)
+            for tail, paths in by_tail.items():
                 path = tail if tail in paths else paths[0]
                 if len(paths) > 1 and path != tail:
                     raise DataError(

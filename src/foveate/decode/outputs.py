@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from foveate.errors import UserError
+from foveate.errors import DIVERGED, NoOutputError, UserError, check_finite
 
 
 @dataclass(frozen=True)
@@ -46,10 +43,6 @@ def best(outputs: Sequence[Hypothesis]) -> Hypothesis:
     return outputs[0] if outputs else Hypothesis([], 0.0, 0.0)
 
 
-class NoOutputError(UserError):
-    """A source for which a search found no output."""
-
-
 def check_outputs(outputs: Sequence[Sequence[Hypothesis]], rows: Sequence[int]) -> None:
     """Raise `NoOutputError` for a source without an output, or with a score that is not finite.
 
@@ -59,16 +52,3 @@ def check_outputs(outputs: Sequence[Sequence[Hypothesis]], rows: Sequence[int]) 
         if not hypotheses:
             raise NoOutputError(f"source {row + 1} has no output: {DIVERGED}")
         check_finite([h.score for h in hypotheses], f"source {row + 1} has no output")
-
-
-DIVERGED = (
-    "the model's scores are not finite numbers (NaN, or infinite), so its weights are damaged or "
-    "its training diverged; take another checkpoint of the run, or train it again with a lower "
-    "learning rate"
-)
-
-
-def check_finite(values: ArrayLike, what: str) -> None:
-    """Raise `NoOutputError`, which begins with ``what``, unless all numbers are finite."""
-    if not np.isfinite(values).all():
-        raise NoOutputError(f"{what}: {DIVERGED}")

@@ -203,9 +203,9 @@ def _check_times(rows: Sequence[str], where: str) -> None:
     before, last = "", ""
     for number, row in enumerate(rows, start=1):
         is_first = not last.strip() or (last.strip().isdecimal() and not before.strip())
-        said = not last.strip() and re.search(r"[^\W\d_]{2}", row)  # words, and no number before
+        speech = not last.strip() and re.search(r"[^\W\d_]{2}", row)  # words, and no number before
         looks = "->" in row and re.search(r"\d:\d", row) and not _TIMES.match(row)
-        if looks and is_first and not said:
+        if looks and is_first and not speech:
             raise DocumentError(
                 f"{where}:{number} holds times that cannot be read: write "
                 "00:00:01,000 --> 00:00:02,500"

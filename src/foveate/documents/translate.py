@@ -414,8 +414,8 @@ def _like(parts: Sequence[str], word: str) -> list[int]:
         ends.append(ends[-1] - len(part))
     if begins[-1] == len(word):
         return begins[1:-1] if len(begins) == len(parts) + 1 else []
-    one_differs = len(begins) + len(ends) == len(parts) + 1 and begins[-1] < ends[-1]
-    return [*begins[1:], *reversed(ends[1:])] if one_differs else []
+    unpaired = len(begins) + len(ends) == len(parts) + 1 and begins[-1] < ends[-1]
+    return [*begins[1:], *reversed(ends[1:])] if unpaired else []
 
 
 def _best(
@@ -548,10 +548,10 @@ class TextBuilder:
                 a, b = self._trimmed(kid.start, kid.end)
                 fits = round < ROUNDS and a in starts and b in ends
                 (whole if fits or kid.long else split).append(kid)
-            kept = [cut for c in inside if (cut := _outside_of(c, split)) is not None]
-            if kept == inside:
+            outside = [cut for c in inside if (cut := _outside_of(c, split)) is not None]
+            if outside == inside:
                 break
-            inside = kept
+            inside = outside
         return inside, whole
 
     def _stretches(

@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.decode.outputs import Stop, check_finite, check_stop
+from foveate.decode.outputs import Stop, check_stop
 from foveate.decode.phrases import Phrase, WordPieces
 from foveate.engine.loading import library
-from foveate.errors import UserError
+from foveate.errors import UserError, check_finite
 
 Floats = NDArray[np.float32]
 Ids = Sequence[int]

@@ -497,15 +497,12 @@ class PackedEngine(Engine):
         sources = [ids[: room.source] for ids in sources]
         filled = [n for n, ids in enumerate(sources) if ids or self._continues]
         settings = self._settings(search, count, end)
-        limits = {
-            n: max(
-                int(search.max_ratio * (0 if self._continues else len(sources[n])))
-                + search.max_extra,
-                len(prefixes[n]) + search.max_extra if prefixes else 0,
-            )
-            for n in filled
-        }
-        limits = {n: min(limit, room.left(len(sources[n]))) for n, limit in limits.items()}
+        ratio = 0 if self._continues else search.max_ratio
+        limits = dict[int, int]()
+        for n in filled:
+            length, begun = len(sources[n]), len(prefixes[n]) if prefixes else 0
+            limit = max(int(ratio * length), begun) + search.max_extra
+            limits[n] = min(limit, room.left(length))
         free = not (prefixes or forbids or required)
         shortens = self.task == "translation" and search.shortlist and free
         if required:

@@ -140,10 +140,10 @@ class SoftmaxHook(TorchFunctionMode):
         """The weights as (B, H, T, S); None where that is not what they are."""
         heads, named = self.point.num_heads, self.point.named
         if weights.dim() == 3:
-            one = bool(self.sizes(len(weights))) or (named and not heads)
-            if not one and (heads is None or len(weights) % heads):
+            weighs_queries = bool(self.sizes(len(weights))) or (named and not heads)
+            if not weighs_queries and (heads is None or len(weights) % heads):
                 return None
-            weights = weights[:, None] if one else weights.unflatten(0, (-1, heads or 1))
+            weights = weights[:, None] if weighs_queries else weights.unflatten(0, (-1, heads or 1))
         if weights.dim() != 4 or named:
             return weights if weights.dim() == 4 else None
         rows, count, steps, keys = weights.shape
@@ -182,8 +182,8 @@ class ForeignMultiHead(ForeignAttention):
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """The module's own forward; weights that the tap returns mix the values instead."""
         self.calls += 1
-        asked = need_weights, attn_mask, average_attn_weights, is_causal
-        output, given = self.forward(query, key, value, key_padding_mask, *asked)
+        options = need_weights, attn_mask, average_attn_weights, is_causal
+        output, theirs = self.forward(query, key, value, key_padding_mask, *options)
         training = self.module.training
         try:  # once more for the weights, without drawing the random numbers of dropout
             self.module.training = False
@@ -196,7 +196,7 @@ class ForeignMultiHead(ForeignAttention):
         rows = weights if weights.dim() == 4 else weights[None]
         replaced = self.tapped(rows)
         if replaced is None:
-            return output, given
+            return output, theirs
         weights = replaced if weights.dim() == 4 else replaced[0]
         mean = weights.mean(dim=-3) if average_attn_weights else weights
         return self.mixed(weights, value), mean if need_weights else None

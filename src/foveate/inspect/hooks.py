@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError, Configurable
-from foveate.decode.outputs import check_finite
+from foveate.errors import check_finite
 from foveate.inspect.foreign import (
     LISTED,
     ForeignAttention,
@@ -179,8 +179,8 @@ def capture(
     taps = {name: partial(see, name) for name in attentions}
     with tapped(taps, attentions, reads=True):
         yield maps
-    found = [point for point in attentions.values() if isinstance(point, ForeignAttention)]
-    report_unclear(found, bool(maps))
+    foreign_points = [point for point in attentions.values() if isinstance(point, ForeignAttention)]
+    report_unclear(foreign_points, bool(maps))
 
 
 def _continues(point: HookPoint, last: Tensor, joined: Tensor, now: Tensor) -> bool:

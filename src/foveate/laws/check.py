@@ -147,9 +147,9 @@ def _tried(
     if config.family not in FAMILIES:
         why = f"there are no laws for kinds of {config.family}; test it yourself"
         return KindReport(title, untried=why)
-    given = models.PARTS if config.family == "model" else {}
+    parts = models.PARTS if config.family == "model" else {}
     needed = [key for key, value in config.model_fields.items() if value.is_required()]
-    required = [key for key in needed if key not in given]
+    required = [key for key in needed if key not in parts]
     if required:
         raise ConfigError(
             f"{file}: the {config.family} {config.kind} needs a default for {', '.join(required)}"
@@ -157,7 +157,7 @@ def _tried(
     reference = None if name is None else before[name]()
     equal = "" if name is None else f", to equal '{name}'"
     report = KindReport(f"{title}{equal}")
-    made = config(**{key: given[key] for key in needed})
+    made = config(**{key: parts[key] for key in needed})
     if config.family in layers.WHOLE and (why := models.untried(made)):
         return KindReport(title, untried=why)
     report.verdicts = [Verdict(law) for law in LAWS if law.concerns(made, reference)]

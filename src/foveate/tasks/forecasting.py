@@ -41,12 +41,11 @@ from foveate.data.series import (
     starts,
 )
 from foveate.data.text import TextData
-from foveate.decode.outputs import check_finite
 from foveate.decode.search import Search
 from foveate.draw.charts import line_chart
 from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, SearchRequest
-from foveate.errors import UserError
+from foveate.errors import UserError, check_finite
 from foveate.files import replace_file
 from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord, Maps, Units

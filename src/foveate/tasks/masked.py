@@ -23,10 +23,10 @@ from foveate.answers import FilledText
 from foveate.data.batches import sorted_batches
 from foveate.data.text import Corpus, is_table
 from foveate.data.tokenizer import SPECIALS, UNK, Encoded
-from foveate.decode.outputs import check_finite
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.draw.texts import Word
 from foveate.engine.base import Engine, SearchRequest
+from foveate.errors import check_finite
 from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import END, START, TokenizedText, encoder_record
 from foveate.models.encoder_decoder import Model

@@ -254,11 +254,11 @@ def em(
             )  # fmt: skip
         corpus.step(model)
     if hard:
-        one, other = ("German", "English") if file is None else ("target", "source")
+        first, second = ("German", "English") if file is None else ("target", "source")
         return SheetGrid(
             sheets=[linked(drawn[-1], source, target) for source, target in pairs], across=3,
-            title=f"Hard links after {iterations} iterations: each {one} word is linked to "
-            f"exactly one {other} word",
+            title=f"Hard links after {iterations} iterations: each {first} word is linked to "
+            f"exactly one {second} word",
             caption="Each target word is linked to the source word with the highest t(f|e), the "
             "number in the cell; soft weights would give shares instead.",
         )  # fmt: skip

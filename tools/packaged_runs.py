@@ -25,8 +25,10 @@ from foveate.bench.budget import contenders
 from foveate.bench.lineage import lineage
 from foveate.config import PACKAGED, merge, parse_tree, read, shipped
 from foveate.data.catalogue import find
+from foveate.engine.packed import NAME
 from foveate.files import replace_file
-from foveate.run import Run, RunConfig
+from foveate.pack import pack
+from foveate.run import Run, RunConfig, load
 from foveate.train.journal import LOG, SNAPSHOTS, Snapshots
 from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors
@@ -51,6 +53,7 @@ OF_A_MACHINE = {"seconds", "tokens_per_second", "memory_mib", "threads"}  # figu
 EVERY = 5  # of the snapshots of a training, one is kept
 SPLITS = ("valid", "test")  # that are shipped
 NEGATIONS = re.compile(r"\b(not|never|no|nobody|nothing)\b|n't")
+WITHOUT_TORCH = "en-fr"  # is packed too: the README translates with it
 
 
 def write_chart() -> None:
@@ -108,6 +111,8 @@ def ship(run: Run, data: Path, target: Path) -> None:
         write_tensors(tensors, folder / WEIGHTS)
     if (run.path / "best.json").is_file():
         shutil.copyfile(run.path / "best.json", target / "best.json")
+    if target.name == WITHOUT_TORCH:
+        pack(load(target), target / NAME, "fp16")
 
 
 def of_lineage(work: Path, name: str) -> Run:

@@ -146,7 +146,7 @@ def test_the_main_verbs_run(elsewhere, runs: Path, tmp_path: Path) -> None:
         "new": (["new", "auto", text, "--out", out.with_suffix(".toml")], ""),
         "show": (["show", transformer], ""),
         "doctor": (["doctor"], ""),
-        "check": (["check", "foveate.nn.scores"], ""),
+        "check": (["check", "foveate.nn.scores", "--seconds", 600], ""),
         "generate": (["generate", runs / "runs" / "language", "--prompt", "the"], ""),
     }  # fmt: skip
     jobs = {what: ([*map(str, words)], stdin) for what, (words, stdin) in verbs.items()}

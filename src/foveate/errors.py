@@ -28,7 +28,7 @@ class UserError(ValueError):
 
 
 class NoOutputError(UserError):
-    """An input for which a model has no output: its scores are not finite, or a search found none."""
+    """An input without an output: scores are not finite, or a search found none."""
 
 
 DIVERGED = (

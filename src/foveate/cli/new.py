@@ -273,7 +273,7 @@ PAIRS = (r"source|src|input|question|en(glish)?", r"target|tgt|trg|output|transl
 def _layout(file: Path, task: TaskName, settings: Tree) -> tuple[dict[str, object], bool]:
     """Fields of [data] for the layout of a file, where it is not the default; is it labelled?
 
-    ``settings`` are fields that the user names. Raises `DataError` for a table under another ending.
+    ``settings`` are what the user names. Raises `DataError` for a table under another ending.
     """
     ending = ending_of(file)
     if ending in BILINGUAL:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.decode.outputs import check_finite
+from foveate.errors import UserError
 from foveate.inspect.foreign import ForeignAttention, explicit_attention, foreign
 from foveate.inspect.records import AttentionRecord, Maps, Units, block_of
 from foveate.nn.attention import BaseAttention, Tap
@@ -273,11 +273,15 @@ class ForcedPass:
     def record(self) -> AttentionRecord:
         """The weights of every attention, with labels on both axes.
 
-        Raises `NoOutputError` where weights are not finite.
+        Raises `UserError` where weights are not finite.
         """
         maps = self.maps()
         for name, weights in maps.items():
-            check_finite(weights, f"no map of {name}")
+            if not np.isfinite(weights).all():
+                raise UserError(
+                    f"no map of {name}: its weights are not finite numbers (NaN, or infinite); "
+                    "take another checkpoint of the run"
+                )
         return self.label(maps, self.units)
 
     def labelled(self, maps: Maps, note: str) -> AttentionRecord:

@@ -133,6 +133,8 @@ def test_a_file_of_an_earlier_version_is_refused_where_its_sizes_differ(
             if len(other) != len(header.get(field, [])):
                 refused({field: other})
     refused({"maps": ["no tensor"]})
+    if header["task"] != "language":
+        refused({"search": header["search"] | {"max_extra": 10**6}})
     refused({"equations": [{"score": "q"}] * (len(header["attentions"]) + 1)})
     refused({}, {SHORTLIST[0]: np.arange(3, dtype=np.int32)})
     often, likely = np.arange(3, dtype=np.int32), np.full((2, 2), 10**6, dtype=np.int32)

@@ -70,7 +70,7 @@ def continuing(
     if beam_size is not None:
         return _common(own, "beam") | {"beam_size": beam_size, "length_penalty": 0.0} | limits
     sampling = own if own["kind"] == "sample" else _common(own, "sample")
-    return {**sampling, **choices, **limits}
+    return sampling | dict(choices) | limits
 
 
 def _common(own: Tree, kind: str) -> Tree:

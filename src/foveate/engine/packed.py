@@ -92,6 +92,7 @@ LARGEST = 2**26  # numbers of a tensor, and bytes of the header
 SHORTLIST = ("shortlist.often", "shortlist.likely")  # tensors of ids
 WIDEST = 1000  # hypotheses of a beam
 RULES = {"no_repeat": min, "min_length": max}  # of several rules of a kind the strictest one holds
+LONGEST_OUTPUT, LARGEST_EXTRA = 64, 4096  # tokens for each of the longest source, and more
 SHARE = 64  # sources that a thread searches together
 NEAR = 2**24  # bytes of weights that stay in a cache, whatever the number of rows
 Array = NDArray[np.generic]
@@ -738,6 +739,9 @@ class PackedModel:
             yield "a shortlist of other tokens"
         if not set(header.maps) <= set(self._tensors):
             yield "maps that are no tensors"
+        most = int(header.search.max_ratio * header.max_length) + header.search.max_extra
+        if header.task != "language" and most > LONGEST_OUTPUT * header.max_length + LARGEST_EXTRA:
+            yield f"outputs of {most:,} tokens for sources of {header.max_length:,}"
         layers = len(engine.crosses)
         if header.head is not None and not -max(layers, 1) <= engine.head.layer < max(layers, 1):
             yield f"links of layer {engine.head.layer}, and {layers} layers"

@@ -125,8 +125,8 @@ def _listed(
         names = "|".join(name for name in SPECIALS[1:] if name not in own)
         unknown = None
         if hidden is not None and names:
-            special = {"Regex": hidden.format(f"(?:{names})")}
-            unknown = {"type": "Replace", "pattern": special, "content": SPECIALS[UNK]}
+            regex = {"Regex": hidden.format(f"(?:{names})")}
+            unknown = {"type": "Replace", "pattern": regex, "content": SPECIALS[UNK]}
         split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Removed"}
         vocabulary = {piece: i for i, piece in enumerate(tokenizer.pieces)}  # its own win
         return {

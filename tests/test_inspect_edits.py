@@ -262,7 +262,7 @@ def test_models_of_others_too() -> None:
     with torch.no_grad():
         assert differ(model(source, target), changed, terms=MODEL)
     with (
-        pytest.raises(ConfigError, match="step by step it cannot be known"),
+        pytest.raises(ConfigError, match="step by step the row of the query is unknown"),
         edit(model, {CROSS: diagonal(1)}),
     ):
         model(source, target[:, :1])

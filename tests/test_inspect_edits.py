@@ -267,7 +267,7 @@ def test_models_of_others_too() -> None:
     ):
         model(source, target[:, :1])
     with (
-        pytest.raises(ConfigError, match="no attention of foveate"),
+        pytest.raises(ConfigError, match="not an attention of foveate"),
         edit(model, {CROSS: patch_output({CROSS: source})}),
     ):
         pass

@@ -194,7 +194,7 @@ def test_case_counts_in_both_directions_as_their_aligner_says(kind: str) -> None
         words_of[lowercase] = set(both.forward.numbers.source) - {""}
     assert words_of == {True: {"das", "haus"}, False: {"Das", "haus"}}
     inner = {"kind": "hmm", "lowercase": False}
-    with pytest.raises(ValueError, match=f"say lowercase of {kind} itself"):
+    with pytest.raises(ValueError, match=f"set lowercase for {kind}, not"):
         Aligner.Config.parse({"kind": kind, "aligner": inner})
 
 
@@ -243,7 +243,7 @@ def test_gold_is_read(tmp_path: Path) -> None:
     ]
     assert said == [f"gold links count words from 0 ({path}:2: 0-2)"]
     path.write_text("1-1\n1=2\n")
-    with pytest.raises(ValueError, match=r"gold\.txt:2: '1=2' is no link"):
+    with pytest.raises(ValueError, match=r"gold\.txt:2: '1=2' is not a link"):
         read_gold(path)
 
 
@@ -292,7 +292,7 @@ def test_pharaoh_puts_the_source_first() -> None:
 
 @pytest.mark.parametrize("line", ["0-0 1", "1--2", "a-1", "1-", "-1"])
 def test_a_wrong_entry_is_named_with_its_place(line: str) -> None:
-    with pytest.raises(ValueError, match=r"out\.align:3: .* is no link"):
+    with pytest.raises(ValueError, match=r"out\.align:3: .* is not a link"):
         read_pharaoh(line, "out.align:3")
 
 

@@ -288,7 +288,7 @@ BROKEN = {
         "nn.feed_forward",
         "ReLU",
         "def activate(self, x):\n        return x * (2 if self.training else 1)",
-        "forward gives something else in training",
+        "forward computes something else in training",
     ),
     "padding that is read": (
         "models.transformer",

@@ -93,5 +93,5 @@ def test_what_a_glimpse_cannot_read_is_refused() -> None:
     labels = Labels(("a", "b"))
     with pytest.raises(ValueError, match=r"multiples of 4, not 30×32: lower model\.scales"):
         Glimpse.Config().build(Pixels(1, 30, 32), labels)
-    with pytest.raises(ValueError, match="glimpses are taken of pixels, not tokens"):
+    with pytest.raises(ValueError, match="a glimpse model reads pixels, not tokens"):
         Glimpse.Config().build(Tokens(9), labels)

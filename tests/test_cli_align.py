@@ -214,10 +214,10 @@ def test_what_is_wrong_is_said(folder: Path, call: Call) -> None:
     run, gold = folder / "run", folder / "gold.txt"
     for arguments, message in (
         (("nobody", *sides(folder)), "neither the folder of a run nor one of: agreement, hmm"),
-        (("ibm1", *sides(folder), "--layer", 1), "--layer: ibm1 is no run"),
+        (("ibm1", *sides(folder), "--layer", 1), "--layer: ibm1 is not a run"),
         ((run, *sides(folder), "--symmetrize", "union"), "--symmetrize: a run is trained"),
-        ((run, *sides(folder), "--threshold", 0.5), "--threshold: it is for two runs"),
-        (("ibm1", *sides(folder), "--reverse", run), "--reverse: ibm1 is no run"),
+        ((run, *sides(folder), "--threshold", 0.5), "--threshold: it applies to two runs"),
+        (("ibm1", *sides(folder), "--reverse", run), "--reverse: ibm1 is not a run"),
         ((run, *sides(folder), "--layer", 1, "--gold", gold), "choose the head by one of"),
         ((run, *sides(folder), "--agree-with", folder / "one"), "one has 1 lines of links, "),
         (

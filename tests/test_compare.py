@@ -198,7 +198,7 @@ def test_masked_language_is_compared_on_the_texts_of_the_first(configs: Path, ca
 def test_what_cannot_be_compared_is_one_sentence(configs: Path, call: Call) -> None:
     rnn, transformer = configs / "rnn.toml", configs / "transformer.toml"
     for arguments, message in (
-        ((rnn,), "one model is nothing to compare"),
+        ((rnn,), "a comparison needs at least two models"),
         ((rnn, transformer, "--steps", 20, "--minutes", 1), "give one budget"),
         ((rnn, transformer, "--steps", 3), "give a larger budget"),
         ((rnn, transformer, "--minutes", 0.0001), "give a larger budget"),

@@ -262,12 +262,12 @@ def test_models_of_others_too() -> None:
     with torch.no_grad():
         assert differ(model(source, target), changed, terms=MODEL)
     with (
-        pytest.raises(ConfigError, match="step by step it cannot be known"),
+        pytest.raises(ConfigError, match="step by step the row of the query is unknown"),
         edit(model, {CROSS: diagonal(1)}),
     ):
         model(source, target[:, :1])
     with (
-        pytest.raises(ConfigError, match="no attention of foveate"),
+        pytest.raises(ConfigError, match="not an attention of foveate"),
         edit(model, {CROSS: patch_output({CROSS: source})}),
     ):
         pass

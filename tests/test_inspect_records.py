@@ -84,7 +84,7 @@ def test_wrong_labels_and_numbers_are_errors() -> None:
         AttentionRecord({"m": np.ones((1, 1, 1), np.float32)}, {"": ["x"]}, {"": ["a", "b"]}).drawn(
             "m"
         )
-    with pytest.raises(ValueError, match="not numbers"):
+    with pytest.raises(ValueError, match="some weights are not finite"):
         AttentionRecord({"m": np.full((1, 1, 1), np.nan, np.float32)}, {}, {}).drawn("m")
 
 

@@ -304,11 +304,11 @@ def test_linformer_is_its_equation() -> None:
 
 def test_linformer_refuses_what_it_cannot_do() -> None:
     attention = built(LowRankAttention.Config(max_length=8))
-    with pytest.raises(ValueError, match=r"9 places .* max_length = 8"):
+    with pytest.raises(ValueError, match=r"9 positions .* max_length = 8"):
         attention(torch.randn(1, 9, SIZE))
     with pytest.raises(ValueError, match="another position"):
         attention(torch.randn(1, 5, SIZE), position=ALiBi.Config().build(SIZE, 1))
-    with pytest.raises(ValueError, match="future included"):
+    with pytest.raises(ValueError, match="including future ones"):
         attention(torch.randn(1, 5, SIZE), mask=Mask(causal=True))
 
 
@@ -316,7 +316,7 @@ def test_linformer_refuses_what_it_cannot_do() -> None:
 def test_what_is_refused_in_a_decoder(name: str) -> None:
     assert name not in MODELS
     config = changed(TRANSFORMER[1], attention=KINDS[name.rpartition(".")[2]])
-    with pytest.raises(ValueError, match=r"decoder\.attention .* the future included"):
+    with pytest.raises(ValueError, match=r"decoder\.attention .* including future ones"):
         config.build(Tokens(30), SIZE)
 
 

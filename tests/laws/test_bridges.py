@@ -94,7 +94,7 @@ def test_states_that_an_encoder_does_not_have_are_refused(make: Callable[[], Any
 
 def test_a_language_model_has_no_bridge() -> None:
     decoder = changed(RECURRENT[1], attention=None, bridge=STATES)
-    with pytest.raises(ValueError, match="language model has no source to hand over"):
+    with pytest.raises(ValueError, match="language model has no source"):
         decoder.build(Tokens(30), None)
 
 

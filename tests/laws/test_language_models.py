@@ -136,7 +136,7 @@ def test_a_window_of_n_sees_n_minus_1_tokens(order: int) -> None:
 
 
 def test_a_window_has_no_place_for_a_source() -> None:
-    with pytest.raises(ValueError, match="reads only what is written"):
+    with pytest.raises(ValueError, match="reads only its own output"):
         WindowDecoder.Config().build(Tokens(9), 8)
 
 

@@ -61,9 +61,10 @@ def read_link(entry: str, separator: str, where: str = "") -> Link:
     source, dash, target = entry.partition(separator)
     if not (dash and source.isdecimal() and target.isdecimal()):
         place = f"{where}: " if where else ""
-        raise UserError(f"{place}{entry!r} is no link; a link is SOURCE{separator}TARGET, as 3-4")
+        expected = f"expected SOURCE{separator}TARGET, such as 3{separator}4"
+        raise UserError(f"{place}{entry!r} is not a link: {expected}")
     if max(len(source), len(target)) > DIGITS:
-        raise UserError(f"{where}: {entry[:20]!r}… is no link: no sentence has so many words")
+        raise UserError(f"{where}: {entry[:20]!r}… is not a link: no sentence has so many words")
     return int(source), int(target)
 
 
@@ -292,7 +293,7 @@ class Head:
         """The head of plain values. Raises ``ValueError`` or ``LookupError`` for wrong ones."""
         layer, head, rows = tree["layer"], tree["head"], tree["rows"]
         if not isinstance(layer, int) or not isinstance(head, int | None):
-            raise ValueError(f"layer {layer!r} and head {head!r} are no numbers")
+            raise ValueError(f"layer {layer!r} and head {head!r} must be numbers")
         if rows not in get_args(Rows) or (head or 0) < 0:
             raise ValueError(f"rows {rows!r} of head {head!r}")
         return cls(layer, head, rows)
@@ -323,5 +324,5 @@ def choose(
     layers = (dict(enumerate(maps.values())) for maps in corpus)
     ranked = rank_heads(layers, gold, read_links)
     if not ranked:
-        raise UserError("there is no head to choose: the run has no attention to the source")
+        raise UserError("no head can be chosen: the run has no attention to the source")
     return [(Head(layer, head, rows), counts) for layer, head, counts in ranked]

@@ -446,7 +446,7 @@ class Both(Aligner):
         @pydantic.model_validator(mode="after")
         def _not_contradicted(self) -> Self:
             if self.aligner.lowercase not in (True, self.lowercase):
-                raise UserError(f"say lowercase of {self.kind} itself, not of its aligner")
+                raise UserError(f"set lowercase for {self.kind}, not for its aligner")
             return self
 
     config: Config

@@ -235,7 +235,7 @@ def fitting(name: str, work: Workload, budget: Budget) -> int:
     train_config = work.config.train
     if budget.tokens is not None:
         if not isinstance(work.task, Generates):
-            raise ConfigError(f"--tokens: {name} writes no text; give --steps or --minutes")
+            raise ConfigError(f"--tokens: {name} produces no tokens; give --steps or --minutes")
         counts = work.task.target_counts("train")
         parts = portions(work.plan(), train_config.accumulate, (0, 0), None)
         seen = accumulate(sum(int(counts[rows].sum()) for rows in part.indices) for part in parts)

@@ -153,7 +153,9 @@ def compare(
     ``text`` is the sentence that all answer. Raises ``ConfigError`` for fewer than two models.
     """
     if len(plan.names) < 2:
-        raise ConfigError("one model is nothing to compare: name two or more configs or runs")
+        raise ConfigError(
+            "a comparison needs at least two models: name two or more configs or runs"
+        )
     models = contenders(plan, budget, folder, say)
     quality, corpus = quality_of(models, say)
     say("losses, operations, speed and memory")

@@ -50,7 +50,7 @@ def align_files(
         Path | None, typer.Option(help="a run from target to source: links of both directions")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="with --reverse: the least √(α · β) [0.3]")
+        float | None, typer.Option(min=0, max=1, help="with --reverse: minimum √(α · β) [0.3]")
     ] = None,
     train_on: Annotated[
         list[Path] | None, typer.Option(help="TSV, or once a side: learn from these as well")
@@ -70,12 +70,12 @@ def align_files(
     files = PairFiles(source, target, split.get(pretokenised))
     if is_aligner(model):
         run_options = {"layer": layer, "head": head, "gold": gold, "agree_with": agree_with}
-        refuse(f"{model} is no run", **run_options, reverse=reverse, threshold=threshold, to=to)
+        refuse(f"{model} is not a run", **run_options, reverse=reverse, threshold=threshold, to=to)
         links, messages = by_aligner(model, files, train_on or [], symmetrize)
     else:
-        refuse("a run is trained", train_on=train_on, symmetrize=symmetrize)
+        refuse("a run is trained already", train_on=train_on, symmetrize=symmetrize)
         if reverse is None:
-            refuse("it is for two runs, of which --reverse names one", threshold=threshold)
+            refuse("it applies to two runs, and --reverse names none", threshold=threshold)
         rows: Rows = "read" if after_reading else "produced"
         selection = HeadSelection(layer, head, gold, agree_with, rows)
         marks = [] if reverse is None else tags_of(reverse, checkpoint)

@@ -152,7 +152,9 @@ def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]
 def _output_of(name: str, point: HookPoint) -> tuple[nn.Module, int]:
     """The module that reads what all heads give, side by side, and how many heads there are."""
     if isinstance(point, ForeignAttention):
-        raise ConfigError(f"{name} is no attention of foveate: outputs of its heads are not known")
+        raise ConfigError(
+            f"{name} is not an attention of foveate: the outputs of its heads are unknown"
+        )
     return point.output, point.num_heads
 
 

@@ -109,7 +109,7 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
     each score. Raises ``ConfigError`` for a forecast, and for a model without attention.
     """
     if forced.score_name != "log p":
-        raise ConfigError("relevance needs an output with a probability; a forecast has none")
+        raise ConfigError("relevance needs an output with a probability, which a forecast lacks")
     matrices: dict[str, Figures] = {}
     for t, gathered in enumerate(_gathered(forced)):
         for name, (place, rows) in _answered(forced, gathered, t).items():
@@ -154,7 +154,7 @@ def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
     with torch.enable_grad(), tapped(taps, attentions):
         scores = forced.run()
     if not calls:
-        raise ConfigError("this model has no attention, and so no relevance by attention")
+        raise ConfigError("this model has no attention, so relevance cannot be computed")
     for score in scores:
         gradients = torch.autograd.grad(
             score, calls, retain_graph=True, allow_unused=True, materialize_grads=True

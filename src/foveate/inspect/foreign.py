@@ -70,7 +70,7 @@ class ForeignAttention:
         own = self.name.startswith("decoder") and self.name.endswith("self_attention")
         if weights.shape[2] == 1 and self.name.endswith("cross_attention"):
             raise ConfigError(
-                f"{self.name}: step by step it cannot be known which row this is; run the whole "
+                f"{self.name}: step by step the row of the query is unknown; run the whole "
                 "target at once, or silence the head"
             )
         return weights.shape[3] - weights.shape[2] if own else 0

@@ -214,8 +214,8 @@ def _joined(name: str, before: Tensor, now: Tensor) -> Tensor:
     if before.shape[:2] != now.shape[:2]:
         raise ConfigError(
             f"{name} was called for {len(before)} rows and then for {len(now)}: calls of several "
-            "batches, or of a search that drops rows, are no one map; look at a forced pass over "
-            "the outcome (run.explain)"
+            "batches, or of a search that drops rows, form no single map; capture a forced pass of "
+            "the output (run.explain)"
         )
     keys = max(before.shape[3], now.shape[3])
     wide = [F.pad(weights, (0, keys - weights.shape[3])) for weights in (before, now)]

@@ -172,7 +172,7 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     """
     inside = side_of(forced.model)
     if not inside:
-        raise ConfigError("this model reads its input at once: there are no places to shuffle")
+        raise ConfigError("this model reads its input at once: it has no positions to shuffle")
     plain, before, maps = _read(forced, inside, None)
     random = torch.Generator().manual_seed(seed)
     shuffle = torch.randperm(len(plain), generator=random)

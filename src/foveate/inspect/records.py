@@ -143,7 +143,7 @@ class AttentionRecord:
         """
         weights = self.maps[name]
         if not np.isfinite(weights).all():
-            raise UserError(f"{name}: weights that are not numbers; has the training diverged?")
+            raise UserError(f"{name}: some weights are not finite; has training diverged?")
         rows, columns = self.axes(name)
         height, width = len(rows) or weights.shape[1], len(columns) or weights.shape[2]
         labelled = weights[:, :height, :width]

@@ -239,7 +239,7 @@ def is_a_function(trial: Trial) -> None:
     for part in computations(trial):
         first, second = part(), part()
         shown = {**part.inputs, "came out": first, "came out the second time": second}
-        why = f"{part.name} gives another output at the second call: it draws or remembers"
+        why = f"{part.name} gives another output in a second call: it is random or keeps a state"
         require(torch.equal(first, second), why, shown)
 
 
@@ -293,7 +293,7 @@ def trains_as_it_is_used(trial: Trial) -> None:
         with torch.enable_grad():
             output = part(**{name: x.clone().requires_grad_() for name, x in part.inputs.items()})
         module.eval()
-        why = f"{part.name} gives something else in training"
+        why = f"{part.name} computes something else in training"
         require_same(output.detach(), expected, why, part.inputs)
 
 
@@ -461,7 +461,7 @@ def counts_from_zero(trial: Trial) -> None:
         methods = {"embed": position.embed, "rotate": position.rotate}
         cut = methods[part.name](late["x"], at[1:]) if part.name in methods else bias
         assert cut is not None
-        why = f"{part.name} is another where reading begins at position 1: use `at`"
+        why = f"{part.name} differs if reading begins at position 1: use `at`"
         require_same(cut, expected, why, part.inputs)
 
 
@@ -501,7 +501,7 @@ def is_relative(trial: Trial) -> None:
         turned = part(x=x[:, :, :1].expand_as(x).contiguous())[0, 0]
         scores = turned @ turned.mT
         shown = {"one vector at every position": turned, "qᵀk": scores}
-        why = "qᵀk at equal distance differs from place to place"
+        why = "qᵀk at equal distance differs between positions"
         require(not differences(scores[1:, 1:], scores[:-1, :-1]).any(), why, shown)
 
 
@@ -632,7 +632,7 @@ def serves_hypotheses(trial: Trial) -> None:
     require_same(torch.cat(steps, dim=1), alone, f"step by step {why}", shown)
 
 
-@law("what stands in padding changes nothing", "attention")
+@law("padding changes nothing", "attention")
 def ignores_padding(trial: Trial) -> None:
     """The last key is padding."""
     (part,) = computations(trial)

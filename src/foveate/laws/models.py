@@ -129,7 +129,7 @@ def _modelled(trial: Trial) -> list[LayerOutput]:
 COMPUTATIONS.update(encoder=_encoded, decoder=_decoded, model=_modelled)
 
 
-@law("what stands in padding changes nothing", "encoder")
+@law("padding changes nothing", "encoder")
 def encodes_without_padding(trial: Trial) -> None:
     """Another token in padding leaves the vectors of real positions as they are."""
     (part,) = computations(trial)

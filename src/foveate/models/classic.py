@@ -129,8 +129,8 @@ class WindowDecoder(Decoder):
         super().__init__(config, target, memory_size)
         if memory_size is not None:
             raise UserError(
-                "the window decoder reads only what is written: it has no attention to a source; "
-                "use it in a language_model, or take another decoder"
+                "the window decoder reads only its own output and has no attention to a source; "
+                "use it in a language_model, or choose another decoder"
             )
         size = config.embedding_size
         self.stem = config.stem.build(target, size)

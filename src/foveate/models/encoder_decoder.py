@@ -233,7 +233,9 @@ def tie(
     """
     if module is None or to is None:
         missing = name if module is None else "the target embedding"
-        raise UserError(f'model.tie = {setting!r}: {missing} is no table; set model.tie = "none"')
+        raise UserError(
+            f'model.tie = {setting!r}: {missing} is not an embedding table; set model.tie = "none"'
+        )
     if module.weight.shape != to.weight.shape:
         raise UserError(
             f"model.tie = {setting!r}: {name} is {tuple(module.weight.shape)}, the "

@@ -218,7 +218,7 @@ class PointerGenerator(EncoderDecoder):
 
     def output_rows(self, tokens: Int[Tensor, "W"]) -> nn.Module:
         raise UserError(
-            "decode.shortlist: a pointer_generator copies words that no shortlist has; "
+            "decode.shortlist: a pointer_generator copies words that are not in a shortlist; "
             "set decode.shortlist = false"
         )
 

@@ -220,7 +220,7 @@ class RecurrentDecoder(Decoder):
         token = embedded  # the size of what the first layer reads of a token
         if config.bridge is not None:
             if memory_size is None:
-                raise UserError("decoder.bridge: a language model has no source to hand over")
+                raise UserError("decoder.bridge: a language model has no source")
             bridge: Bridge = config.bridge.build(memory_size, hidden, config.num_layers * states)
             self.bridge = bridge
             token += bridge.context_size
@@ -234,7 +234,9 @@ class RecurrentDecoder(Decoder):
         self.output_size = embedded
         if config.readout == "state":
             if config.attention is not None:
-                raise UserError('decoder.readout = "state" leaves the context out: use "mixed"')
+                raise UserError(
+                    'decoder.readout = "state" ignores the context of attention: use "mixed"'
+                )
             self.output_size = hidden
             return
         context = fed = 0
@@ -389,8 +391,8 @@ class LocationDecoder(Decoder):
         super().__init__(config, target, memory_size)
         if memory_size is None:
             raise UserError(
-                'decoder = "location" looks at a source, and a language model has none; '
-                'take "recurrent"'
+                'decoder = "location" attends to a source, which a language model lacks; '
+                'use "recurrent"'
             )
         embedded, hidden = config.embedding_size, config.hidden_size
         self.stem = config.stem.build(target, embedded)

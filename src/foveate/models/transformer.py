@@ -246,8 +246,8 @@ def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
     """The same config. Raises `UserError` for a kind that cannot mask future positions."""
     if not cast(type[BaseAttention], attention.owner).causal:
         raise UserError(
-            f'decoder.attention = "{attention.kind}" mixes the whole length, the future included; '
-            "take another kind there (as encoder.attention or cross_attention it is fine)"
+            f'decoder.attention = "{attention.kind}" mixes all positions, including future ones; '
+            "use another kind there (it works as encoder.attention or cross_attention)"
         )
     return attention
 

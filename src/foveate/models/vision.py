@@ -159,11 +159,11 @@ class Glimpse(Model):
         super().__init__()
         self.config = config
         if not isinstance(source, Pixels):
-            raise UserError(f"glimpses are taken of pixels, not {type(source).__name__.lower()}")
+            raise UserError(f"a glimpse model reads pixels, not {type(source).__name__.lower()}")
         coarsest = 2 ** (config.scales - 1)
         if source.height % coarsest or source.width % coarsest:
             raise UserError(
-                f"{config.scales} scales need a picture whose sides are multiples of {coarsest}, "
+                f"{config.scales} scales need a picture with sides in multiples of {coarsest}, "
                 f"not {source.height}×{source.width}: lower model.scales"
             )
         part, size = config.glimpse_size, config.hidden_size

@@ -61,8 +61,8 @@ class AttentionContext:
         if self.bias(range(1), device) is not None and self.position is not None:
             name = self.position.config.kind
             raise UserError(
-                f'position = "{name}" adds to the score of each query and key, which '
-                f'attention = "{kind}" never forms; take another position or attention'
+                f'position = "{name}" adds a bias to the score of each query and key, '
+                f'but attention = "{kind}" forms no scores; choose another position or attention'
             )
 
 
@@ -207,7 +207,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
             )
         if name == "value" and self.config.value_size is not None:
             raise UserError(
-                f"attention.value_size = {self.config.value_size} is of projected values: "
+                f"attention.value_size = {self.config.value_size} needs projected values: "
                 'add "value" to attention.project, or leave it out'
             )
         return nn.Identity()

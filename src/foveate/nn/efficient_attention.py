@@ -46,8 +46,8 @@ class SparseAttention(Attention):
     def __init__(self, config: Config, hidden_size: int, memory_size: int | None = None) -> None:
         if memory_size is not None:
             raise UserError(
-                f'cross_attention = "{config.kind}": it is for a sequence that looks at itself; '
-                'take "full" for a memory'
+                f'cross_attention = "{config.kind}": this kind is for self-attention; '
+                'use "full" for a memory'
             )
         super().__init__(config, hidden_size)
 
@@ -292,12 +292,12 @@ class LowRankAttention(Attention):
     def _refuse(self, context: AttentionContext, length: int) -> None:
         if context.mask.causal or context.mask.window is not None:
             raise UserError(
-                "linformer mixes the whole length, the future included: it cannot take a causal "
-                "mask or a window; use another kind of attention in a decoder"
+                "linformer mixes all positions, including future ones: it supports no causal "
+                "mask and no window; use another kind of attention in a decoder"
             )
         if length > self.config.max_length:
             raise UserError(
-                f"a sequence of {length} places is longer than linformer's max_length = "
+                f"a sequence of {length} positions is longer than linformer's max_length = "
                 f"{self.config.max_length}; raise it in the config, or cut the sequence"
             )
         context.refuse_bias("linformer", self.key_places.device)
@@ -424,11 +424,13 @@ class KernelAttention(BaseAttention):
         kind = self.config.kind or ""
         context.refuse_bias(kind, device)
         if context.mask.window is not None:
-            raise UserError(f'attention = "{kind}" sums over all that came before: no window')
+            raise UserError(
+                f'attention = "{kind}" sums over all earlier positions: it supports no window'
+            )
         if self.observed and own and context.query_at.start > 0:
             raise UserError(
-                f'attention = "{kind}" remembers sums and no keys, so step by step there are no '
-                "weights to see; run the whole sequence at once (state=None)"
+                f'attention = "{kind}" stores sums, not keys, so it has no weights to show '
+                "step by step; run the whole sequence at once (state=None)"
             )
 
 

@@ -22,7 +22,7 @@ from foveate.data.bilingual import languages_of_tmx
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
 from foveate.data.notation import number_like
-from foveate.data.report import are_labels, dated, report_files
+from foveate.data.report import SplitReport, are_labels, dated, report_files
 from foveate.data.series import SeriesData, date_column
 from foveate.data.text import (
     BILINGUAL,
@@ -221,15 +221,7 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
         raise DataError(f"{files[0]} holds translations, not labels: name a task such as auto")
     report = report_files(files, config, kind=kind or ("pairs" if is_table(paths[0]) else None))
     train = report.splits["train"]
-    if unpaired := [line for line in train.skipped if "has no partner" in line]:
-        raise DataError(f"{unpaired[0]}; line n of both files must be the same pair")
-    if train.pairs < LEAST:
-        lost = "".join(f"; {what}: {count:,}" for what, count in train.dropped.items())
-        lost += f"; the first unusable line: {train.skipped[0]}" if train.skipped else ""
-        raise DataError(
-            f"{files[0]}: {train.pairs} lines can be used; at least {LEAST} are needed{lost}; "
-            "add data, or set data.columns (foveate data report shows what is read)"
-        )
+    _refuse_too_few(train, files[0])
     if task == "auto":
         lengths = train.lengths["words"]
         short = max(side.median for side in lengths) <= 1 or "format" in layout
@@ -256,6 +248,19 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
         _texts(plan, patterns, train.pairs, several)
         _data(plan, layout, splits, train.pairs, bool(train.skipped))
     return plan
+
+
+def _refuse_too_few(train: SplitReport, file: Path) -> None:
+    """Raise `DataError` where a side is shorter than the other, or too few lines can be used."""
+    if unpaired := [line for line in train.skipped if "has no partner" in line]:
+        raise DataError(f"{unpaired[0]}; line n of both files must be the same pair")
+    if train.pairs < LEAST:
+        lost = "".join(f"; {what}: {count:,}" for what, count in train.dropped.items())
+        lost += f"; the first unusable line: {train.skipped[0]}" if train.skipped else ""
+        raise DataError(
+            f"{file}: {train.pairs} lines can be used; at least {LEAST} are needed{lost}; "
+            "add data, or set data.columns (foveate data report shows what is read)"
+        )
 
 
 LABELS = r"label|category|class|intent|topic|sentiment|tag|genre|stars|rating"

@@ -174,7 +174,7 @@ def test_a_report_of_files_lists_bad_lines_and_says_all_of_it(tmp_path: Path) ->
     assert [line.split(":")[1] for line in split.skipped] == ["2", "5"]
     short = "\n".join(result.lines())
     assert "train: 3 pairs, words 4 → 3, longest 2 → 1" in short
-    assert f"2 lines skipped, the first: {train}:2: columns" in short
+    assert f"2 lines skipped, the first: {train}:2: 1 columns" in short
     assert "duplicate of an earlier pair: 1 (line 3)" in short
     assert "test: odd: source also in train: 1 (line 1)" in short
     out = io.StringIO()

@@ -209,7 +209,7 @@ TABLES = {  # of `foveate new auto`: what is found, or what is said that the dat
     "date,a\n2020-01-02,1\n2020-01-01,2\n": "from the newest to the oldest",
     "date,a\n2020-01-02,1\n2020-01-01,2\n2020-01-03,3\n": "not in the order of time",
     "Date;Time;a\n16/12/2006;00:00;1\n16/12/2006;00:01;2\n": "two columns, 'Date' and 'Time'",
-    "date,shop,a\n2020-01-01,1,5\n2020-01-01,2,6\n": "are there several times",
+    "date,shop,a\n2020-01-01,1,5\n2020-01-01,2,6\n": "occur several times",
     "quarter,a\n2020Q1,1\n2020Q2,2\n": "'2020Q1', whose form is unknown",
     "year,a\n1949,1\n1950,2\n": ("year", None),
     "id,a\n1949,1\n1950,2\n": None,

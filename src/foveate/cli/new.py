@@ -221,7 +221,7 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
         raise DataError(f"{files[0]} holds translations, not labels: name a task such as auto")
     report = report_files(files, config, kind=kind or ("pairs" if is_table(paths[0]) else None))
     train = report.splits["train"]
-    _require_enough(files[0], train)
+    _refuse_too_few(train, files[0])
     if task == "auto":
         lengths = train.lengths["words"]
         short = max(side.median for side in lengths) <= 1 or "format" in layout
@@ -250,8 +250,8 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
     return plan
 
 
-def _require_enough(file: Path, train: SplitReport) -> None:
-    """Raise `DataError` if too few lines can be used, or one of two files is longer."""
+def _refuse_too_few(train: SplitReport, file: Path) -> None:
+    """Raise `DataError` where a side is shorter than the other, or too few lines can be used."""
     if unpaired := [line for line in train.skipped if "has no partner" in line]:
         raise DataError(f"{unpaired[0]}; line n of both files must be the same pair")
     if train.pairs < LEAST:
@@ -320,9 +320,8 @@ def _table(file: Path, settings: Tree) -> tuple[list[list[str]], bool]:
         bad = [BadLine(str(file), n, why) for n, (_, why) in enumerate(lines, start=1) if why]
         table = [line.split("\t") for line, why in lines if line and not why]
     else:
-        rows = [
-            row.cells for row in islice(CSVFile(file, settings.get("delimiter")), SAMPLE) if row
-        ]
+        cells = CSVFile(file, settings.get("delimiter"))
+        rows = [row.cells for row in islice(cells, SAMPLE) if row]
         bad = [row for row in rows if isinstance(row, BadLine)]
         table = [row for row in rows if isinstance(row, list) and row]
     whole = [row for row in table if table[0] and len(row) == len(table[0])]

@@ -529,7 +529,7 @@ PEGASUS = replace(
     keys=(Key("vocab_size", 50265, ()), Key("max_position_embeddings", 1024, ()), *_KEYS),
     waves=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
     only={"is_encoder_decoder": True},
-    older=MARIAN.older | {"normalize_before": True, "add_final_layer_norm": True},
+    older={**MARIAN.older, "normalize_before": True, "add_final_layer_norm": True},
     rules=(*_SIDES, *rules({"{encoder,decoder}.norm.norm": "model.{encoder,decoder}.layer_norm"})),
     finish=dict,
 )

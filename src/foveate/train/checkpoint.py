@@ -74,7 +74,9 @@ def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: 
     for entry, value in values.items():
         name, _, key = entry.rpartition(":")
         if name not in index:
-            raise TrainError(f"{folder / OPTIMIZER}: {name} is no trained parameter of the model")
+            raise TrainError(
+                f"{folder / OPTIMIZER}: {name} is not a trained parameter of the model"
+            )
         if isinstance(value, Tensor):  # into memory laid out as the parameter's is
             parameter = parameters[index[name]]
             like = parameter.detach() if value.shape == parameter.shape else value

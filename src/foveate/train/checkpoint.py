@@ -117,6 +117,15 @@ def refuse_lost(run: Path) -> None:
         )
 
 
+def refuse_stateless(run: Path, step: int) -> None:
+    """Raise `TrainError` where a checkpoint holds weights without the state of their training."""
+    if not (path_of(run, step) / STATE).is_file():
+        raise TrainError(
+            f"{path_of(run, step)} holds weights without the state of their training, which cannot "
+            f'be resumed: begin another run with them (start.run="{run}", --run)'
+        )
+
+
 @dataclass(frozen=True)
 class Contents:
     """The tensors of a checkpoint by file and name, and what of the optimiser is no tensor."""

@@ -207,21 +207,12 @@ def resume(
             f"no checkpoint of {folder} is whole ({'; '.join(messages)}): remove "
             f"{folder / 'checkpoints'} to train from the beginning"
         )
-    newest = checkpoint.path_of(folder, step or 0)
     if step is None or checkpoint.is_imported(folder):
-        if step is None:
-            checkpoint.refuse_lost(folder)
-        else:
-            load_weights(job.model, newest / WEIGHTS)
-            messages.append(f"begins with the weights of {newest}")
         state = TrainState(seed=job.seed, plan=order, data=data)
+        messages += _first_weights(job, folder, step)
         return state, messages + share_out(config, state, ranks)
-    if not (newest / checkpoint.STATE).is_file():
-        raise TrainError(
-            f"{newest} holds weights without the state of their training, which cannot be resumed: "
-            f'begin another run with them (start.run="{folder}", --run)'
-        )
-    verify_run(folder, newest)
+    checkpoint.refuse_stateless(folder, step)
+    verify_run(folder, checkpoint.path_of(folder, step))
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
     changed = [split for split in splits if state.data.get(split, data[split]) != data[split]]
     if changed and not job.changed_data:
@@ -252,6 +243,16 @@ def resume(
         return state, messages + share_out(config, state, ranks)
     state.best, state.stale = None, 0
     return state, messages + share_out(config, state, ranks)
+
+
+def _first_weights(job: Job, folder: Path, step: int | None) -> list[str]:
+    """Load imported weights, of a ``step``, into the model; return a message that says so."""
+    if step is None:
+        checkpoint.refuse_lost(folder)
+        return []
+    imported = checkpoint.path_of(folder, step)
+    load_weights(job.model, imported / WEIGHTS)
+    return [f"begins with the weights of {imported}"]
 
 
 def share_out(config: TrainConfig, state: TrainState, ranks: Ranks) -> list[str]:

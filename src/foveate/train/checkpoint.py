@@ -117,13 +117,14 @@ def refuse_lost(run: Path) -> None:
         )
 
 
-def refuse_stateless(run: Path, step: int) -> None:
-    """Raise `TrainError` where a checkpoint holds weights without the state of their training."""
+def with_state(run: Path, step: int) -> Path:
+    """Return the folder of a step; raise `TrainError` if it holds no state of the training."""
     if not (path_of(run, step) / STATE).is_file():
         raise TrainError(
             f"{path_of(run, step)} holds weights without the state of their training, which cannot "
             f'be resumed: begin another run with them (start.run="{run}", --run)'
         )
+    return path_of(run, step)
 
 
 @dataclass(frozen=True)

@@ -141,9 +141,8 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         stack.enter_context(tools.display)
         trainer = Trainer(job, config, folder, state, tools)
         finished, messages = state.finished(config), [*messages, *map(str, job.changes)]
-        if finished is None:
-            messages += [*how, tools.precision.why, *follows_the_clock(config, tools.schedule)]
-        _say_and_record(trainer, messages)
+        begun = [*how, tools.precision.why, *follows_the_clock(config, tools.schedule)]
+        _say_and_record(trainer, messages if finished else messages + begun)
         if finished is None:
             _start(trainer)
         reason = trainer.run()
@@ -211,8 +210,7 @@ def resume(
         state = TrainState(seed=job.seed, plan=order, data=data)
         messages += _first_weights(job, folder, step)
         return state, messages + share_out(config, state, ranks)
-    checkpoint.refuse_stateless(folder, step)
-    verify_run(folder, checkpoint.path_of(folder, step))
+    verify_run(folder, checkpoint.with_state(folder, step))
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
     changed = [split for split in splits if state.data.get(split, data[split]) != data[split]]
     if changed and not job.changed_data:

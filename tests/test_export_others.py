@@ -111,7 +111,7 @@ def test_argos_says_why_a_run_cannot(runs: dict[str, Run], tmp_path: Path) -> No
     out = tmp_path / "out.argosmodel"
     word, bpe = runs["transformer"], runs["bpe"]
     for run, place, codes, reason in (
-        (word, out, ("en", "fr"), "tokenizer word is no model of SentencePiece: train with bpe"),
+        (word, out, ("en", "fr"), "tokenizer word is not a SentencePiece model: train with bpe"),
         (bpe, out, (), "wants to know the languages: --language en --language fr"),
         (bpe, tmp_path / "out", ("en", "fr"), r"is a file that ends in \.argosmodel"),
         (runs["rnn"], out, ("en", "fr"), r"ctranslate2 has no encoder\.kind = 'recurrent'"),

@@ -235,7 +235,7 @@ def test_an_index_of_weights_names_files_beside_it(name: str, tmp_path: Path) ->
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}', "utf-8")
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"a": name}}), "utf-8")
-    with pytest.raises(ExchangeError, match="no file beside it"):
+    with pytest.raises(ExchangeError, match="not a file beside it"):
         from_huggingface(tmp_path)
 
 

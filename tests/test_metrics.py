@@ -8,9 +8,12 @@ import itertools
 import json
 import math
 import os
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu import sentence_chrf
@@ -25,6 +28,7 @@ from foveate.decode.outputs import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.errors import UserError
+from foveate.run import load
 from foveate.tasks import metrics
 from foveate.tasks.metrics import (
     METRICS,
@@ -36,6 +40,7 @@ from foveate.tasks.metrics import (
     tokenizer_for,
 )
 from laws.tables import limit, random_table, search
+from small_runs import Once, made
 
 # ------------------------------ Figures of text on cases that can be counted by hand
 SEVERAL = [("R EH1 D", "R IY1 D"), ("K AE1 T",)]
@@ -274,3 +279,25 @@ def test_more_hypotheses_need_more_candidates() -> None:
     for count, expected in itertools.product((1, 4), (4,)):
         assert config.giving(count).build().width == expected
     assert config.giving(6).candidates == Sample.Config(num_samples=6, seed=7)
+
+
+# ------------------------------ Weights that overflow
+OVERFLOWING = ("transformer", "language", "classifier", "masked", "vit", "rnn", "forecaster")
+
+
+@pytest.mark.parametrize("kind", OVERFLOWING)
+@pytest.mark.parametrize("factor", [1e12, 1e30, float("nan")])
+def test_an_evaluation_of_weights_that_overflow_is_finite_or_an_error(
+    kind: str, factor: float, once: Once
+) -> None:
+    folder = once("overflowing", lambda place: (made(place, OVERFLOWING, steps=2), None)[1])
+    run = load(folder / "runs" / kind)
+    with torch.no_grad():
+        for parameter in run.model.parameters():
+            parameter.mul_(factor)
+    try:
+        figures = run.evaluate(split="valid").figures
+    except UserError as error:
+        assert re.search("diverged|not finite|no numbers|NaN", str(error)), error
+        return
+    assert np.isfinite([*figures.values()]).all(), figures

@@ -394,7 +394,9 @@ def test_what_has_no_place_is_named(tmp_path: Path) -> None:
         to_huggingface(turned, tmp_path)
     with pytest.raises(ExchangeError, match=r"fits EncoderDecoder\.Config; none is of this kind"):
         to_huggingface(ours(), tmp_path, "gpt2")
-    with pytest.raises(ExchangeError, match="'rwkv' is no architecture that we have: gpt2, llama"):
+    with pytest.raises(
+        ExchangeError, match="'rwkv' is not a supported architecture; there are: gpt2, llama"
+    ):
         to_huggingface(ours(), tmp_path, "rwkv")
     assert not list(tmp_path.iterdir())
 
@@ -446,7 +448,7 @@ ERRORS: dict[str, tuple[dict[str, Any], dict[str, Tensor | None], str]] = {
     "unknown family": (
         {"model_type": "rwkv"},
         {},
-        r"config\.json: model_type = 'rwkv' is no architecture that we have: gpt2, ",
+        r"config\.json: model_type = 'rwkv' is not a supported architecture; there are: gpt2, ",
     ),
     "unknown activation": (
         {"activation_function": "mish"},

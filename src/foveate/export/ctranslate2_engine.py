@@ -43,7 +43,7 @@ class CTranslate2Engine(Engine):
         """Raises `ExchangeError` where the folder is no export."""
         if not (folder / "model.bin").is_file():
             raise ExchangeError(
-                f"{folder} is no model of CTranslate2: foveate export RUN {folder} --to ctranslate2"
+                f"{folder} is not a CTranslate2 model: foveate export RUN {folder} --to ctranslate2"
             )
         import ctranslate2  # type: ignore[import-untyped]
 

@@ -145,7 +145,7 @@ def _read_settings(path: Path) -> Settings:
             f"{path}: no such file; give the folder that save_pretrained of transformers wrote"
         )
     if not isinstance(settings := _json(path, AGAIN), dict):
-        raise ExchangeError(f"{path}: no JSON object; {AGAIN}")
+        raise ExchangeError(f"{path}: not a JSON object; {AGAIN}")
     return cast(Settings, settings)
 
 
@@ -155,7 +155,7 @@ def _families(name: str, path: Path) -> list[Family]:
     if not families:
         have = ", ".join(dict.fromkeys(family.name for family in FAMILIES))
         raise ExchangeError(
-            f"{path}: model_type = {name!r} is no architecture that we have: {have}"
+            f"{path}: model_type = {name!r} is not a supported architecture; there are: {have}"
         )
     return families
 
@@ -189,7 +189,7 @@ def _shards(index: Path) -> list[str]:
     except (LookupError, AttributeError, TypeError) as error:
         raise ExchangeError(f"{index}: no index of weights ({error!r}); {AGAIN}") from None
     if strange:
-        raise ExchangeError(f"{index} names {strange[0]!r}, which is no file beside it; {AGAIN}")
+        raise ExchangeError(f"{index} names {strange[0]!r}, which is not a file beside it; {AGAIN}")
     return names
 
 

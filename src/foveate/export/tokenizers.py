@@ -207,7 +207,7 @@ def refuse(tokenizer: Tokenizer) -> None:
     """Raise `ExchangeError` for a tokenizer that SentencePiece cannot be."""
     if not isinstance(tokenizer, BPE | Unigram):
         raise ExchangeError(
-            f"the tokenizer {tokenizer.config.kind} is no model of SentencePiece: train with bpe "
+            f"the tokenizer {tokenizer.config.kind} is not a SentencePiece model: train with bpe "
             "or unigram"
         )
     if tokenizer.tags:

@@ -187,6 +187,16 @@ class Evaluation:
     baseline: Baseline | None = None
     against: Against | None = None
 
+    def __post_init__(self) -> None:
+        """Raise `UserError` where a loss or an error is not finite."""
+        for name in ("loss", "perplexity", "bits_per_character", "mse", "mae"):
+            if not np.isfinite(value := self.figures.get(name, 0.0)):
+                raise UserError(
+                    f"{name} is {value}: the model's weights are damaged or its training diverged; "
+                    "take another checkpoint of the run, or train it again with a lower learning "
+                    "rate"
+                )
+
 
 class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     """A problem: data in, batches and losses out, and words for what the model did."""

@@ -74,7 +74,9 @@ def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: 
     for entry, value in values.items():
         name, _, key = entry.rpartition(":")
         if name not in index:
-            raise TrainError(f"{folder / OPTIMIZER}: {name} is no trained parameter of the model")
+            raise TrainError(
+                f"{folder / OPTIMIZER}: {name} is not a trained parameter of the model"
+            )
         if isinstance(value, Tensor):  # into memory laid out as the parameter's is
             parameter = parameters[index[name]]
             like = parameter.detach() if value.shape == parameter.shape else value
@@ -113,6 +115,16 @@ def refuse_lost(run: Path) -> None:
             "training would begin again from random weights: put its checkpoints back, or train in "
             "another folder (--run)"
         )
+
+
+def with_state(run: Path, step: int) -> Path:
+    """Return the folder of a step; raise `TrainError` if it holds no state of the training."""
+    if not (path_of(run, step) / STATE).is_file():
+        raise TrainError(
+            f"{path_of(run, step)} holds weights without the state of their training, which cannot "
+            f'be resumed: begin another run with them (start.run="{run}", --run)'
+        )
+    return path_of(run, step)
 
 
 @dataclass(frozen=True)

@@ -141,9 +141,9 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         stack.enter_context(tools.interrupt)
         stack.enter_context(tools.display)
         trainer = Trainer(job, config, folder, state, tools)
-        finished = state.finished(config)
-        how += [tools.precision.why, *follows_the_clock(config, tools.schedule)]
-        _say_and_record(trainer, [*messages, *map(str, job.changes), *([] if finished else how)])
+        finished, messages = state.finished(config), [*messages, *map(str, job.changes)]
+        begun = [*how, tools.precision.why, *follows_the_clock(config, tools.schedule)]
+        _say_and_record(trainer, messages if finished else messages + begun)
         if finished is None:
             _start(trainer)
         reason = trainer.run()
@@ -208,16 +208,10 @@ def resume(
             f"{folder / 'checkpoints'} to train from the beginning"
         )
     if step is None or checkpoint.is_imported(folder):
-        messages += first_weights(job.model, folder, step)
         state = TrainState(seed=job.seed, plan=order, data=data)
+        messages += _first_weights(job, folder, step)
         return state, messages + share_out(config, state, ranks)
-    newest = checkpoint.path_of(folder, step)
-    if not (newest / checkpoint.STATE).is_file():
-        raise TrainError(
-            f"{newest} holds weights without the state of their training, which cannot be resumed: "
-            f'begin another run with them (start.run="{folder}", --run)'
-        )
-    verify_run(folder, newest)
+    verify_run(folder, checkpoint.with_state(folder, step))
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
     changed = [split for split in splits if state.data.get(split, data[split]) != data[split]]
     if changed and not job.changed_data:
@@ -241,19 +235,6 @@ def resume(
     return state, messages + choose_anew(config, state, changed) + share_out(config, state, ranks)
 
 
-def first_weights(model: nn.Module, folder: Path, step: int | None) -> list[str]:
-    """Load the weights that a run was imported with, if any; return a message about them.
-
-    Raises `TrainError` if the run has lost its checkpoints.
-    """
-    if step is None:
-        checkpoint.refuse_lost(folder)
-        return []
-    newest = checkpoint.path_of(folder, step)
-    load_weights(model, newest / WEIGHTS)
-    return [f"begins with the weights of {newest}"]
-
-
 def choose_anew(config: TrainConfig, state: TrainState, changed: Sequence[str]) -> list[str]:
     """Forget the best checkpoint if its figure is no longer comparable; return a message."""
     if state.best is None:
@@ -266,6 +247,16 @@ def choose_anew(config: TrainConfig, state: TrainState, changed: Sequence[str]) 
         return []
     state.best, state.stale = None, 0
     return [why]
+
+
+def _first_weights(job: Job, folder: Path, step: int | None) -> list[str]:
+    """Load imported weights, of a ``step``, into the model; return a message that says so."""
+    if step is None:
+        checkpoint.refuse_lost(folder)
+        return []
+    imported = checkpoint.path_of(folder, step)
+    load_weights(job.model, imported / WEIGHTS)
+    return [f"begins with the weights of {imported}"]
 
 
 def share_out(config: TrainConfig, state: TrainState, ranks: Ranks) -> list[str]:

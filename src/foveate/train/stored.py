@@ -124,7 +124,7 @@ def verify(folder: Path, only: str | None = None) -> None:
         raise DamagedError(f"{folder / MANIFEST} names no {only}")
     for name, (size, digest) in files.items():
         if not is_beside(name):
-            raise DamagedError(f"{folder / MANIFEST} names {name!r}, which is no file beside it")
+            raise DamagedError(f"{folder / MANIFEST} names {name!r}, which is not a file beside it")
         if only not in (None, name):
             continue
         file = folder / name
@@ -232,7 +232,7 @@ def opened(path: Path) -> Iterator[TensorFile]:
     """
     try:
         if not path.is_file() and path.exists():
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         with path.open("rb") as stream:
             head = stream.read(8)
         size = path.stat().st_size
@@ -246,12 +246,12 @@ def opened(path: Path) -> Iterator[TensorFile]:
         for begin, kind in FOREIGN.items():
             if head.startswith(begin) and length > size:
                 why = f"it looks like {kind}, which is never opened, for it could run any code"
-        raise DamagedError(f"{path} is no safetensors file: {why}")
+        raise DamagedError(f"{path} is not a safetensors file: {why}")
     try:
         with safe_open(path, framework="pt") as file:
             yield file
     except SafetensorError as error:
-        raise DamagedError(f"{path} is no sound safetensors file ({error})") from None
+        raise DamagedError(f"{path} is not a valid safetensors file ({error})") from None
 
 
 @dataclass(frozen=True)

@@ -606,6 +606,12 @@ class Trainer:
         if name not in figures:
             known = ", ".join(sorted(figures))
             raise TrainError(f"train.save.best = {name!r} is not measured by this task: {known}")
+        if not np.isfinite(loss := figures.get("loss", 0.0)):
+            raise TrainError(
+                f"step {self.state.step}: the loss on the validation data is {loss}; the "
+                f"checkpoint of step {self.saved} is kept: lower train.optimizer.lr, and train in "
+                "another folder (--run)"
+            )
         value, sign = figures[name], self.job.task.better(name)
         improved = bool(np.isfinite(value)) and (
             state.best is None or sign * value > sign * state.best.value

@@ -134,7 +134,9 @@ class ClosedStream(io.TextIOBase):
         self.write("")
         return ""
 
-    readline = read
+    def readline(self, size: int | None = -1) -> str:  # type: ignore[override]
+        """Raise ``OSError``."""
+        return self.read(size)
 
 
 def open_streams() -> None:

@@ -57,7 +57,7 @@ def test_what_cannot_be_read_is_known_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
         '\ufeff{"source": "a"}\n\n{"source": "b"}\nno json\n', "utf-8"
     )
-    with pytest.raises(DocumentError, match=r"a\.jsonl:4 is no JSON"):
+    with pytest.raises(DocumentError, match=r"a\.jsonl:4 is not JSON"):
         cut(tmp_path / "a.jsonl", "a.jsonl", "jsonl", lines=2)
     with pytest.raises(ConfigError, match="holds no file that ends in"):
         files_in(tmp_path / "nowhere", None)

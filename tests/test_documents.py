@@ -45,6 +45,7 @@ from foveate.documents.memory import (
     TranslationMemory,
     holds,
     whole_words,
+    without_appended,
 )
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import LONGEST, Pair, Passage, joined_all, text_passage
@@ -386,6 +387,24 @@ def test_only_line_feeds_end_lines(tmp_path: Path, odd: str) -> None:
             continue  # control characters have to be escaped there
         result = shouted(kind, text).decode()
         assert result.count("\n") == text.count("\n") and result.count(odd) >= text.count(odd)
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "result"),
+    [
+        ("The cat sleeps.", "Le chat dort. minet", "Le chat dort."),
+        ("The cat sleeps.", "« Le chat dort. » Minet, minet.", "« Le chat dort. »"),
+        ("The cat sleeps.", "Le chat dort. Un minet", "Le chat dort. Un minet"),
+        ("The cat sleeps.", "Le minet dort.", "Le minet dort."),
+        ("Come in. Cat", "Entre. Minet", "Entre. Minet"),
+        ("Come in. The cat", "Entre. Le chat! gros minet", "Entre. Le chat!"),
+        ("A cat", "Un chat… minet", "Un chat…"),
+    ],
+)
+def test_terms_behind_the_last_sentence_are_missing(source, text, result) -> None:
+    terms = [("minet", "minets"), ("gros",)]
+    assert without_appended(text, source, terms) == result
+    assert holds(result, terms[0]) == ("minet" in result.lower())
 
 
 def test_memories(tmp_path: Path) -> None:

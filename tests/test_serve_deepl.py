@@ -251,7 +251,7 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
         wrong = {"file": ("a.odt", b"%PDF-1.7")}
         refused = httpx.post(f"{server.url}/translate_file", data=BODY, files=wrong)
         assert refused.json() == {
-            "error": "the file is no ODT file: it is a PDF file; give it its own ending"
+            "error": "the file is not an ODT file: it is a PDF file; give it its own ending"
         }
     assert not any("torch" in line for line in server.other)
 

@@ -113,7 +113,11 @@ msgstr "fait"
     [first, second] = polib.pofile(file.decode())
     result = first.msgstr_plural
     assert result[0].count("%s") == 1 and result[1] == answer_to(run, "the dog sings")
-    assert (first.msgctxt, first.flags, second.msgstr) == ("door", ["python-format"], "fait")
+    assert (first.msgctxt, first.flags, second.msgstr) == (
+        "door",
+        ["fuzzy", "python-format"],
+        "fait",
+    )
     assert "# by hand" in file.decode()
 
 
@@ -181,7 +185,7 @@ HOSTILE = [
     ("a.docx", b"PK", "the file is not a DOCX file"),
     ("a.tmx", b'<!DOCTYPE t [<!ENTITY a "aa">]><tmx>&a;</tmx>', "the file cannot be read as XML"),
     ("a.tmx", b"<hi>" * 4000, "elements are in each other"),
-    ("a.po", b'msgid "a"\nmsgid_plural "b"\nmsgstr[99] ""\n', "the file:3 is no line of a PO file"),
+    ("a.po", b'msgid "a"\nmsgid_plural "b"\nmsgstr[99] ""\n', "the file:1 has msgstr"),
     ("a.srt", b"1\n00:01 --> 00:02\na\n", "the file:2 holds times that cannot be read"),
     ("a.srt", b"1\n\xff\n", "the file:2 is not UTF-8"),
 ]

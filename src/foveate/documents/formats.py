@@ -154,7 +154,7 @@ def jsonl_object(row: str, where: str) -> dict[str, str] | None:
     try:
         record = json.loads(row)
     except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{where} is no JSON: {error}") from None
+        raise DocumentError(f"{where} is not JSON: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("source"), str):
         raise DocumentError(f'{where} has no text; write {{"source": "…"}}')
     if "\\u" in row and half_character(json.dumps(record, ensure_ascii=False)):
@@ -254,7 +254,7 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
         raise ConfigError("a TMX holds several languages; name the one to add (--to)")
     root = parse_xml(data, where)
     if root.tag != "tmx":
-        raise DocumentError(f"{where} is no TMX: its root is <{root.tag}>")
+        raise DocumentError(f"{where} is not a TMX: its root is <{root.tag}>")
     header = root.find("header")
     source = "" if header is None else header.get("srclang", "")
     units = [

@@ -208,6 +208,24 @@ def holds(text: str, variants: tuple[str, ...]) -> bool:
     return False
 
 
+_SENTENCE_END = re.compile(r"[.!?…。！？]+(?:[\"'’”)\]]|\s?»)*(?P<blank>\s+)(?=\S)")
+
+
+def without_appended(text: str, source: str, terms: Sequence[Variants]) -> str:
+    """Return a text without terms that were appended behind its last sentence.
+
+    A search that is forced to write a term where none fits writes it there: it is missing then.
+    """
+    ends = list(_SENTENCE_END.finditer(text))
+    count = len(_SENTENCE_END.findall(source))
+    if len(ends) <= count:
+        return text
+    body, tail = text[: ends[count].start("blank")], folded(text[ends[count].end() :])
+    for variant in sorted((v for term in terms for v in term), key=len, reverse=True):
+        tail = tail.replace(folded(variant), " ")
+    return text if any(character.isalnum() for character in tail) else body
+
+
 # ------------------------------------------------------------------------------ memory
 
 
@@ -386,6 +404,8 @@ class AssistedRun:
             _choose_prefixes(forced, short)
             again = self.run.translate([lines[n] for n in short], **forced)
             for n, answer in zip(short, again, strict=True):
+                texts = [without_appended(t, lines[n], terms[n]) for t in answer.hypotheses]
+                answer = replace(answer, hypotheses=texts)
                 answers[n] = _together(answers[n], answer, terms[n])
         for answer, variants in zip(answers, terms, strict=True):
             missed = [term[0] for term in variants if not holds(str(answer), term)]

@@ -225,8 +225,8 @@ class Placing:
         Of m<sup>2</sup> and its answer m2 the parts are linked, as are those of 5<sup>th</sup> and
         5e, where the part before the element is the same.
         """
-        parts_of: list[Element | Leaf] = [*all_elements(self.root), *all_leaves(self.root)]
-        edges = {edge for part in parts_of for edge in (part.start, part.end)}
+        edges = {edge for e in all_elements(self.root) for edge in (e.start, e.end)}
+        edges |= {edge for leaf in all_leaves(self.root) for edge in (leaf.start, leaf.end)}
         cut_words: dict[int, list[int]] = {}  # where words of the answer are cut
         source, parts = list[Span](), dict[int, list[int]]()
         for s, (start, end) in enumerate(split_words(sentence.text)):

@@ -34,7 +34,7 @@ AxisUnits = Annotated[
 Top = Annotated[int, Field(ge=1, description="number of alternatives for each token")]
 Num = Annotated[int, Field(ge=1, description="number of outputs")]
 BeamSize = Annotated[int | None, Field(ge=1, description="default: that of the run, or --num")]
-Length = Annotated[int, Field(ge=2, description="places")]
+Length = Annotated[int, Field(ge=2, description="positions")]
 Steps = Annotated[int, Field(ge=3, le=51, description="grid points per side, an odd number")]
 Silent = Annotated[tuple[str, ...], Field(description="head to silence, PLACE:HEAD; repeat")]
 Across = Annotated[Literal["step", "time"], Field(description="x axis: step or time")]

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 01f7c0a143a3642d.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 82b7d1fd868ea0bb.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -453,7 +453,7 @@ export interface Question {
    */
   beam_size?: number | null;
   /**
-   * places
+   * positions
    */
   length?: number;
   /**

@@ -250,7 +250,7 @@ def test_labels_and_pictures_and_forecasts(client: TestClient, runs: dict[str, R
     assert series["y"][-4:] == [None] * 4, "nobody knows what will come"
     past = folded(client, "forecaster", {"channel": "season", "date": "2008-06-01"})
     series, forecast = past["done"]["drawings"][0]["curves"]
-    assert series["y"][-4:] == [5, 6, 7, 8], "what came is shown beside"
+    assert series["y"][-4:] == [5, 6, 7, 8], "actual rows are shown beside"
     csv = "date,season,other\n" + "".join(f"2020-{n:02d}-01,{n},1\n" for n in range(1, 13))
     own = folded(client, "forecaster", {"csv": csv})["done"]["drawings"]
     assert len(own) == 2 and own[0]["labels"][-4:] == ["2021-01", "2021-02", "2021-03", "2021-04"]

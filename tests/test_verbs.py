@@ -448,7 +448,7 @@ def test_a_bad_picture_is_named_before_a_line_is_written(labeller: Run, tmp_path
     bad.write_bytes(b"no picture")
     for names, error, message in (
         ([3, bad], DataError, r"bad\.png cannot be read as a picture \(neither JPEG nor PNG\)"),
-        ([3, "missing.png"], ConfigError, r"missing\.png: no such file; give a JPEG or PNG"),
+        ([3, "missing.png"], ConfigError, r"missing\.png: file not found; give a JPEG or PNG"),
         ([3, 24], ValueError, r"picture 24: the test data has 0 to 23"),
         ([], ConfigError, r"run labels pictures: name some behind it"),
         ([3, "--json", "--scores"], ConfigError, r"two forms of the output"),
@@ -468,5 +468,5 @@ def test_a_run_of_other_things_takes_no_pictures(captioner: Run) -> None:
 def test_pictures_are_files_or_numbers(tmp_path: Path) -> None:
     (tmp_path / "7").write_bytes(b"x")
     assert pictures_of(["7", str(tmp_path / "7")]) == [7, tmp_path / "7"]
-    with pytest.raises(ConfigError, match=r"seven\.png: no such file; give a JPEG or PNG"):
+    with pytest.raises(ConfigError, match=r"seven\.png: file not found; give a JPEG or PNG"):
         pictures_of(["seven.png"])

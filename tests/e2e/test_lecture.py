@@ -114,9 +114,8 @@ def test_a_lecture_is_found_and_stepped_through_without_keys(open_url: Callable[
 
 
 def test_numbers_in_cells_fill_the_slide(open_url: Callable[..., Any]) -> None:
-    number = next(
-        k for k, step in enumerate(STEPS, 1) if step.title == "A query is a matrix product"
-    )
+    title = "A query is a matrix product"
+    number = next(k for k, step in enumerate(STEPS, 1) if step.title == title)
     page = open_url(f"#/lecture/romac/{number}")
     wait(page, "lecture")
     until(page, "document.querySelector('.content').getBoundingClientRect().height > 300")

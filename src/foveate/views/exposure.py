@@ -102,6 +102,6 @@ def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
             for figure, values in figures.items():
                 panels.setdefault(NAMES[figure], {})[label] = np.where(enough, values, np.nan)
     return PanelGrid(
-        panels=[line_chart(None, lines, "place", figure) for figure, lines in panels.items()],
+        panels=[line_chart(None, lines, "position", figure) for figure, lines in panels.items()],
         title=f"Exposure bias, {split}",
     )

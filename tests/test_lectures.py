@@ -73,6 +73,13 @@ def test_the_pages_are_what_the_tool_writes() -> None:
     assert written == lecture_pages.pages(), "write them anew: make lectures"
 
 
+@pytest.fixture
+def any_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that the lectures name need not exist."""
+    monkeypatch.setattr("foveate.config.check_run", lambda path: None)
+
+
+@pytest.mark.usefixtures("any_run")
 @pytest.mark.parametrize(("lecture", "number", "step"), STEPS)
 def test_each_command_parses(lecture: Lecture, number: int, step: LectureStep) -> None:
     for line in re.findall(r"`(foveate [^`]+)`", step.notes):
@@ -90,7 +97,7 @@ Drawn = tuple[str, list[str], dict[str, Any]]  # a view or a demo, its runs, and
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
+def asked(any_run: None, monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
     """What the command line and the studio are asked to draw, which they do not."""
     calls = list[Drawn]()
 
@@ -307,7 +314,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 def test_the_runs_that_ship_are_small_whole_and_those_of_the_lectures(
     installed: TestClient,
 ) -> None:
-    assert sum(f.stat().st_size for f in PACKAGED.rglob("*") if f.is_file()) <= 6 * 2**20
+    # one of them has its packed file too, so that it translates without PyTorch
+    assert sum(f.stat().st_size for f in PACKAGED.rglob("*") if f.is_file()) <= 8 * 2**20
     runs = {each["id"]: each for each in installed.get("/api/v1/runs").json()["runs"]}
     assert all(run["packaged"] for run in runs.values())
     assert lectures().runs.keys() - runs.keys() == NOT_PACKAGED.keys()

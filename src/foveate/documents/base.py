@@ -7,10 +7,15 @@ import io
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from foveate.documents.spans import DocumentError, Piece, Rules
 from foveate.documents.translate import Passage
+from foveate.errors import ConfigError, install
+
+if TYPE_CHECKING:
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # an element of lxml with types
 
 
 @dataclass(frozen=True)
@@ -155,6 +160,22 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
         what = content_of(data) or f": {error}"
         raise DocumentError(f"{where} is not {article} {kind} file{what}") from None
     return members
+
+
+def parsed_part(content: bytes, kind: str, where: str) -> Element:
+    """The root of an XML part of an archive. Raises ``DocumentError`` for other content."""
+    try:
+        from lxml import etree
+    except ImportError:
+        raise ConfigError(f"{kind} needs lxml; {install('documents')}") from None
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    try:
+        root: Element = etree.fromstring(content, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise DocumentError(f"{where} is encrypted, or not XML: {error}") from None
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise DocumentError(f"{where} cannot be read: it declares entities of its own")
+    return root
 
 
 def packed_archive(members: dict[str, bytes]) -> bytes:

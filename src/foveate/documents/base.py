@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
+from foveate.data.text import SIGNATURES
 from foveate.documents.spans import DocumentError, Piece, Rules
 from foveate.documents.translate import Passage
 from foveate.errors import ConfigError, install
@@ -55,24 +56,13 @@ Reader = Callable[[bytes, DocumentOptions, str], Document]
 
 # ------------------------------------------------------------------------------ texts
 
-SIGNATURES = {  # the first bytes of files that are no text
-    b"%PDF-": "a PDF file",
-    b"PK\x03\x04": "an archive, as DOCX and ODT files are",
-    b"\xd0\xcf\x11\xe0": "an old Office file",
-    b"{\\rtf": "an RTF file",
-    b"\x89PNG": "a picture",
-    b"\xff\xd8\xff": "a picture",
-    b"\x1f\x8b": "a gzip file",
-}
-
-
 BOM = codecs.BOM_UTF8  # the byte order mark, with which some programs begin texts
 
 
 def content_of(data: bytes) -> str:
     """What a file is by its first bytes, as the end of a sentence; "" where they do not tell."""
     names = (what for begin, what in SIGNATURES.items() if data.startswith(begin))
-    return next((f": it is {what}; give it its own ending" for what in names), "")
+    return next((f": it is {what.partition(':')[0]}; give it its own ending" for what in names), "")
 
 
 def decoded(data: bytes, where: str) -> str:

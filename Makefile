@@ -105,7 +105,7 @@ wheel-browser: wheel  ## the browser's tests against what the wheel has installe
 bench: $(STAMPS)/foveate  ## speed of training and decoding on this machine
 	$(BIN)/foveate bench train $(SHAPE)
 	$(BIN)/foveate bench decode $(SHAPE)
-	$(BIN)/foveate bench decode $(SHAPE) --levers --seconds 5
+	$(BIN)/foveate bench decode $(SHAPE) --precision int8
 
 bench-peers: $(STAMPS)/foveate  ## foveate beside its peers, each in an environment of its own (hours)
 	$(BIN)/python benchmarks/peers/compare.py $(PEERS)

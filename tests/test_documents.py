@@ -423,6 +423,9 @@ def test_memories(tmp_path: Path) -> None:
     assert TranslationMemory.read(path, "fr").find("two") == ("deux", 100.0)
     assert TranslationMemory.read(path, "de").find("two") is None
     assert TranslationMemory.read(path).find("two") == ("deux", 100.0)
+    assert TranslationMemory.read(path, "en-GB").find("deux") == ("two", 100.0)
+    path.write_text(UNITS.replace("two", "a <ph>{b}</ph> dog").replace("deux", "un chien"), "utf-8")
+    assert TranslationMemory.read(path, "fr").pairs == {"a dog": "un chien"}
 
 
 @pytest.fixture(scope="module")

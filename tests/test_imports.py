@@ -65,8 +65,7 @@ NAMED = {  # other packages, and the only places that may import them
     "traitlets": {"draw"},
     "tensorboard": {"train"},
     "selectolax": {"documents"},
-    "polib": {"documents"},
-    "docx": {"documents"},
+    "docx": {"documents"},  # for types alone: tests read and write with it
     "lxml": {"documents"},
     "defusedxml": {"data", "documents"},
     "fastapi": {"server"},

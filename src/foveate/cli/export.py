@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Event, Thread
-from typing import Annotated, Self
+from typing import Annotated
 
 import typer
 
-from foveate.cli.options import Checkpoint, RunPath, load, named
+from foveate.cli.options import Checkpoint, RunPath, load, named, say
 from foveate.errors import ConfigError
 
 
@@ -65,51 +65,30 @@ def pack(
     typer.echo(f"{file}: {size:.1f} MB, {precision}, of {run}/{loaded.checkpoint}")
 
 
-class ProgressLine:
-    """A line on standard error: what is being done, and the rate and the time left, or the time.
+@contextmanager
+def progress_shown() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A function that says what is being done, and how many bytes of a total are done.
 
     Elsewhere than in a terminal there is a line for each thing that is done.
     """
+    from foveate.data.corpus import Meter
 
-    def __init__(self) -> None:
-        self._what, self._began, self._done = "", 0.0, 0
-        self._total: int | None = None
-        self._over, self._terminal = Event(), sys.stderr.isatty()
-        self._thread = Thread(target=self._tick, daemon=True)
+    with ExitStack() as shown:
+        meters: dict[str, Meter] = {}
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+        def progress(what: str, done: int, total: int | None) -> None:
+            if what not in meters:
+                shown.close()
+                size = None if total is None else total / 1e6
+                meters[what] = shown.enter_context(Meter(what, size, "MB"))
+                if not sys.stderr.isatty():
+                    say([f"{what} …"])
+            if total is None:
+                meters[what].busy()
+            else:
+                meters[what].add(done / 1e6 - meters[what].done)
 
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
-        if self._terminal:
-            typer.echo("\r\x1b[K", err=True, nl=False)
-
-    def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Say that so many bytes of a total are done."""
-        if what != self._what:
-            self._what, self._began = what, time.monotonic()
-            if not self._terminal:
-                typer.echo(f"{what} …", err=True)
-        self._done, self._total = done, total
-        if self._terminal:
-            self._write()
-
-    def _tick(self) -> None:
-        while not self._over.wait(0.5):
-            if self._terminal and self._what:
-                self._write()
-
-    def _write(self) -> None:
-        seconds = time.monotonic() - self._began
-        state = f"{seconds:.0f} s"
-        if self._total and self._done:
-            rate = self._done / max(1e-3, seconds)
-            state = f"{self._done / 1e6:.1f} of {self._total / 1e6:.1f} MB, {rate / 1e6:.1f} MB/s, "
-            state += f"{(self._total - self._done) / rate:.0f} s left"
-        typer.echo(f"\r\x1b[K{self._what}: {state}", err=True, nl=False)
+        yield progress
 
 
 def publish(
@@ -130,7 +109,7 @@ def publish(
     target = single or out
     if target is None or (single and out):
         raise ConfigError("name one: --single PAGE.html, or --out FOLDER")
-    with TemporaryDirectory(prefix="foveate-publish-") as folder, ProgressLine() as progress:
+    with TemporaryDirectory(prefix="foveate-publish-") as folder, progress_shown() as progress:
         files = []
         for number, path in enumerate(models):
             progress(f"packing {path.name}", 0, None)

@@ -181,7 +181,7 @@ def units_of_tmx(path: Path, languages: Sequence[str] | None) -> Iterator[Unit]:
 
     Raises `DataError` where it has more than two, and none are named.
     """
-    known = languages_of_tmx(path)
+    known = [] if languages else languages_of_tmx(path)
     if languages is None and len(known) != 2:
         few = '", "'.join(known[:2] if len(known) > 1 else ("en", "fr"))
         raise DataError(

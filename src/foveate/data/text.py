@@ -44,7 +44,7 @@ FASTTEXT = "__label__"  # before each label in files of fastText
 HEAD = 512  # bytes at the start of a file that tell a format which is not text
 SHEET = "export its sheet as .csv"
 PAGES = "export its pages as .txt"
-SIGNATURES = {
+SIGNATURES = {  # the first bytes of files that are no text, and the remedy
     b"%PDF-": f"a PDF file: {PAGES}",
     b"PK\x03\x04": f"an archive or an office document: unpack it, {SHEET}, or its pages as .txt",
     b"\xd0\xcf\x11\xe0": f"an old Office file: {SHEET}, or its pages as .txt",

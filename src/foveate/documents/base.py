@@ -7,10 +7,16 @@ import io
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
+from foveate.data.text import SIGNATURES
 from foveate.documents.spans import DocumentError, Piece, Rules
 from foveate.documents.translate import Passage
+from foveate.errors import ConfigError, install
+
+if TYPE_CHECKING:
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # an element of lxml with types
 
 
 @dataclass(frozen=True)
@@ -50,24 +56,13 @@ Reader = Callable[[bytes, DocumentOptions, str], Document]
 
 # ------------------------------------------------------------------------------ texts
 
-SIGNATURES = {  # the first bytes of files that are no text
-    b"%PDF-": "a PDF file",
-    b"PK\x03\x04": "an archive, as DOCX and ODT files are",
-    b"\xd0\xcf\x11\xe0": "an old Office file",
-    b"{\\rtf": "an RTF file",
-    b"\x89PNG": "a picture",
-    b"\xff\xd8\xff": "a picture",
-    b"\x1f\x8b": "a gzip file",
-}
-
-
 BOM = codecs.BOM_UTF8  # the byte order mark, with which some programs begin texts
 
 
 def content_of(data: bytes) -> str:
     """What a file is by its first bytes, as the end of a sentence; "" where they do not tell."""
     names = (what for begin, what in SIGNATURES.items() if data.startswith(begin))
-    return next((f": it is {what}; give it its own ending" for what in names), "")
+    return next((f": it is {what.partition(':')[0]}; give it its own ending" for what in names), "")
 
 
 def decoded(data: bytes, where: str) -> str:
@@ -155,6 +150,22 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
         what = content_of(data) or f": {error}"
         raise DocumentError(f"{where} is not {article} {kind} file{what}") from None
     return members
+
+
+def parsed_part(content: bytes, kind: str, where: str) -> Element:
+    """The root of an XML part of an archive. Raises ``DocumentError`` for other content."""
+    try:
+        from lxml import etree
+    except ImportError:
+        raise ConfigError(f"{kind} needs lxml; {install('documents')}") from None
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    try:
+        root: Element = etree.fromstring(content, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise DocumentError(f"{where} is encrypted, or not XML: {error}") from None
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise DocumentError(f"{where} cannot be read: it declares entities of its own")
+    return root
 
 
 def packed_archive(members: dict[str, bytes]) -> bytes:

@@ -16,10 +16,10 @@ from foveate.documents.base import (
     counted,
     escaped,
     packed_archive,
+    parsed_part,
 )
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Passage, TextBuilder
-from foveate.errors import ConfigError, install
 
 if TYPE_CHECKING:
     from docx.oxml.xmlchemy import BaseOxmlElement as Element  # an element of lxml with types
@@ -68,7 +68,7 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     members = archive_of(data, "DOCX", where)
     types = _content_types(members, where)
     roots = {
-        name: _parsed(members[name], f"{where}: {name}")
+        name: parsed_part(members[name], "DOCX", f"{where}: {name}")
         for name, kind in types.items()
         if TRANSLATED.search(kind)
     }
@@ -82,7 +82,7 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     for name, kind in types.items():
         for ending, (what, tags) in LEFT.items():
             if kind.endswith(ending):
-                root = _parsed(members[name], f"{where}: {name}")
+                root = parsed_part(members[name], "DOCX", f"{where}: {name}")
                 texts = ("".join(each.itertext()) for each in root.iter(*tags))
                 left[what] += sum(bool(text.strip()) for text in texts)
 
@@ -109,24 +109,9 @@ def _content_types(members: dict[str, bytes], where: str) -> dict[str, str]:
     """The content type of each part that is named."""
     if TYPES not in members:
         raise DocumentError(f"{where} is not a DOCX file: the archive has no {TYPES}")
-    root = _parsed(members[TYPES], f"{where}: {TYPES}")
+    root = parsed_part(members[TYPES], "DOCX", f"{where}: {TYPES}")
     named = ((str(e.get("PartName")).lstrip("/"), str(e.get("ContentType"))) for e in root)
     return {name: kind for name, kind in named if name in members}
-
-
-def _parsed(content: bytes, where: str) -> Element:
-    try:
-        from lxml import etree
-    except ImportError:
-        raise ConfigError(f"DOCX needs lxml; {install('documents')}") from None
-    parser = etree.XMLParser(resolve_entities=False, no_network=True)
-    try:
-        root: Element = etree.fromstring(content, parser)
-    except (etree.XMLSyntaxError, ValueError) as error:
-        raise DocumentError(f"{where} is encrypted, or not XML: {error}") from None
-    if root.getroottree().docinfo.internalDTD is not None:
-        raise DocumentError(f"{where} cannot be read: it declares entities of its own")
-    return root
 
 
 def _paragraphs(root: Element) -> Iterator[Element]:

@@ -12,11 +12,12 @@ from typing import NamedTuple, TypeVar, Unpack
 from foveate.align.aer import Head
 from foveate.answers import TextAnswer, TranslateOptions, Translator
 from foveate.config import ConfigError
+from foveate.data.bilingual import language_of, languages_of_tmx, units_of_tmx
 from foveate.data.report import UNSPACED
 from foveate.data.tokenizer import SPECIALS, UNK, bare
 from foveate.data.words import split_words
 from foveate.documents.base import decoded
-from foveate.documents.formats import parse_xml, rows_of, variants_in
+from foveate.documents.formats import rows_of
 from foveate.documents.translate import Aligner
 
 T = TypeVar("T")
@@ -258,7 +259,7 @@ class TranslationMemory:
         """
         data = _content(path, "memory")
         tmx = path.suffix.lower() == ".tmx"
-        pairs = pairs_of_tmx(data, str(path), to, source) if tmx else pairs_of_tsv(data, str(path))
+        pairs = pairs_of_tmx(path, to, source) if tmx else pairs_of_tsv(data, str(path))
         return cls({a: b for a, b in pairs if a.strip() and b.strip()}, least)
 
     def find(self, line: str) -> Match | None:
@@ -294,23 +295,12 @@ def pairs_of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
             yield source, rest.partition("\t")[0]
 
 
-def pairs_of_tmx(
-    data: bytes, where: str, to: str | None, source: str | None
-) -> Iterator[tuple[str, str]]:
+def pairs_of_tmx(path: Path, to: str | None, source: str | None) -> Iterator[tuple[str, str]]:
     """Source and target of each unit; the first two languages where none is named."""
-    root = parse_xml(data, where)
-    header = root.find("header")
-    own = source or (header is not None and header.get("srclang")) or ""
-    for unit in root.iter("tu"):
-        variants = unit.findall("tuv")
-        first = next(iter(variants_in(unit, own) or ([] if source else variants)), None)
-        into = variants if to is None else variants_in(unit, to)
-        other = next((v for v in into if v is not first), None)
-        if first is None or other is None:
-            continue
-        segments = first.find("seg"), other.find("seg")
-        if segments[0] is not None and segments[1] is not None:
-            yield "".join(segments[0].itertext()), "".join(segments[1].itertext())
+    names = languages_of_tmx(path)
+    own = source or next((name for name in names if name != language_of(to or "")), "")
+    other = to or next((name for name in names if name != language_of(own)), "")
+    return ((unit.source, unit.target) for unit in units_of_tmx(path, (own, other)))
 
 
 # ------------------------------------------------------------------------------ assistance

@@ -20,10 +20,10 @@ from foveate.documents.base import (
     counted,
     escaped,
     packed_archive,
+    parsed_part,
 )
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Passage, TextBuilder
-from foveate.errors import ConfigError, install
 
 if TYPE_CHECKING:
     from docx.oxml.xmlchemy import BaseOxmlElement as Element  # an element of lxml with types
@@ -51,24 +51,17 @@ _LAYOUT = re.compile(r"(\n|\t|  +)")
 
 def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
     """The paragraphs and headings, in tables, lists, notes and frames too. All else stays."""
-    try:
-        from lxml import etree
-    except ImportError:
-        raise ConfigError(f"ODT needs lxml; {install('documents')}") from None
     members = archive_of(data, "ODT", where)
     kind = members.get("mimetype", b"").decode("ascii", "replace").strip()
     if not kind.startswith(MIMETYPE) or PARTS[0] not in members:
         raise DocumentError(
             f"{where} is not an ODT file: the archive is {kind[:80] or 'another one'}"
         )
-    parser = etree.XMLParser(resolve_entities=False, no_network=True)
-    roots: dict[str, Element] = {}
-    for name in PARTS:
-        if name in members:
-            try:
-                roots[name] = etree.fromstring(members[name], parser)
-            except etree.XMLSyntaxError as error:
-                raise DocumentError(f"{where}: {name} is encrypted, or not XML: {error}") from None
+    roots = {
+        name: parsed_part(members[name], "ODT", f"{where}: {name}")
+        for name in PARTS
+        if name in members
+    }
     elements = [element for root in roots.values() for element in _paragraphs(root)]
     paragraphs = [OdtParagraph(element, options) for element in elements]
 
@@ -76,6 +69,8 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
     left["document properties"] = len(PROPERTIES.findall(members.get("meta.xml", b"")))
 
     def written(texts: Sequence[str]) -> bytes:
+        from lxml import etree
+
         for paragraph, text in zip(paragraphs, texts, strict=True):
             if paragraph.passage.sentences:
                 paragraph.write(text)

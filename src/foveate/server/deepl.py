@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from foveate.server.bodies import FORM, JSON, authenticate, body_of
+from foveate.server.bodies import FORM, JSON, Fields, authenticate, body_of, validated
 from foveate.server.common import JsonObject, RequestError
+from foveate.server.deepl_glossaries import (
+    DeeplFields,
+    all_codes,
+    authenticated_body,
+    served_code,
+    terms,
+)
 from foveate.server.deepl_glossaries import router as glossaries
-from foveate.server.deepl_glossaries import terms
-from foveate.server.deepl_requests import DeeplFields, all_codes, authenticated_body, translated
 from foveate.server.languages import name_of
+from foveate.server.translation import AUTO, Client, Service, join, start
+from foveate.server.translation_schemas import TranslateBody
 
 UNLIMITED = 1_000_000_000_000  # characters, as DeepL writes that there is no limit
 REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}  # which its client asks for
 PREFIXES = ("/v2/", "/v3/")
+NAMES = {"q": "text", "source": "source_lang", "target": "target_lang"}  # as DeepL calls fields
 router = APIRouter(tags=["DeepL"])
 
 
@@ -27,8 +36,6 @@ class DeeplBody(DeeplFields):
     ``context``, ``split_sentences``, ``preserve_formatting``, ``model_type`` and what asks for tags
     in another version change nothing: sentences are translated one by one.
     """
-
-    names: ClassVar = {"q": "text", "source": "source_lang", "target": "target_lang"}
 
     text: str | list[str]
     target_lang: str
@@ -46,27 +53,49 @@ class DeeplBody(DeeplFields):
 
 @router.post("/v2/translate", openapi_extra=body_of(DeeplBody, JSON, FORM))
 async def deepl_translate(request: Request) -> Response:
-    """Translate texts."""
+    """Translate texts; what is refused is named as DeepL calls it."""
     service, body, client = await authenticated_body(request, DeeplBody)
     texts = [body.text] if isinstance(body.text, str) else body.text
-    format = "html" if body.tag_handling else "text"
-    options: dict[str, object] = {"format": format}
+    source, target, codes = body.source_lang, body.target_lang, all_codes(service)
+    fields: Fields = {
+        "q": texts,
+        "source": AUTO if source.lower() in ("", AUTO) else served_code(source, codes),
+        "target": served_code(target, codes),
+        "format": "html" if body.tag_handling else "text",
+    }
     if body.glossary_id:
-        languages = body.source_lang, body.target_lang
-        options["glossary"] = terms(service, client, body.glossary_id, *languages)
-    answers = await translated(
-        request, service, client, body, texts, body.source_lang, body.target_lang, **options
-    )
-    translations: list[JsonObject] = [
-        {
-            "detected_source_language": answer.language.language.upper(),
-            "text": answer.text,
-            "billed_characters": len(answer.source),
-            **({"model_type_used": "quality_optimized"} if body.model_type else {}),
-        }
-        for answer in answers
-    ]
-    return JSONResponse({"translations": translations})
+        fields["glossary"] = terms(service, client, body.glossary_id, source, target)
+    if not any(text.strip() for text in texts):
+        raise RequestError(400, "text: no text to translate")
+    try:
+        work = _translations(service, validated(TranslateBody, fields), texts, client)
+        translations = await service.for_client(request, work)
+    except RequestError as error:
+        field, colon, rest = error.message.partition(": ")
+        message = f"{NAMES.get(field, field)}{colon}{rest}"
+        raise RequestError(error.status, message, error.retry_after) from None
+    used: JsonObject = {"model_type_used": "quality_optimized"} if body.model_type else {}
+    return JSONResponse({"translations": [translation | used for translation in translations]})
+
+
+async def _translations(
+    service: Service, body: TranslateBody, texts: Sequence[str], client: Client
+) -> list[JsonObject]:
+    """Each text's translation, and the language that the text is in."""
+    pending = await start(service, texts, body, client)
+    translated: list[JsonObject] = []
+    for part, done in zip(pending, await join(service, pending, client), strict=True):
+        detected = part.route.detected
+        translated.append(
+            {
+                "detected_source_language": (
+                    detected.language if detected else body.source
+                ).upper(),
+                "text": done.versions[0],
+                "billed_characters": len(part.text),
+            }
+        )
+    return translated
 
 
 @router.get("/v2/languages")

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from foveate.config import ConfigError
 from foveate.documents.formats import rows_of
 from foveate.documents.memory import TermEntry, terms_of
-from foveate.server.bodies import JSON, authenticate, body_of
+from foveate.server.bodies import JSON, KEY_FIELDS, B, authenticate, body_of, validated
 from foveate.server.common import JsonObject, RequestError
-from foveate.server.deepl_requests import DeeplFields, all_codes, authenticated_body, served_code
 from foveate.server.glossary_store import Entries, StoredGlossary
 from foveate.server.translation import Client, Service
 
 TSV = "text/tab-separated-values"
 router = APIRouter(tags=["DeepL"])
+
+
+class DeeplFields(BaseModel):
+    """A body as DeepL's clients send it; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class DictionaryBody(DeeplFields):
@@ -44,6 +49,29 @@ class GlossariesBody(DeeplFields):
 
     name: str = Field("", max_length=1024)
     dictionaries: list[DictionaryBody] = Field([])
+
+
+def served_code(code: str, codes: Iterable[str]) -> str:
+    """The code as this server has it: in its letters, else the language without its region."""
+    by_letters = {own.lower().replace("_", "-"): own for own in codes}
+    name = code.lower().replace("_", "-")
+    return by_letters.get(name) or by_letters.get(name.partition("-")[0], code)
+
+
+def all_codes(service: Service) -> list[str]:
+    """The codes of all languages that the server translates from or into."""
+    table = service.pool.table()
+    return list(dict.fromkeys([*table, *(code for codes in table.values() for code in codes)]))
+
+
+async def authenticated_body(request: Request, kind: type[B]) -> tuple[Service, B, Client]:
+    """The service, the body of a request without the fields that hold its key, and its client.
+
+    Raises `RequestError` as `authenticate` and `validated` do.
+    """
+    service, fields, client = await authenticate(request)
+    own = {name: value for name, value in fields.items() if name not in KEY_FIELDS}
+    return service, validated(kind, own), client
 
 
 def glossary_of(service: Service, client: Client, id: str) -> StoredGlossary:

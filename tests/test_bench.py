@@ -260,16 +260,6 @@ def test_names() -> None:
     assert Case(1, 32).name() == "greedy, batch 32"
 
 
-def test_levers_are_measured_in_turn(work: training.Workload) -> None:
-    with pytest.raises(ConfigError, match=r"no precision 'fp8'; there are: .*fp32"):
-        decoding.measure(work, 0.0, precision="fp8")
-    result = decoding.levers(work, 0.01, sentences=4, rounds=1)
-    for case in decoding.CASES:
-        row = result["sentences_per_processor_second"][case.name()]
-        assert set(row) == {"PyTorch", "engine", "engine int8"} and min(row.values()) > 0
-        assert result["ratios_to_pytorch"][case.name()]["PyTorch"] == 1
-
-
 # ------------------------------ Time and memory against the length; exponents are fitted, and drawn
 def test_every_kind_of_attention_is_there_with_lstm_and_mamba() -> None:
     load_kinds()

@@ -10,10 +10,9 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, cast, get_args
 
 import torch
@@ -25,7 +24,7 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.pytorch import compile_model, packed_engine
-from foveate.native.kernels import library, sleep_at_barriers, without_kernels
+from foveate.native.kernels import sleep_at_barriers, without_kernels
 from foveate.run import device
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Name, Precision, resolve
@@ -90,47 +89,6 @@ def measure(
     }
 
 
-def levers(
-    work: Workload, seconds: float, sentences: int = 1000, rounds: int = 3, say: Say = mute
-) -> Tree:
-    """Sentences a processor second of each implementation, interleaved, and their ratios.
-
-    Medians of the rounds, on one thread: processor time leaves other programs out, though these
-    make caches and memory slower for every implementation.
-    """
-    task = _task(work)
-    torch.set_num_threads(1)
-    model = work.model().eval()
-    own = task.engine(model)
-    variants: dict[str, tuple[Engine, Callable[[], AbstractContextManager[None]]]] = {
-        "PyTorch": (own, without_kernels),
-        "engine": (own, nullcontext),
-        "engine int8": (_int8(work, model), nullcontext),
-    }
-    numbers, lines = resolve("fp32", device()), _sources(work, task, sentences)
-    rates: dict[str, dict[str, float]] = {}
-    for case in CASES:
-        say(f"{case.name()}: {', '.join(variants)}, {rounds} times {seconds:g} s or more each")
-        each: dict[str, list[float]] = {name: [] for name in variants}
-        for _, (name, (used, context)) in itertools.product(range(rounds), variants.items()):
-            with context():
-                each[name].append(speed(used, lines, case, seconds, numbers, time.process_time))
-        rates[case.name()] = {name: round(median(values), 2) for name, values in each.items()}
-    return {
-        "what": "levers of decoding",
-        **work.summary(),
-        "output_tokens": LENGTH,
-        "rounds": rounds,
-        "sentences_per_processor_second": rates,
-        "ratios_to_pytorch": {
-            case: {name: round(value / row["PyTorch"], 2) for name, value in row.items()}
-            for case, row in rates.items()
-        },
-        "kernels": library() is not None,
-        "machine": describe(),
-    }
-
-
 def _int8(work: Workload, model: torch.nn.Module) -> Engine:
     """The engine in C with the matrices rounded. Raises ``ConfigError`` where it lacks the task."""
     if (kind := work.task.packed_kind) is None:
@@ -152,12 +110,7 @@ def _sources(work: Workload, task: TextToText[Any], sentences: int) -> list[Ids]
 
 
 def speed(
-    engine: Engine,
-    sources: Sequence[Ids],
-    case: Case,
-    seconds: float,
-    precision: Precision,
-    clock: Callable[[], float] = time.perf_counter,
+    engine: Engine, sources: Sequence[Ids], case: Case, seconds: float, precision: Precision
 ) -> float:
     """Sentences/s of a case after one batch of warm-up, over whole batches."""
     sleep_at_barriers()
@@ -167,13 +120,13 @@ def speed(
     done = 0
     with precision.context():
         engine.outputs(list(sources[: case.rows or 64]), request)
-        started = clock()
+        started = time.perf_counter()
         for batch in itertools.cycle(batches):
             engine.outputs(batch, request)
             done += len(batch)
-            if clock() - started >= seconds:
+            if (passed := time.perf_counter() - started) >= seconds:
                 break
-    return done / (clock() - started)
+    return done / passed
 
 
 def batches_of(sources: Sequence[Ids], rows: int | None) -> list[list[Ids]]:

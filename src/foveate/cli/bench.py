@@ -46,9 +46,6 @@ def bench_decode(
     seconds: Annotated[float, typer.Option(min=0.1, help="of each way of decoding")] = 10,
     sentences: Annotated[int, typer.Option(min=1, help="of the test data")] = 1000,
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or int8")] = "fp32",
-    levers: Annotated[
-        bool, typer.Option("--levers", help="PyTorch, the engine, int8 in turn")
-    ] = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -58,10 +55,7 @@ def bench_decode(
 
     say([f"{shape}: its data and tokenizers"])
     with workload(shape, overrides or []) as work:
-        if levers:
-            result = decoding.levers(work, seconds, sentences, say=lambda line: say([line]))
-        else:
-            result = decoding.measure(work, seconds, sentences, precision, lambda line: say([line]))
+        result = decoding.measure(work, seconds, sentences, precision, lambda line: say([line]))
         _say(result, as_json)
 
 

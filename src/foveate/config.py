@@ -183,9 +183,6 @@ def kinds(family: str | None = None) -> dict[str, dict[str, type[Config]]]:
     return {f: dict(k) for f, k in sorted(_FAMILIES.items()) if family in (None, f)}
 
 
-# ------------------------------------------------------------------------------ reading a tree
-
-
 def _choose(family: type[Config], kind: object, where: Where) -> type[Config]:
     known = _FAMILIES[cast(str, family.family)]
     if kind is None:
@@ -423,9 +420,6 @@ def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     return str(value) if isinstance(value, Path) else value
-
-
-# ------------------------------------------------------------------------------ TOML files
 
 
 def load_tree(path: Path, above: tuple[Path, ...] = (), resolved: bool = False) -> Tree:

@@ -161,9 +161,6 @@ def with_data(config: RunConfig, data: Sequence[str]) -> RunConfig:
     return config.model_copy(update={"task": task})
 
 
-# ------------------------------------------------------------------------------ training
-
-
 def contenders(plan: ComparisonPlan, budget: Budget, folder: Path, say: Say) -> list[Contender]:
     """Train what is not trained, each model in a run below ``folder``; an unfinished one goes on.
 

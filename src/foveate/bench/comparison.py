@@ -142,9 +142,6 @@ def _written(cell: Cell) -> str:
     return f"{cell:,.0f}" if float(cell).is_integer() or abs(cell) >= 1e4 else f"{cell:.4g}"
 
 
-# ------------------------------------------------------------------------------ comparing
-
-
 def compare(
     plan: ComparisonPlan, budget: Budget, folder: Path, text: str | None, say: Say
 ) -> Comparison:
@@ -193,9 +190,6 @@ def terms(
             lines[each.name] = f"trained before, with a budget of its own: {tokens}"
     lines |= plan.notes
     return lines | {"measured": "; ".join(quality.notes)}
-
-
-# ------------------------------------------------------------------------------ one example
 
 
 def examples(models: Sequence[Contender], corpus: Corpus | None, text: str | None) -> list[Drawing]:

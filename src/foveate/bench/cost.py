@@ -145,7 +145,6 @@ def written(contenders: Sequence[Contender], say: Say) -> list[Drawing]:
     ]  # fmt: skip
 
 
-# ------------------------------------------------------------------------------ laws of layers
 # n words read, D their vector, N the numbers of a channel's state (Vaswani et al., 2017, table 1).
 
 ATTENTION, RECURRENT, SPACE = "self-attention", "recurrent", "state space"

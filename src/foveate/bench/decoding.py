@@ -124,9 +124,9 @@ def speed(
         for batch in itertools.cycle(batches):
             engine.outputs(batch, request)
             done += len(batch)
-            if time.perf_counter() - started >= seconds:
+            if (passed := time.perf_counter() - started) >= seconds:
                 break
-    return done / (time.perf_counter() - started)
+    return done / passed
 
 
 def batches_of(sources: Sequence[Ids], rows: int | None) -> list[list[Ids]]:

@@ -122,7 +122,6 @@ def _commit() -> str | None:
     return done.stdout.strip() or None if done.returncode == 0 else None
 
 
-# ---------------------------------------------------------------------------------------- products
 # What a stretch of work consists of: matrix products counted, time divided among operations.
 #
 # **Counted FLOPs.** Every product that PyTorch dispatches counts by its shapes, (m × k)(k × n) as

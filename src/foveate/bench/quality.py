@@ -91,9 +91,6 @@ def bars(names: Sequence[str], title: str, figures: Sequence[PairedFigure]) -> B
     )
 
 
-# ------------------------------------------------------------------------------ text to text
-
-
 def of_texts(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Quality:
     """Translations of the same sources by the search of the first model, judged and tested."""
     search, names = contenders[0].run.config.decode, [c.name for c in contenders]
@@ -207,9 +204,6 @@ def slope_verdict(own: Slope, difference: Slope | None, first: str) -> str:
         return text
     than = sign(difference, "steeper than", "less steep than", "not told apart from")
     return f"{text}, {than} {first}"
-
-
-# ------------------------------------------------------------------------------ other tasks
 
 
 def of_language(contenders: Sequence[Contender], say: Say, split: str) -> Quality:
@@ -334,9 +328,6 @@ def quality_of(contenders: Sequence[Contender], say: Say) -> tuple[Quality, Corp
     note += f"; {len(lines[0]):,} texts" if lines else f"; each model on its own data of {split}"
     evaluations = [each.run.evaluate(*lines, split=split) for each in contenders]
     return side_by_side([each.name for each in contenders], evaluations, note), None
-
-
-# ------------------------------------------------------------------------------ training
 
 
 def spent_table(contenders: Sequence[Contender]) -> TableDrawing:

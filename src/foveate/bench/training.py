@@ -115,7 +115,6 @@ def _tree(model: str, folder: Path) -> tuple[Tree, str]:
 _SIDES = {"source": "en", "target": "fr"}
 
 
-# ---------------------------------------------------------------------------------------- training
 # Target tokens a second in training, measured on the trainer itself.
 #
 # `foveate.train.fit.fit` trains three times in a temporary folder: a few steps to warm up; then for

@@ -39,8 +39,6 @@ def _unit(line: int, source: str, target: str, left_out: str = "") -> Unit:
     return Unit(line, source, target, left_out or ("" if source and target else "untranslated"))
 
 
-# ------------------------------------------------------------------------------ PO
-
 _PO = re.compile(
     r'(#~\s*)?(?:(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d)\])?\s*)?"((?:[^"\\]|\\.)*)"'
 )
@@ -115,9 +113,6 @@ def _plural_of(texts: dict[str, str]) -> Callable[[int], int] | None:
     except (TypeError, ValueError, ArithmeticError, RecursionError):
         return _germanic
     return rule
-
-
-# ------------------------------------------------------------------------------ TMX, XLIFF
 
 
 def _elements(path: Path, names: Sequence[str]) -> Iterator[Element]:

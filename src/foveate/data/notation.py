@@ -42,8 +42,6 @@ NUMBER = {
 EITHER = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")  # 1,018: a thousand and 18, or 1 and 18 ‰
 OTHER = {".": ",", ",": "."}
 
-# ------------------------------------------------------------------------------ numbers
-
 
 def is_missing(cell: str) -> bool:
     """Whether a cell holds no value."""
@@ -166,8 +164,6 @@ class Notation:
             "task.series.decimal"
         )
 
-
-# ------------------------------------------------------------------------------ dates
 
 ISO = re.compile(
     r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.0+)?)?)?"

@@ -204,9 +204,6 @@ class TextData(Config):
     licence: str = ""  # of these data, and whom to name: what packed files and pages say
 
 
-# ------------------------------------------------------------------------------ rows of files
-
-
 @dataclass(frozen=True)
 class BadLine:
     """A line that cannot be used, and why; lines count from 1."""
@@ -703,8 +700,6 @@ BILINGUAL: dict[str, Callable[[Path, TextData], Iterator[Unit]]] = {
 }
 
 
-# ------------------------------------------------------------------------------ pairs of a split
-
 Pair = tuple[int, str, str]  # the line from 1, source, target
 
 
@@ -1004,8 +999,6 @@ def keep(
         left &= ~wrong
     return np.flatnonzero(left), dropped
 
-
-# ------------------------------------------------------------------------------ mapped columns
 
 Number = TypeVar("Number", bound=np.generic)
 Row = TypeVar("Row")

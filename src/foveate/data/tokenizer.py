@@ -268,8 +268,6 @@ class Tokenizer(Configurable, ABC):
             raise UserError(message) from error
         return tokenizer
 
-    # ---- what a kind defines
-
     @abstractmethod
     def _encode(self, texts: list[str]) -> list[Encoded]: ...
 

@@ -113,8 +113,6 @@ def document_terms(documents: Sequence[Sequence[str]]) -> Counts:
     return Counts(terms, table.reshape(len(terms), len(documents)))
 
 
-# ------------------------------------------------------------------------------ languages
-
 LINES = 200  # spread evenly, that tell the language of a text
 ENOUGH = 8  # of them with letters, from which it is named
 MOST, SOME = 2 / 3, 0.1  # shares of lines that read as a language
@@ -152,7 +150,6 @@ def language_of(texts: Sequence[str], named: str | None = None) -> str | None:
     return code if count >= MOST * read.total() else None
 
 
-# ------------------------------------------------------------------------------------------ words
 # Pieces of a tokenizer joined to words.
 
 

@@ -97,7 +97,6 @@ def gradients(norms: Mapping[str, Figures]) -> LinesDrawing:
     )  # fmt: skip
 
 
-# -------------------------------------------------------------------------------------------- lens
 # The logit lens: the output of a model if its layers ended here (nostalgebraist, 2020).
 #
 # The output of layer l replaces that of the last one and passes through the model's own last norm
@@ -197,7 +196,6 @@ def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "")
     return SheetGrid(sheets=sheets, title=title, caption=caption)
 
 
-# --------------------------------------------------------------------------------------- positions
 # Position encodings as heat maps: the encoding of each position, and the bias of each pair.
 #
 # An encoding of any kind is drawn by the methods that it overrides (`foveate.nn.positions`).
@@ -297,7 +295,6 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------- schedule
 # Learning-rate curves of the schedules (`foveate.train.optim`).
 
 POINTS = 400  # places at which a curve is drawn

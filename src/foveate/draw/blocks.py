@@ -135,9 +135,6 @@ class ModelPart(DrawingPart):
         return sum(block.parameters for block in self.blocks)
 
 
-# ------------------------------------------------------------------------------- the forward pass
-
-
 @dataclass
 class ModuleCall:
     """A call of a module: the tensors that it read and gave, and the one that is added to them."""
@@ -177,9 +174,6 @@ def traced(forced: ForcedPass) -> Trace:
         forced.run()
     trace.cells = {name: steps.states for name, steps in cells.items()}
     return trace
-
-
-# ------------------------------------------------------------------------------------- the blocks
 
 
 def blocks_of(model: nn.Module) -> dict[str, nn.Module]:
@@ -434,9 +428,6 @@ def _documented(kind: type) -> str:
         for paragraph in (each.__dict__.get("__doc__") or "").split("\n\n")
     ]
     return next(filter(MATHEMATICAL.search, documents), documents[0] if documents else "")
-
-
-# ------------------------------------------------------------------------------------ what is drawn
 
 
 def _folded(part: ModelPart) -> list[ModelBlock | str]:

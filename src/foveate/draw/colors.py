@@ -76,7 +76,6 @@ def indices(levels: Floats) -> NDArray[np.uint8]:
     return np.rint(levels * 255).astype(np.uint8)
 
 
-# ------------------------------------------------------------------------- weights over a picture
 # A picture stays visible everywhere, in grey, and takes a tint where weight is.
 #
 #     y = (1 − a) g + a (dark + g (light − dark))

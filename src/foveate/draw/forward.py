@@ -245,9 +245,6 @@ def _shaded(values: Floats, frame: FrameDrawing) -> str:
     return "".join(SHADES[min(step, len(SHADES) - 1)] for step in steps)
 
 
-# ----------------------------------------------------------------------------------- of one pass
-
-
 def forward(
     forced: ForcedPass,
     title: str = "",

@@ -111,9 +111,6 @@ def script(character: str) -> str:
     return SCRIPTS.get(first, first.title() if letter else "symbols")
 
 
-# ------------------------------------------------------------------------------ captions
-
-
 def _wrap_axes(figure: Figure, ax: Axes) -> int:
     """Wrap the title and the labels of axes to the room that they have; the lines added."""
     inch = figure.dpi

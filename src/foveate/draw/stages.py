@@ -137,7 +137,6 @@ class StepsDrawing(Drawing):
         return "\n".join([*lines, "", self.caption])
 
 
-# ------------------------------------------------------------------------------------- of stages
 @torch.inference_mode()
 def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0) -> StepsDrawing:
     """The drawing of an attention or a cell by its dotted name: one query or step, or all of them.
@@ -210,9 +209,6 @@ def drawn(
         "with the token that they produce, others with the one that is read."
     )
     return StepsDrawing(title=title, caption=caption, stages=sheets, frames=list(rows), frame=query)
-
-
-# -------------------------------------------------------------------------------------- matplotlib
 
 
 def film_figure(film: SheetGrid) -> Figure:

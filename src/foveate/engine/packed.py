@@ -207,9 +207,6 @@ class Header(Config):
     """Hash of each other field and of each tensor; none in files of earlier versions."""
 
 
-# ------------------------------------------------------------------------------ reading
-
-
 def load(path: str | Path, threads: int | None = None, int8: bool = False) -> PackedModel:
     """The model of a packed file; ``int8`` rounds the matrices of one with other numbers.
 
@@ -342,9 +339,6 @@ def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Weight]:
     return weights
 
 
-# ------------------------------------------------------------------------------ writing
-
-
 def rounded(arrays: Mapping[str, Array], maps: Collection[str], precision: str) -> dict[str, Array]:
     """The tensors of a file, of ``arrays`` those named in ``maps`` in a precision.
 
@@ -376,9 +370,6 @@ def repack(file: Path, out: Path, precision: str, licence: str = "") -> Path:
     _check_digests(file, tensors)
     header = header.model_copy(update={"licence": licence or header.licence})
     return write(out, header, rounded(tensors, header.maps, precision))
-
-
-# ------------------------------------------------------------------------------ the engine
 
 
 @cache
@@ -643,9 +634,6 @@ class PackedEngine(Engine):
         return encoder_record(maps, units, read, produced)
 
 
-# ------------------------------------------------------------------------------ answers
-
-
 def _is_shortlist(arrays: Sequence[NDArray[np.int32]], reads: int, writes: int) -> bool:
     """Whether arrays are `SHORTLIST` for vocabularies of these sizes."""
     sound = all(array.min(initial=0) >= 0 and array.max(initial=0) < writes for array in arrays)
@@ -752,8 +740,6 @@ class PackedModel:
                 f"{self.path} is a model of the task {self.header.task}: it cannot {verb}"
             )
 
-    # ---- text for text
-
     def translate(
         self,
         lines: Sequence[str],
@@ -815,8 +801,6 @@ class PackedModel:
         rows = self.engine.score(list(zip(sources, targets, strict=True)))
         return [PairScore.of(ids, log_p, writes) for ids, log_p in zip(targets, rows, strict=True)]
 
-    # ---- word links
-
     @property
     def corpora(self) -> Sequence[PackedCorpus]:
         """The files of its corpora, by which their languages are known."""
@@ -854,8 +838,6 @@ class PackedModel:
             target = outputs[0].ids if outputs else []
         return self.engine.explain(self._sources([source])[0], target, units)
 
-    # ---- what a server and documents ask of any model
-
     def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
         """Lines after the tag of a language; raw lines of the data become sources."""
         return self.tokenizers[0].addressed(self._sources(lines), to)
@@ -867,8 +849,6 @@ class PackedModel:
     def width(self, count: int) -> int:
         """How many hypotheses of a source are decoded at a time, where ``count`` are asked for."""
         return self.search_with(None, None, count).beam_size
-
-    # ---- labels
 
     def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
         """As `foveate.run.Run.classify`, for lines of text."""
@@ -888,8 +868,6 @@ class PackedModel:
             return LabelAnswer(lines[n], next(iter(p)), p, cut, self.engine)
 
         return self.engine.each(labelled, range(len(lines)))
-
-    # ---- continuations
 
     def generate(
         self,

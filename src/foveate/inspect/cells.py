@@ -19,7 +19,6 @@ from foveate.nn.recurrent import Cell
 Figures = NDArray[np.float64]
 
 
-# ------------------------------------------------------------------------------------------ states
 # Hidden states of recurrent cells over time: a path through the plane in which they move most.
 
 Floats = NDArray[np.floating]

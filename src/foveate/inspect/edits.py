@@ -171,9 +171,6 @@ def _replacement_of(replacement: Replacement, name: str) -> Tensor:
     return replacement[0] if replacement.dim() == 4 and len(replacement) == 1 else replacement
 
 
-# --------------------------------------------------------------------------------------- changes
-
-
 def silence(*heads: int) -> Change:
     """Heads that add nothing; all of the layer where none is named (Michel et al., 2019)."""
     return Change(heads, lambda name, weights, at: torch.zeros_like(weights))

@@ -15,7 +15,6 @@ from foveate.config import ConfigError
 from foveate.inspect.hooks import ForcedPass, hook_points, tapped
 from foveate.inspect.records import AttentionRecord, Maps, block_of
 
-# -------------------------------------------------------------------------------------------- flow
 # How attention flows through all layers, and how much it contributed to the output.
 
 Figures = NDArray[np.float64]
@@ -176,7 +175,6 @@ def _evened(relevances: Figures) -> Figures:
     return eye + rest / np.maximum(rest.sum(axis=-1, keepdims=True), TINY)
 
 
-# --------------------------------------------------------------------------------------- gradients
 # The gradient's norm against distance in time: how far back a model can learn.
 #
 #     g_k = mean over places t and draws of v of ‖∂(v · h_t) / ∂e_{t−k}‖,   v ~ N(0, I / D)

@@ -130,9 +130,6 @@ def _positions(x: Tensor, row: int) -> Array | None:
     return (values.float() if x.is_floating_point() else values).reshape(-1, x.shape[-1]).numpy()
 
 
-# ------------------------------------------------------------------------------------------ frames
-
-
 def frames(
     forced: ForcedPass, blocks: Mapping[str, nn.Module], equation: Describe, train: bool = False
 ) -> list[ForwardFrame]:

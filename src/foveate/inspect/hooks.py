@@ -28,7 +28,6 @@ from foveate.inspect.foreign import (
 from foveate.inspect.records import AttentionRecord, Maps, Units, block_of
 from foveate.nn.attention import BaseAttention, Tap
 
-# ------------------------------------------------------------------------------------- hook points
 # The attention weights of a model of foveate or another library, by name, each with a ``tap``.
 #
 # A tap is called with weights (B, H, T, S) and may return others, which mix the values instead.
@@ -124,7 +123,6 @@ def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
     return both
 
 
-# ----------------------------------------------------------------------------------------- capture
 # Capturing weights: taps are set, the model runs, taps are removed.
 
 LIMIT = 2 * 2**30  # bytes of maps
@@ -256,7 +254,6 @@ def tensors_in(value: object) -> Iterator[Tensor]:
         yield from tensors_in([getattr(value, each.name) for each in fields(value)])
 
 
-# ------------------------------------------------------------------------------------------ forced
 # A forced pass: a model reads an example with its whole target. Every task makes one of an example
 # (`foveate.tasks.base.Task.forced`).
 

@@ -56,8 +56,6 @@ def alignment(weights: Weights) -> NDArray[np.int64]:
     return keys
 
 
-# ------------------------------------------------------------------------------ kinds of heads
-
 # By the labels of a map: rows of a decoder's self-attention are words that are being produced, its
 # columns words that were read, so the place of the last word read is that of the previous token.
 CROSS = {"diagonal": 0}

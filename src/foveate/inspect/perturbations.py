@@ -22,7 +22,6 @@ from foveate.nn.scores import Dot, ScaledDot
 Figures = NDArray[np.float64]
 
 
-# -------------------------------------------------------------------------------------- importance
 # What a model loses with each head: heads silenced one after the other (Michel et al., 2019).
 
 
@@ -51,7 +50,6 @@ def importance(passes: Sequence[ForcedPass], where: Where = everywhere) -> dict[
     return lost
 
 
-# ----------------------------------------------------------------------------------------- surface
 # The loss around trained weights, over two random directions (Li et al., 2018).
 #
 # f(α, β) = L(θ + α δ + β η), where each filter (row of a weight) of δ and η has the norm of that of
@@ -103,7 +101,6 @@ def surface(
     return losses
 
 
-# ------------------------------------------------------------------------------------- permutation
 # Does order matter? The input is shuffled; without positions self-attention gives the same.
 #
 # A map f is equivariant where f(x_π) = f(x)_π: it reads a bag of vectors. Attention is, positions,

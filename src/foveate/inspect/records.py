@@ -187,7 +187,6 @@ class AttentionRecord:
         return chosen
 
 
-# -------------------------------------------------------------------------------------------- axes
 # The tokens of texts along the axes of maps, or the words that they are merged into.
 
 Axis = tuple[list[list[int]], list[str]]  # the tokens of each row or column, and its label

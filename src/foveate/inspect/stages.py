@@ -104,9 +104,6 @@ def capture_stages(module: nn.Module) -> Iterator[dict[str, Calls]]:
         yield stages
 
 
-# --------------------------------------------------------------------------------------- attention
-
-
 def attention_stages(
     module: BaseAttention, calls: Mapping[str, Calls], head: int, row: int = 0
 ) -> list[Stage]:
@@ -207,9 +204,6 @@ def _derived(
 
 def _error(result: Array, captured: Array) -> float:
     return float(np.abs(result - captured).max() / max(1.0, np.abs(captured).max()))
-
-
-# ------------------------------------------------------------------------------------------- cells
 
 
 def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[Stage]:

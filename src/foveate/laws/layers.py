@@ -81,8 +81,6 @@ EACH = "a feed-forward layer computes the same at every position, each for itsel
 QUERY = "the scores of a query depend on this query only"
 OVER = "the weights of each query are normalised alone, over its keys (the last axis)"
 
-# ------------------------------------------------------------------------------ what is computed
-
 
 def _scores(trial: Trial) -> list[LayerOutput]:
     rows, length, heads, width, _ = trial.sizes
@@ -218,9 +216,6 @@ def computations(trial: Trial) -> list[LayerOutput]:
     return COMPUTATIONS[trial.config.family](trial)
 
 
-# ------------------------------------------------------------------------------ of every layer
-
-
 @law("the output has the right shape, and its numbers are finite", *LAYERS, *WHOLE)
 def has_shape(trial: Trial) -> None:
     """The shape of every output, and no NaN and no ∞ in it."""
@@ -346,9 +341,6 @@ def has_gradients(trial: Trial) -> None:
             require(free or gradient.any(), why, shown)
 
 
-# ------------------------------------------------------------------------------ scores
-
-
 @law("where a score has a `scale`, it is scale · qᵀk", "score")
 def has_scale(trial: Trial) -> None:
     """Fused kernels compute scale · qᵀk in place of such a score."""
@@ -359,9 +351,6 @@ def has_scale(trial: Trial) -> None:
         expected = scale * part.inputs["query"] @ part.inputs["key"].mT
         why = f"scale = {number(scale)}, but the score is not {number(scale)} · qᵀk"
         require_same(part(), expected, why, part.inputs)
-
-
-# ------------------------------------------------------------------------------ weights
 
 
 def check_weights(
@@ -441,9 +430,6 @@ def is_stable(trial: Trial) -> None:
         check_weights(weights, shown, None, _normalizer(part).sums_to_one)
 
 
-# ------------------------------------------------------------------------------ positions
-
-
 def _position(part: LayerOutput) -> Position:
     assert isinstance(part.module, Position)
     return part.module
@@ -503,9 +489,6 @@ def is_relative(trial: Trial) -> None:
         shown = {"one vector at every position": turned, "qᵀk": scores}
         why = "qᵀk at equal distance differs between positions"
         require(not differences(scores[1:, 1:], scores[:-1, :-1]).any(), why, shown)
-
-
-# ------------------------------------------------------------------------------ cells
 
 
 def _cell(part: LayerOutput) -> Cell:
@@ -580,9 +563,6 @@ def keeps_cell(trial: Trial) -> None:
     after = part.module(gates.expand(len(before), -1), (torch.zeros_like(before), before))[1]
     why = "c is not handed on: c_t = f ⊙ c_{t−1} + i ⊙ c̃, in the order i, f, c̃, o of the rows"
     require_same(after, before, why, {"c before": before})
-
-
-# ------------------------------------------------------------------------------ attention
 
 
 def attention_weights(attention: BaseAttention, x: Tensor, mask: Mask) -> Tensor:
@@ -667,9 +647,6 @@ def is_blind(trial: Trial) -> None:
     output = attention(part.inputs["x"], None, Mask(torch.zeros(shape, dtype=torch.bool)))
     expected = attention.output(torch.zeros(*shape, attention.mixed_size))
     require_same(output, expected, "a query without a key gets something", part.inputs)
-
-
-# ------------------------------------------------------------------------------ the reference
 
 
 def _like(trial: Trial, parts: list[LayerOutput], reference: Config) -> list[LayerOutput]:

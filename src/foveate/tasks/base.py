@@ -230,8 +230,6 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
         """``data`` says how text is read and divided."""
         self.config, self.data = config, data
 
-    # ---- data
-
     @abstractmethod
     def prepare(self, folder: Path, seed: int) -> None:
         """Read the training data and train what the data decides (tokenizers), into ``folder``.
@@ -296,8 +294,6 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
         """Lines that say what was read, dropped and why, for the start of training."""
         return []
 
-    # ---- model
-
     @abstractmethod
     def build(self, model: Module) -> nn.Module:
         """The model of a config, with the sizes that the data decides."""
@@ -309,8 +305,6 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     @abstractmethod
     def measure(self, model: Module, split: str, search: Search, samples: int = 3) -> Measures:
         """Loss on a split and what users care for (BLEU by free-running decoding, …)."""
-
-    # ---- answers
 
     @property
     def packed_kind(self) -> TaskKind | None:
@@ -398,7 +392,6 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
 
 AnyTask = Task[Any, Any, Any]
 
-# --------------------------------------------------------------------------------------- abilities
 # What only some tasks do: each class is one thing that a run can be needed for.
 
 NEAR = 8  # tokens before one that decide how it is written

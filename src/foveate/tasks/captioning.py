@@ -79,7 +79,6 @@ def _thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     return unit
 
 
-# -------------------------------------------------------------------------------------- captioning
 # Captioning: a picture in, a sentence out.
 #
 # loss   = −Σ_t log p(y_t | y_<t, x), and what `caption_loss` adds
@@ -128,8 +127,6 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
     def output_tokenizer(self) -> Tokenizer:
         return self.tokenizer
 
-    # ---- data
-
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels(folder)
         captions = [text for texts in self.album("train").texts for text in texts]
@@ -172,8 +169,6 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             f"{captions:,} captions of a vocabulary of {self.tokenizer.vocab_size:,} "
             f"{self.config.tokenizer.kind} pieces; {unknown:,} unknown",
         ]
-
-    # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(self.source, Tokens(self.tokenizer.vocab_size))
@@ -219,8 +214,6 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
                 for i in spread(len(album), samples)
             ],
         )
-
-    # ---- answers
 
     def examples(self, split: str) -> str:
         self.album(split)

@@ -51,9 +51,6 @@ Names = tuple[str, ...]
 LogP = NDArray[np.float32]  # (N, C) log p(label | example)
 
 
-# ------------------------------------------------------------------------------ names
-
-
 def sorted_labels(labels: Iterable[str]) -> Names:
     """The distinct labels in their fixed order: numbers by value, then others by code point."""
     return tuple(sorted(set(labels), key=_sort_key))
@@ -88,9 +85,6 @@ def numbers_of(labels: Sequence[str], names: Names, place: Callable[[int], str])
                 "mend it, or add examples of it to the training data"
             )
     return [known[label] for label in labels]
-
-
-# ------------------------------------------------------------------------------ loss, figures
 
 
 FIGURES = ("loss", "accuracy", "f1_macro")
@@ -151,7 +145,6 @@ def evaluation_of_labels(
     )
 
 
-# ---------------------------------------------------------------------------------- classification
 # Text classification: a text in, one of the labels of the training data out.
 #
 # loss   = −log p(label | x), x the text between its start and its end
@@ -189,8 +182,6 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
     figures = FIGURES
     gives = "label"
     config: Config
-
-    # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         """Read the labels of all splits first: what is wrong with one is met before training."""
@@ -242,8 +233,6 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
             return f"{len(each)} labels, {min(each):,} to {max(each):,} examples of each"
         return "labels " + ", ".join(f"{name}: {counts[name]:,}" for name in self.label_names)
 
-    # ---- model
-
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(Tokens(self.tokenizer.vocab_size), Labels(self.label_names))
 
@@ -273,8 +262,6 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
             scores = model(source, keys).float().log_softmax(dim=-1)
             log_p[indices] = scores.cpu().numpy()
         return log_p
-
-    # ---- answers
 
     def as_examples(self, texts: Sequence[str], labels: Sequence[str]) -> Corpus:
         """Examples of the user's own. Raises `UserError` where one side has more."""

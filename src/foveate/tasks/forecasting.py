@@ -136,7 +136,6 @@ class ForecastEvaluation(Evaluation):
     curves: dict[str, list[float]] = field(default_factory=dict)
 
 
-# -------------------------------------------------------------------------------- forecast figures
 # Figures of forecasts: plain functions of arrays, each its formula and its source.
 #
 # Shapes: predicted and target (M, H, C), quantiles (M, H, C, Q): M windows, H steps, C channels.
@@ -193,7 +192,6 @@ def coverage(quantiles: Array, target: Array) -> float:
     return float(inside.mean())
 
 
-# ---------------------------------------------------------------------------------- forecast judge
 # Judging forecasts of many windows: all figures, naive forecasts beside them, error by step.
 
 SIGNATURES = {
@@ -258,7 +256,6 @@ def by_step(forecast: Floats, windows: Windows) -> list[float]:
     return [float(e) for e in error]
 
 
-# ------------------------------------------------------------------------------ objective forecast
 # What forecasts minimise: squared, absolute, or quantile error.
 
 
@@ -326,7 +323,6 @@ class QuantileError(ForecastObjective):
         return (q * above).maximum((q - 1) * above).mean(dim=-1).sum()
 
 
-# ------------------------------------------------------------------------------------- forecasting
 # loss   = Σ error of the predicted values, scaled, over channels, steps and windows
 # answer = the values of the steps after the last row, in their own units
 
@@ -413,8 +409,6 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         self.naive: NDArray[np.float64] = np.zeros(0)
         self._table: SeriesTable | None = None
         self._windows: dict[str, Windows] = {}
-
-    # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         table = self.table()
@@ -516,8 +510,6 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             lines.append(f"{name}: {period}, {len(self.windows(name)):,} windows")
         return [*lines, f"{unused:,} rows after the test rows are not used"] if unused else lines
 
-    # ---- examples
-
     def examples(self, split: str) -> Windows:
         """The windows of a split. Raises ``ConfigError`` where there is none."""
         windows = self.windows(split)
@@ -540,8 +532,6 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         """A file with the channels of the run, in a notation of its own."""
         own = {"values": self.names, "delimiter": None, "decimal": None}
         return read_table(self.config.series.model_copy(update=own), source)
-
-    # ---- model
 
     def build(self, model: Forecaster.Config) -> nn.Module:
         config = self.config
@@ -597,8 +587,6 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         texts = [" ".join(f"{v:.4g}" for v in self.scaling.leave(part)[:, -1]) for part in shown]
         date = labels(windows.first_dates()[index : index + 1], windows.table.dates)[0]
         return ValidationSample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
-
-    # ---- answers
 
     def evaluate(
         self,

@@ -93,8 +93,6 @@ class GuidedTranslation(Translation):
         """The guided one."""
         return Head(self.config.layer, self.config.head, self.config.rows)
 
-    # ---- data
-
     def prepare(self, folder: Path, seed: int) -> None:
         super().prepare(folder, seed)
         made = self._links_of_files() if self.config.links is not None else self._links_of_aligner()
@@ -156,8 +154,6 @@ class GuidedTranslation(Translation):
         return GuidedBatch(
             **vars(plain), places=places, guide=torch.tensor([e[3] for e in entries])
         )
-
-    # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
         built = super().build(model)

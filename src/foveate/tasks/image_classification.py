@@ -186,7 +186,6 @@ def place_labels(encoder: nn.Module) -> list[str]:
     raise UserError(f"{type(encoder).__name__} does not name its places: give it `labels`")
 
 
-# ---------------------------------------------------------------------------- image classification
 # Image classification: one of the labels of the training data for a picture.
 #
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
@@ -213,8 +212,6 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
     figures = FIGURES
     gives = "label"
     config: Config
-
-    # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels(folder)
@@ -247,8 +244,6 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
 
     def describe_data(self) -> list[str]:
         return [*self.describe_pixels(), f"labels: {', '.join(self.label_names)}"]
-
-    # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(self.source, Labels(self.label_names))
@@ -285,8 +280,6 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
             scores = model(pixels.to(device)).float().log_softmax(dim=1)
             log_p.append(scores.cpu().numpy())
         return np.concatenate(log_p)
-
-    # ---- answers
 
     def examples(self, split: str) -> str:
         self._texts(split)

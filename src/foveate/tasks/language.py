@@ -81,7 +81,6 @@ def _alike(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         yield from (rows[n : n + TEXTS_A_BATCH] for n in range(0, len(rows), TEXTS_A_BATCH))
 
 
-# ---------------------------------------------------------------------------------------- language
 # Language modelling: every token of a text predicted from those before it.
 #
 #     loss = −Σ_t log p(x_t | x_<t),   perplexity = exp(loss / T)
@@ -137,8 +136,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         super().__init__(config, data)
         self._texts: dict[str, Text] = {}
         self._streams: dict[str, Stream] = {}
-
-    # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         lines = self._text("train").lines
@@ -235,8 +232,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
             f"{len(stream):,} tokens with the ends of lines, {100 * unknown:.2g} % unknown"
         )
 
-    # ---- model
-
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(Tokens(self.tokenizer.vocab_size))
 
@@ -262,8 +257,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
 
     def better(self, name: str) -> int:
         return -1
-
-    # ---- answers
 
     @torch.inference_mode()
     def evaluate(self, engine: Engine, examples: Stream, request: SearchRequest) -> Evaluation:
@@ -328,8 +321,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
             return _whole(model, text)
         return _windowed(model, text, reach, max(1, batch_tokens // reach))
 
-    # ---- writing
-
     @property
     def output_tokenizer(self) -> Tokenizer:
         return self.tokenizer
@@ -365,8 +356,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
     def text_of(self, ids: Sequence[int]) -> str:
         """The text of some ids."""
         return self.tokenizer.decode_lines(ids)
-
-    # ---- going on
 
     def encode(self, inputs: Sequence[str]) -> list[list[int]]:
         return [self.ids_of(text) for text in inputs]
@@ -442,8 +431,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
             ValidationSample(start, self.tokenizer.added(piece[:SHOWN], piece[SHOWN:]), made.text)
             for start, piece, made in zip(starts, pieces, outputs, strict=True)
         ]
-
-    # ---- looking
 
     def forced_pass(self, model: LanguageModel, source: str, target: str | None) -> ForcedPass:
         """A text, and the target after it, being predicted, and the end of its last line.

@@ -93,8 +93,6 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
         pieces = self.tokenizer.pieces
         return next((pieces.index(name) for name in MASKS if name in pieces), UNK)
 
-    # ---- data
-
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> MaskedBatch:
         _, ids = self.tokens(split)
         return self.collate([ids[i] for i in indices], [(noise, i) for i in indices])
@@ -128,8 +126,6 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
             elif chance < config.hide + config.replace:
                 changed[place] = other
         return changed, chosen
-
-    # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(Tokens(self.tokenizer.vocab_size))
@@ -193,8 +189,6 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
         for place, token in zip(guesses.places[index], guesses.guessed[index], strict=True):
             filled[place] = token
         return self.tokenizer.decode(filled)
-
-    # ---- answers
 
     def answer(
         self, engine: Engine, inputs: Sequence[str], request: SearchRequest

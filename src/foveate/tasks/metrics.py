@@ -331,7 +331,6 @@ def _all(reference: str | Sequence[str]) -> Sequence[str]:
     return (reference,) if isinstance(reference, str) else reference
 
 
-# ------------------------------------------------------------------------------ paired comparison
 # Two systems on the same examples: how probable is a difference as large as δ without a cause?
 #
 #     bootstrap       examples drawn with replacement:  p = P(|δ* − E δ*| ≥ |δ|)  (Koehn, 2004)
@@ -482,7 +481,6 @@ def slope(x: Floats, y: Floats) -> tuple[float, float, float]:
     return float(of(x, y)), float(low), float(high)
 
 
-# ------------------------------------------------------------------------------ minimum bayes risk
 # Minimum Bayes risk: not the most probable output, but the one most like all probable ones.
 #
 #     ŷ = argmax_{y ∈ C} Σ_{y' ∈ C} w(y') u(y, y')

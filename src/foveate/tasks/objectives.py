@@ -32,9 +32,6 @@ from foveate.tasks.base import DecoderBatch, Loss
 Choose = Literal["greedy", "sample"]
 
 
-# -------------------------------------------------------------------------------- teacher forcing
-
-
 @dataclass(frozen=True)
 class Predictions:
     """What a model takes to follow what it reads: tokens (B, T), or rows of a series (B, T, C).
@@ -92,9 +89,6 @@ class OwnOutput(TeacherForcing):
 
     def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
         return step_by_step(own, gold, own.fixed(gold), "greedy")
-
-
-# ------------------------------------------------------------------------------ schedules
 
 
 class SamplingSchedule(Configurable, ABC):
@@ -187,9 +181,6 @@ class Scheduled(TeacherForcing):
         return mix(own, gold, keep | own.fixed(gold), self.config.choose)
 
 
-# ------------------------------------------------------------------------------ two ways to mix
-
-
 @torch.no_grad()
 def step_by_step(
     own: Predictions, gold: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
@@ -271,7 +262,6 @@ def _choose(logits: Float[Tensor, "*B V"], choose: Choose) -> Int[Tensor, "*B"]:
     return torch.multinomial(odds.flatten(0, -2), 1).view(odds.shape[:-1])
 
 
-# --------------------------------------------------------------------------------------- objective
 # What is minimised. A new objective is one class here, or in a file of its own.
 
 
@@ -499,7 +489,6 @@ def mean_nll(
     return total / max(count, 1)
 
 
-# ----------------------------------------------------------------------------- objective reinforce
 # REINFORCE: the gradient of an expected reward through choices that have no gradient themselves.
 #
 # ∇ E[R] ≈ Σ_t (R_t − b_t) ∇ log π(choice_t)      (Williams, 1992)
@@ -551,7 +540,6 @@ def add_choices(
     return Loss(total - drawn, loss.count, logged)
 
 
-# ------------------------------------------------------------------------------------ caption loss
 # What captioning adds to cross-entropy: looking everywhere once, and drawing where to look.
 #
 # doubly stochastic:  λ Σ_i (1 − Σ_t α_ti)²                          (Xu et al., 2015, eq. 14)

@@ -89,7 +89,6 @@ def namer(tokenizer: Tokenizer) -> Callable[[int], str]:
     return lambda i: tokenizer.decode([i], skip_special=False) or tokenizer.name(i)
 
 
-# ------------------------------------------------------------------------------------------ single
 # One text an example, as data: a file, a tokenizer, lengths, batches. Knows no model.
 #
 # What is done with the texts (labels, hidden words) is up to the tasks that derive from it.
@@ -212,8 +211,6 @@ class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
         self._read = {}
         self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
 
-    # ---- data
-
     def prepare(self, folder: Path, seed: int) -> None:
         if not hasattr(self, "tokenizer"):
             corpus = self.corpus("train")
@@ -275,8 +272,6 @@ class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
         """What else describes a split."""
         words = sum(len(text.split()) for text in corpus.sources)
         return f"{words:,} words between blanks"
-
-    # ---- answers
 
     def cut(self, corpus: Corpus) -> tuple[list[Ids], dict[str, list[int]]]:
         """The ids of each text, at most ``data.max_length``.

@@ -86,7 +86,6 @@ class Tagged(Reading):
         return {"tag": self.tag, **super().key()}
 
 
-# ---------------------------------------------------------------------------------------- examples
 # Pairs of texts with their ids, and which of them training takes.
 
 Sides = tuple[Sequence[Ids], ...]  # of the source and of the target
@@ -116,7 +115,6 @@ class Examples:
         return index if self.rows is None else int(self.rows[index])
 
 
-# ------------------------------------------------------------------------------------------- pairs
 # Pairs of texts as data: files, tokenizers, lengths, batches. Knows no model.
 
 
@@ -173,8 +171,6 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
         self.folder = Path()  # of the run
         self._encoded: dict[str, Sides] = {}
         self._examples: dict[str, Examples] = {}
-
-    # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.folder = folder
@@ -314,16 +310,12 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
     def better(self, name: str) -> int:
         return -1 if name in LOWER_IS_BETTER else super().better(name)
 
-    # ---- examples
-
     def as_examples(self, sources: Sequence[str], references: Sequence[str]) -> Corpus:
         """Pairs of the user's own. Raises `UserError` where one side has more."""
         return paired(sources, references, ("sources", "references"))
 
     def read(self, source: Path, reference: Path | None = None) -> Corpus:
         return read_own(source, reference, self.data)
-
-    # ---- answers
 
     @torch.inference_mode()
     def measure(self, model: Any, split: str, search: Search, samples: int = 3) -> Measures:
@@ -343,8 +335,6 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates
             of_nll(nll) | figures,
             [ValidationSample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
         )
-
-    # ---- answers
 
     def evaluate(self, engine: Engine, examples: Corpus, request: SearchRequest) -> Evaluation:
         answers = self.answer(engine, examples.sources, request)

@@ -52,8 +52,6 @@ class Translation(TextToText[TextBatch], Aligns):
             self._shortlist = Shortlist.load(self.folder)
         return self._shortlist
 
-    # ---- data
-
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
         examples = self.tokens(split)
         corpus = examples.corpus
@@ -67,8 +65,6 @@ class Translation(TextToText[TextBatch], Aligns):
                 both = zip(drawn, sides[side], strict=True)
                 sides[side] = [d if len(d) <= self.data.max_length else ids for d, ids in both]
         return collate(*sides)
-
-    # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
         sizes = [Tokens(t.vocab_size) for t in self.tokenizers]

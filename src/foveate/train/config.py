@@ -98,7 +98,6 @@ def _cuda() -> str | None:
     return f"{torch.cuda.get_device_name()} has bf16"
 
 
-# ------------------------------------------------------------------------------------------ config
 # What a config says about training: ``[train]`` of the TOML file.
 
 
@@ -205,7 +204,6 @@ class TrainConfig(Config):
         return self.schedule.build(self.optimizer.lr, self.max_steps, timed)
 
 
-# -------------------------------------------------------------------------------------- continuing
 # Going on with another config: which keys may change, what each changes, and the record of it.
 
 CONFIG = "config.toml"  # its name in a run

@@ -91,8 +91,6 @@ class Watchdog:
                 lines.append(f"  rank {rank}: {self._reports.get(rank, 'no report')}")
         return "\n".join(lines)
 
-    # ---- reports to the other ranks
-
     def pulse_of(self, rank: int) -> str | None:
         """The last report of a rank; it changes as long as the rank lives and can be reached."""
         key = f"doing/{rank}"
@@ -117,7 +115,6 @@ class Watchdog:
                 return  # the store is gone, and nobody is left to report to
 
 
-# ------------------------------------------------------------------------------------------- ranks
 # The processes that train one model together, and their messages besides gradients.
 
 T = TypeVar("T")
@@ -198,8 +195,6 @@ class RankGroup(Ranks):
         self.watchdog.close()
         dist.destroy_process_group()
 
-    # ---- collectives
-
     def sums(self, values: dict[str, float]) -> dict[str, float]:
         total = torch.tensor(list(values.values()), dtype=torch.float64)
         dist.all_reduce(total)
@@ -210,8 +205,6 @@ class RankGroup(Ranks):
         own |= {stop.name: float(received is stop) for stop in STOPS}
         agreed = self.sums(own)
         return agreed["now"], next((stop for stop in STOPS if agreed[stop.name]), None)
-
-    # ---- messages
 
     def doing(self, what: str) -> None:
         self._go_on(what, limited=True)
@@ -352,7 +345,6 @@ def ranks_of(config: TrainConfig) -> Iterator[Ranks]:
     group.close()
 
 
-# ---------------------------------------------------------------------------------------- parallel
 # One model on several devices: replicas or shards of the weights, and the sum of the gradients.
 #
 # The gradient of a step is that of one process with all batches: Σ over ranks and batches of

@@ -387,9 +387,6 @@ def rehearse(trainer: Trainer) -> None:
             buffer.copy_(before)
 
 
-# ------------------------------------------------------------------------------ the end
-
-
 def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
     state, stop, folder = trainer.state, trainer.stop, trainer.folder
     say = trainer.tools.display.say

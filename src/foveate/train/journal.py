@@ -156,7 +156,6 @@ def _board(folder: Path, step: int) -> SummaryWriter:
     return SummaryWriter(str(folder), purge_step=step + 1)
 
 
-# ---------------------------------------------------------------------------------------- progress
 # The progress of a training: a bar where standard error is a terminal, lines elsewhere.
 
 RECENT = 100  # steps whose mean duration gives the time left
@@ -303,7 +302,6 @@ def _smooth(old: float | None, new: float) -> float:
     return new if old is None else SMOOTHING * old + (1 - SMOOTHING) * new
 
 
-# ------------------------------------------------------------------------------------------ health
 # Whether every part of a model learns: gradient norms and sizes of updates, module by module.
 #
 #     ratio = ‖w_{n+1} − w_n‖ / ‖w_n‖ over the parameters of a module
@@ -365,7 +363,6 @@ def norm(tensors: list[Tensor]) -> float:
     return float(torch.stack([t.float().norm() for t in tensors]).norm())
 
 
-# --------------------------------------------------------------------------------------- snapshots
 # Attention to one example at steps of a training: the frames of the film of `look learning`.
 
 SNAPSHOTS = "snapshots.jsonl"  # its name in a run
@@ -444,7 +441,6 @@ def interval(every: int, step: int) -> int:
     return every
 
 
-# ---------------------------------------------------------------------------------------- diagnose
 # The cause of a failed step: the first module whose numbers are not finite, and memory.
 
 

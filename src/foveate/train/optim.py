@@ -181,7 +181,6 @@ def _rise(step: float, warmup: int) -> float:
     return min(1.0, step / warmup) if warmup else 1.0
 
 
-# ------------------------------------------------------------------------------------------- optim
 # Optimisers by kind: which parameters decay, and PyTorch's fused steps over them.
 
 ParameterGroup = dict[str, object]
@@ -379,7 +378,6 @@ def _fused(model: nn.Module) -> bool:
     return all(p.device.type in FUSED and p.is_floating_point() for p in _trainable(model))
 
 
-# ------------------------------------------------------------------------------------- moving mean
 # The moving mean of the weights: validated, kept as the best and used in place of the last ones.
 
 
@@ -436,7 +434,6 @@ def _copy(source: dict[str, Tensor], target: dict[str, Tensor]) -> None:
         tensor.copy_(source[name])
 
 
-# ----------------------------------------------------------------------------------------- average
 # The mean of the weights of several checkpoints, often better than each of them.
 
 

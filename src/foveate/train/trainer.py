@@ -69,7 +69,6 @@ class Interrupt:
             self._at_once = False
 
 
-# -------------------------------------------------------------------------------------------- feed
 # The batches of each step, made in the background; they are a function of the plan alone.
 
 Indices = NDArray[np.integer]
@@ -229,7 +228,6 @@ class Feed:
         return False
 
 
-# --------------------------------------------------------------------------------------------- job
 # What is trained, and the objects that train it.
 
 
@@ -322,7 +320,6 @@ class Tools:
     snapshots: Snapshots | None = None  # on rank 0
 
 
-# ------------------------------------------------------------------------------------------- state
 # The state of a run except its weights: small, plain, and written into each checkpoint.
 
 
@@ -385,7 +382,6 @@ class TrainState:
         return None if due else self.ended(config, self.seconds)
 
 
-# ----------------------------------------------------------------------------------------- trainer
 # The training loop: steps, validations and checkpoints, and the state that they share.
 
 Figures = dict[str, float]
@@ -467,8 +463,6 @@ class Trainer:
 
     def _ended(self) -> str | None:
         return "interrupted" if self.stop else self.state.ended(self.config, self.seconds())
-
-    # ---- steps
 
     def _advance(self, feed: Feed) -> None:
         """One optimiser step."""
@@ -591,8 +585,6 @@ class Trainer:
             memory_mib=peak_memory(next(self.job.model.parameters()).device),
             **self.parallel.volume(steps),
         )
-
-    # ---- validations and checkpoints
 
     def validate(self) -> bool:
         """Measure on the validation data; true where the deciding figure is the best so far."""

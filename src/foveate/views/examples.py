@@ -108,9 +108,6 @@ def evaluated_split(task: AnyTask) -> str:
         return "valid"
 
 
-# ------------------------------------------------------------------------------------------- needs
-
-
 @dataclass(frozen=True)
 class Condition:
     """What a view needs of a run: called with a run it gives the reason why not, or None.

@@ -176,9 +176,6 @@ def without(
     )
 
 
-# ------------------------------------------------------------------------------------------- masks
-
-
 @view(needs.attends, needs.explains)
 def masks(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
@@ -238,9 +235,6 @@ def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
 
 def _name_or_pad(tokenizer: Tokenizer, i: int) -> str:
     return "<pad>" if i == PAD else token_name(tokenizer, i)
-
-
-# -------------------------------------------------------------------------------------- importance
 
 
 @view(needs.crosses, needs.aligns)

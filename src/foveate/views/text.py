@@ -98,7 +98,6 @@ def differences(before: Texts, after: Texts) -> Iterator[str]:
             yield f"{old} → {new}" if old and new else f"−{old}" if old else f"+{new}"
 
 
-# ----------------------------------------------------------------------------------- probabilities
 # p(y_t = k | y_<t, x) for every k and t; the entropy H_t = −Σ_k p log₂ p tells how open it was.
 
 
@@ -173,9 +172,6 @@ def probabilities(
     )  # fmt: skip
 
 
-# ----------------------------------------------------------------------------------------- copying
-
-
 @view(needs.copies)
 def copying(run: Run, text: Text = None, target: Target = None) -> SheetDrawing:
     """Where each word came from: p_gen in the first column, then (1 − p_gen) α_i of each word of
@@ -193,9 +189,6 @@ def copying(run: Run, text: Text = None, target: Target = None) -> SheetDrawing:
         record.title, values, rows, ["p_gen", *columns], down="output word",
         across="generated, or copied from", least=0.0, most=1.0, scale_label=mean,
     )  # fmt: skip
-
-
-# ----------------------------------------------------------------------------------------- lengths
 
 
 @view(needs.translates, fewest=0)
@@ -267,9 +260,6 @@ def by_length(
     return PanelGrid(panels=panels, title="Scores by source length")
 
 
-# ----------------------------------------------------------------------------------------- growing
-
-
 @view(needs.translates)
 def growing(
     runs: Sequence[Run], text: Text = None, target: Target = None, split: Split = "test"
@@ -333,9 +323,6 @@ def in_order(output: Texts, reference: Texts) -> list[float]:
     for start, _, length in matcher.get_matching_blocks():
         right[start : start + length] = [1.0] * length
     return right
-
-
-# ------------------------------------------------------------------------------ figures by length
 
 
 def grouped(sources: Texts) -> list[list[int]]:

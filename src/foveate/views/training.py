@@ -120,9 +120,6 @@ def common_places(of_runs: Sequence[Floats]) -> Floats:
     return np.linspace(every[0], every[-1], PLACES)
 
 
-# ------------------------------------------------------------------------------ films of learning
-
-
 def film(run: Path, after: int = -1) -> FilmDrawing:
     """The snapshots of a training with the steps after one, those of its last example.
 
@@ -199,9 +196,6 @@ def health(run: Run) -> SheetGrid:
             )
         )  # fmt: skip
     return SheetGrid(sheets=sheets, title=f"Health of {run.path.name}", across=1)
-
-
-# --------------------------------------------------------------------------- before the first step
 
 
 @view(places)

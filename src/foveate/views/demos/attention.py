@@ -85,9 +85,6 @@ def lookup(
     )  # fmt: skip
 
 
-# ------------------------------------------------------------------------------ one step
-
-
 class StepTable(Config):
     """The table of `step`: a query, keys and values with equally many rows, and their words."""
 
@@ -223,9 +220,6 @@ def local(
     )})  # fmt: skip
 
 
-# ------------------------------------------------------------------------------ masks
-
-
 @demo
 def masks(source: Words = "the sun rises", target: Words = "le soleil se lève") -> SheetGrid:
     """Which position may attend to which, in the three families, for one sentence."""
@@ -303,9 +297,6 @@ def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 
         "row by row, with a cache of the keys and values of earlier rows. The outputs are the "
         f"same (largest difference {difference:.0e}).",
     )  # fmt: skip
-
-
-# ------------------------------------------------------------------------------ what weights do
 
 
 @demo

@@ -37,9 +37,6 @@ SCORES: dict[str, type[kinds.Score]] = {
 }
 
 
-# ------------------------------------------------------------------------------ attention
-
-
 def small_score(kind: type[kinds.Score]) -> kinds.Score:
     """A score of vectors of two numbers, with the same weights at every call."""
     torch.manual_seed(5)
@@ -211,9 +208,6 @@ def normalizers(
     )  # fmt: skip
 
 
-# ------------------------------------------------------------------------------ positions
-
-
 def position_sliders(length: int, option: str, size: int, base: float) -> list[Slider]:
     """Sliders of an encoding: positions, vector size, base of the wavelengths."""
     return [
@@ -278,9 +272,6 @@ def alibi(
         caption="Nothing is learned: distant keys have lower scores, with a different slope in "
         "each head; the first heads look nearby, the last far away.",
     )  # fmt: skip
-
-
-# ------------------------------------------------------------------------------ training and cost
 
 
 @demo

@@ -88,9 +88,6 @@ def attends(model: Encoder | Decoder, run: Callable[[], Tensor]) -> NDArray[np.f
     return influence(run, model.get_submodule("stem"))
 
 
-# ------------------------------------------------------------------------------ gradients
-
-
 Family = Literal[
     "bag", "window", "elman", "lstm", "gpt", "local", "mamba", "bi-gru", "bert", "seq2seq",
     "attention",
@@ -221,9 +218,6 @@ def residual(
         caption="x + f(x) carries the gradient past each layer; without the sum, the first layers "
         "receive almost none.",
     )  # fmt: skip
-
-
-# ------------------------------------------------------------------------------ size
 
 
 @demo

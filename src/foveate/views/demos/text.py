@@ -56,9 +56,6 @@ def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
     return lines
 
 
-# ------------------------------------------------------------------------------ searching
-
-
 class ToyModel(Config):
     """A language model that is a table: p of each token at each step; the last token is the end.
 
@@ -220,9 +217,6 @@ def chain(
         caption="Every step is a classification over the vocabulary; cross-entropy "
         f"{surprise:.2f} nats per word, perplexity {np.exp(surprise):.0f}.",
     )  # fmt: skip
-
-
-# ------------------------------------------------------------------------------ counting
 
 
 @demo
@@ -400,8 +394,6 @@ def strip(
     title = f"{name}: {'identical' if apart < 1e-5 else f'up to {apart:.2f} apart'}"
     return sheet(title, made, rows, scale_label=" ", aspect=3.0)
 
-
-# ------------------------------------------------------------------------------ a measured result
 
 LINEAGE = PACKAGED / "lineage.json"  # by `foveate compare lineage`
 SPOKEN = {"no-attention": "no attention", "luong-dot": "attention", "transformer": "Transformer"}

@@ -56,9 +56,6 @@ def rounded(values: Sequence[float] | Floats) -> list[float | None]:
     return [float(f"{v:.{DIGITS}g}") if np.isfinite(v) else None for v in values]
 
 
-# ------------------------------------------------------------------------------ two spirals
-
-
 class Deep(nn.Module):
     """x ← c x + ReLU(W norm(x) + b) in each layer, for points of the plane in two classes.
 
@@ -202,8 +199,6 @@ def steadiness(anew: Anew = False) -> LinesDrawing:
     )  # fmt: skip
 
 
-# ------------------------------------------------------------------------------ coreference
-
 LIVING = (
     {"animal", "dog", "cat", "woman", "horse", "child"},
     ("tired", "afraid", "lazy", "hungry", "old"),
@@ -306,9 +301,6 @@ def coreference(anew: Anew = False) -> SheetGrid:
         'two forms to predict at "it" which noun is meant. On sentences with new pairs of nouns, '
         f"{result['right']:.0%} of {result['held']} are correct.",
     )  # fmt: skip
-
-
-# ------------------------------------------------------------------------------ own words
 
 
 @demo

@@ -120,14 +120,14 @@ def test_changed_data_or_tokenizers_are_refused(tmp_path: Path, small: Tree, cap
     with pytest.raises(UserError, match=r"the data changed: .*--changed-data"):
         train(longer, folder=run)
     train(longer, folder=run, changed_data=True)
-    assert "the data changed: the new ones begin with epoch" in capsys.readouterr().err
+    assert "the data changed: the new ones start with epoch" in capsys.readouterr().err
     train(changed(small, max_steps=7, validation={"every": 1}), folder=run)
     (tmp_path / "valid.tsv").write_text(lines[0], encoding="utf-8")
     longer = changed(small, max_steps=8, validation={"every": 1})
     with pytest.raises(UserError, match="the examples of valid are not those of"):
         train(longer, folder=run)
     train(longer, folder=run, changed_data=True)
-    assert "the best is chosen anew" in capsys.readouterr().err
+    assert "the best is chosen again" in capsys.readouterr().err
 
     vocabulary = run / "target.tokenizer.json"
     text = vocabulary.read_text(encoding="utf-8")
@@ -240,7 +240,7 @@ def test_a_student_of_two_teachers(tmp_path: Path, small: Tree) -> None:
     load(run.path)  # without its teachers, which it no longer needs
 
     tokens = small["task"] | {"tokenizer": "character"}
-    with pytest.raises(UserError, match=r"this run and .*teacher-1 cannot go together"):
+    with pytest.raises(UserError, match=r"this run and .*teacher-1 cannot be combined"):
         train(parse_tree(RunConfig, tree | {"task": tokens}), folder=tmp_path / "other")
     for missing in ("none", str(tmp_path)):
         other = tree | {"objective": taught | {"teachers": [missing]}}

@@ -129,7 +129,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, dama
     capsys.readouterr()
     Toy(tmp_path, config()).train()
     output = capsys.readouterr().err
-    assert "going on from step 3" in output
+    assert "resuming from step 3" in output
     assert ("damaged checkpoint passed over" in output) == (damage != "half-written")
     assert (str(file) in output) == (damage in ("truncate", "flip"))
     assert final(tmp_path) == final(whole())

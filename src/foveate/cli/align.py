@@ -272,7 +272,7 @@ def by_run(
 ) -> tuple[Iterator[Weights], list[str]]:
     """The maps (T, S + 1) of a head of a run, which is chosen first unless its own is wanted, and
     messages; ``save`` stores the choice, ``to`` names the language where the run knows several,
-    and ``marks`` are tags of another run's languages, which are no words of the target.
+    and ``marks`` are tags of another run's languages, not words of the target.
     """
     from foveate.align.aer import Head, choose
     from foveate.config import kinds, shipped

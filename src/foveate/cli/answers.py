@@ -337,7 +337,7 @@ def score_lines(
 ) -> Tally:
     """Score pairs ``source TAB target``: their log-probability, then that of each token.
 
-    ``check`` raises `UserError` for a text that is no source, and converts raw lines of the
+    ``check`` raises `UserError` for a text that is not a source, and converts raw lines of the
     data. Raises `ConfigError` naming the line that has no tab, or no source before it.
     """
     tally, number = Tally(), 0

@@ -264,7 +264,7 @@ def _download(
             reason = str(error) or type(error).__name__
     raise DataError(
         f"cannot fetch {address} ({reason}; {attempt + 1} of {ATTEMPTS} attempts)."
-        f" Where there is no network: {_by_mirror(data)}"
+        f" Without a network: {_by_mirror(data)}"
     )
 
 

@@ -50,7 +50,7 @@ Reader = Callable[[bytes, DocumentOptions, str], Document]
 
 # ------------------------------------------------------------------------------ texts
 
-SIGNATURES = {  # the first bytes of files that are no text
+SIGNATURES = {  # the first bytes of files that are not text
     b"%PDF-": "a PDF file",
     b"PK\x03\x04": "an archive, as DOCX and ODT files are",
     b"\xd0\xcf\x11\xe0": "an old Office file",
@@ -118,7 +118,7 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
     """The members of an archive, read within the bounds of this module.
 
     Raises ``DocumentError`` for members above the bounds, for XML with a DTD, which could declare
-    entities, and for data that is no archive.
+    entities, and for data that is not an archive.
     """
     members: dict[str, bytes] = {}
     size = xml = marks = 0

@@ -42,7 +42,7 @@ class FilePart(NamedTuple):
     digest: str  # of the format and the bytes: equal parts have equal translations
 
     def read(self) -> bytes:
-        """Its bytes. Raises ``ConfigError`` where the file is no longer what it was."""
+        """Its bytes. Raises ``ConfigError`` if the file has changed."""
         with open(self.file, "rb") as file:
             file.seek(self.start)
             data = file.read(self.size)

@@ -248,7 +248,7 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     """A translation memory: units without text in ``options.to`` get one.
 
     It is translated from the variant in ``options.source``, else in the language of the header,
-    else from the first. Raises ``DocumentError`` where ``to`` is absent, or it is no TMX.
+    else from the first. Raises ``DocumentError`` if ``to`` is absent, or it is not a TMX.
     """
     if options.to is None:
         raise ConfigError("a TMX holds several languages; name the one to add (--to)")

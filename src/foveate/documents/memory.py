@@ -340,7 +340,7 @@ class Assistance:
     def refuse(self, search: str | None, name: str) -> None:
         """Raise ``ConfigError`` where a search of this kind, that of a run, cannot force terms."""
         if self.forces and search != "beam":
-            raise ConfigError(f"{name}: a search {search} cannot force terms; use decode.kind=beam")
+            raise ConfigError(f"{name}: {search} search cannot force terms; use decode.kind=beam")
 
 
 @dataclass

@@ -40,7 +40,7 @@ class CTranslate2Engine(Engine):
     can = frozenset(("links", "scores"))
 
     def __init__(self, run: Run, folder: Path) -> None:
-        """Raises `ExchangeError` where the folder is no export."""
+        """Raises `ExchangeError` if the folder is not an export."""
         if not (folder / "model.bin").is_file():
             raise ExchangeError(
                 f"{folder} is not a CTranslate2 model: foveate export RUN {folder} --to ctranslate2"

@@ -214,7 +214,7 @@ class Family:
     ``prefix``     what stands before names where a head is part of the model
     ``copies``     names under which a tied tensor may be stored once more, and its first name
     ``heads``      beginnings of names of parts that we have no place for
-    ``computed``   ends of names of what is no weight
+    ``computed``   ends of names of anything but weights
     ``optional``   names that stand for zeros where they are absent
     ``waves``      tables of sines and cosines that are written though nobody learned them
     ``complete``   says what config.json leaves open; ``finish`` what it wants besides
@@ -279,7 +279,7 @@ class Family:
     def write_config(self, config: Config) -> Settings:
         """What config.json says of our config.
 
-        Raises `ExchangeError` that names the fields of ours for which there is no key.
+        Raises `ExchangeError` that names the fields of ours that have no key.
         """
         tree = _explicit(config.tree())
         settings = {key.theirs: key.write(tree) for key in self.keys} | dict(self.only)

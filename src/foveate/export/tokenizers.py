@@ -166,7 +166,7 @@ WAYS: dict[type[Tokenizer], Callable[[Tokenizer], Json]] = {
 # same list of pieces with the same ranks.
 #
 # One thing has no place there: chunks that no piece straddles. It shows where an apostrophe stands
-# after what is no letter (1950's), so that whoever converts has to try lines (`differing`).
+# after anything but a letter (1950's), so that a conversion has to try lines (`differing`).
 
 SPACE = "▁"  # how SentencePiece writes a space
 LAST = 0x20000  # characters from here on, rare ideographs, are spelled only

@@ -15,7 +15,7 @@ from foveate.server.deepl_glossaries import terms
 from foveate.server.deepl_requests import DeeplFields, all_codes, authenticated_body, translated
 from foveate.server.languages import name_of
 
-UNLIMITED = 1_000_000_000_000  # characters, as DeepL writes that there is no limit
+UNLIMITED = 1_000_000_000_000  # characters, as DeepL writes “unlimited”
 REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}  # which its client asks for
 PREFIXES = ("/v2/", "/v3/")
 router = APIRouter(tags=["DeepL"])

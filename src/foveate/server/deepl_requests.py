@@ -59,7 +59,7 @@ async def translated(
 ) -> list[TextTranslation]:
     """The translations of texts of a request; ``options`` are fields of `TranslateBody`.
 
-    Raises `RequestError` that calls the fields as the service does, also where there is no text.
+    Raises `RequestError` that calls the fields as the service does, also without a text.
     """
     names, codes = body.names, all_codes(service)
     if not any(text.strip() for text in texts):

@@ -525,7 +525,7 @@ export interface LectureFile {
  * All lectures, and the runs that they look into.
  *
  * ``folder`` is where one's own are, if the studio has one; ``problems`` says which files there
- * are no lectures, and why.
+ * are not lectures, and why.
  */
 export interface LectureList {
   lectures: Lecture[];

@@ -185,7 +185,7 @@ def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "1 line not UTF-8, the bytes read as U+FFFD: a.txt:3" in output
     assert "1 line longer than the model allows, cut: a.txt:4" in output
     assert "4 files, 10 lines: 4 translated" in output
-    assert "left out, of no known format: 1: README.md" in output
+    assert "left out, of unknown format: 1: README.md" in output
     item = tmp_path / "b.tsv"
     single = ["translate", str(run), "--in", str(corpus / "b.tsv"), "--out", str(item)]
     assert CliRunner().invoke(app, single).exit_code == 0

@@ -50,11 +50,11 @@ def test_there_and_back_translates_the_same(tokenizer: str, tmp_path: Path) -> N
     with pytest.raises(ExchangeError, match=r"tokenizer\.json: a tokenizer of the kind wordpiece"):
         import_from(tmp_path / "there", tmp_path / "other")
     (tmp_path / "there/model.safetensors").rename(tmp_path / "there/pytorch_model.bin")
-    with pytest.raises(ExchangeError, match="weights of another form are not read"):
+    with pytest.raises(ExchangeError, match="weights in other formats are not read"):
         import_from(tmp_path / "there", tmp_path / "other")
     with pytest.raises(ExchangeError, match=r"may hold a pickle.*save_pretrained"):
         import_from(tmp_path / "there/pytorch_model.bin", tmp_path / "other")
-    with pytest.raises(ExchangeError, match="nothing is fetched: download it"):
+    with pytest.raises(ExchangeError, match="foveate downloads nothing: fetch it yourself"):
         import_from(Path("Helsinki-NLP/opus-mt-en-fr"), tmp_path / "other")
     assert not (tmp_path / "other").exists()
 

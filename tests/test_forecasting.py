@@ -224,7 +224,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         config(path, series={"path": str(path), "shares": [0.8, 0.2, 0.2]})
     task = prepared(tmp_path / "run", path)
     model = task.build(MODELS["linear"])
-    with pytest.raises(ConfigError, match="'cross_entropy' is not about numbers"):
+    with pytest.raises(ConfigError, match="'cross_entropy' does not apply to numbers"):
         task.loss(model, task.batch("train", [0]), CrossEntropy.Config().build())  # type: ignore[arg-type]
 
 

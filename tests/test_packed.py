@@ -419,7 +419,7 @@ def test_damaged_files_are_refused_in_a_sentence(runs: dict[str, Run], tmp_path:
     refused("header is damaged", {"task": "painting"})
     refused("header is damaged", {"program": None, "unknown": 1})
     refused("no tokenizer", {"tokenizers": {}})
-    refused("no tokenizer that can be read", {"tokenizers": {"source": {}, "target": {}}})
+    refused("the tokenizer cannot be read", {"tokenizers": {"source": {}, "target": {}}})
     refused("does not fit", {"program": [1.0, 1.0]})
     refused("not finite", {}, {name: np.full((3, 3), np.nan, dtype=np.float32)})
     refused("does not fit", {}, {name: np.zeros((3, 3), dtype=np.float32)})
@@ -428,7 +428,7 @@ def test_damaged_files_are_refused_in_a_sentence(runs: dict[str, Run], tmp_path:
     with pytest.raises(PackedError, match="is not a packed file"):
         foveate.engine.packed.load(tmp_path / "text.safetensors")
     (tmp_path / "other.safetensors").write_bytes(save({"a": np.zeros(3)}))
-    with pytest.raises(PackedError, match="holds no model of foveate"):
+    with pytest.raises(PackedError, match="does not hold a foveate model"):
         foveate.engine.packed.load(tmp_path / "other.safetensors")
 
 

@@ -173,7 +173,7 @@ def test_weights_alone_are_begun_with_in_another_run_only(tmp_path: Path, small:
         folder = checkpoint.path_of(run, step)
         with sealed_folder(folder) as new:
             shutil.copy(folder / WEIGHTS, new / WEIGHTS)
-    with pytest.raises(TrainError, match=r"weights without the state.*start\.run"):
+    with pytest.raises(TrainError, match=r"weights without a training state.*start\.run"):
         train(changed(small), folder=run)
     other = small | {"start": {"run": str(run)}}
     train(parse_tree(RunConfig, other), folder=tmp_path / "other")

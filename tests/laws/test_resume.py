@@ -150,7 +150,7 @@ def test_other_data_seed_or_budget_cannot_go_on(tmp_path: Path) -> None:
         Toy(tmp_path, config(batch_tokens=80)),
         Toy(tmp_path, config(), seed=4),
     ):
-        with pytest.raises(TrainError, match="other data, with another seed or"):
+        with pytest.raises(TrainError, match="another data set, seed or"):
             toy.train()
 
 

@@ -236,7 +236,7 @@ def _from_origin(
     try:
         return _CONVERT[file.convert](content, file.argument), address
     except (KeyError, IndexError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{address} is not what {file.name} was made of: {error}") from None
+        raise DataError(f"{address} is not what {file.name} was made from: {error}") from None
 
 
 def _by_mirror(data: DataSet) -> str:

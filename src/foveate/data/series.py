@@ -306,7 +306,7 @@ def _fill(file: Path, names: tuple[str, ...], values: Numbers, how: str) -> dict
         row, channel = np.argwhere(missing)[0]
         raise DataError(
             f"{file}: column {names[channel]!r} has no value in row {row + 1} below the header "
-            f"({missing.sum()} are missing in all); mend the file, or set "
+            f"({missing.sum()} are missing in all); fix the file, or set "
             'task.series.missing = "previous" or "interpolate"'
         )
     rows = np.arange(len(values))

@@ -78,6 +78,6 @@ def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> li
     if len(lines) < count:
         raise UserError(
             f"the embedded corpus has {len(lines):,} {corpus} pairs in {split}, not {count:,}; "
-            "ask for fewer: tools/ in the repository has what writes them"
+            "ask for fewer: tools/ in the repository has the generator"
         )
     return lines

@@ -264,7 +264,7 @@ class Tokenizer(Configurable, ABC):
         except BaseException as error:
             if not is_failure(error):
                 raise
-            message = f"{path}: no tokenizer that can be read ({error!r}); train it again"
+            message = f"{path}: the tokenizer cannot be read ({error!r}); train it again"
             raise UserError(message) from error
         return tokenizer
 

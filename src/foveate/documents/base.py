@@ -129,7 +129,7 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
                 raise DocumentError(f"{where} holds more than {MEMBERS:,} files")
             for info in old.infolist():
                 if info.filename in members or info.compress_type not in METHODS:
-                    raise DocumentError(f"{where}: {info.filename} is there twice, or packed oddly")
+                    raise DocumentError(f"{where}: {info.filename} occurs twice or is packed oddly")
                 with old.open(info) as file:
                     member = file.read(UNPACKED - size + 1)
                 size += len(member)
@@ -141,7 +141,7 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
                     dtd = b"<!DOCTYPE" in member.replace(b"\0", b"")
                 if dtd:
                     place = f"{where}: {info.filename}"
-                    raise DocumentError(f"{place} cannot be read: it declares entities of its own")
+                    raise DocumentError(f"{place} cannot be read: it declares its own entities")
                 if xml > XML_BYTES or marks > MARKS:
                     raise DocumentError(
                         f"{where} holds more than {XML_BYTES // MIB} MiB of XML, or more than "

@@ -125,7 +125,7 @@ def _parsed(content: bytes, where: str) -> Element:
     except (etree.XMLSyntaxError, ValueError) as error:
         raise DocumentError(f"{where} is encrypted, or not XML: {error}") from None
     if root.getroottree().docinfo.internalDTD is not None:
-        raise DocumentError(f"{where} cannot be read: it declares entities of its own")
+        raise DocumentError(f"{where} cannot be read: it declares its own entities")
     return root
 
 

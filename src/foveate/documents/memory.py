@@ -183,7 +183,7 @@ def terms_of(entries: Iterable[TermEntry]) -> dict[str, Variants]:
         first = places.setdefault(key, where)
         if terms.setdefault(key, own) != own:
             raise ConfigError(
-                f"{where} translates {term.strip()!r} otherwise than {first}; write one entry: "
+                f"{where} and {first} translate {term.strip()!r} differently; write one entry: "
                 f"VARIANT|VARIANT"
             )
     return terms

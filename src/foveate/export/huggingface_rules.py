@@ -184,7 +184,7 @@ class Key:
         if self.values is not None:
             if value not in self.values:
                 raise ExchangeError(
-                    f"{self.theirs} = {value!r} is none of those we have: "
+                    f"{self.theirs} = {value!r} is not supported; supported: "
                     f"{', '.join(map(str, self.values))}"
                 )
             return self.values[value]
@@ -260,7 +260,7 @@ class Family:
         for key, value in single.items():
             if settings.get(key, value) != value:
                 raise ExchangeError(
-                    f"{key} = {settings[key]!r}: of {self.name} we have only {key} = {value!r}"
+                    f"{key} = {settings[key]!r}: for {self.name}, only {key} = {value!r} fits"
                 )
         known = {*IDLE.split()} | single.keys() | {key.theirs for key in self.keys}
         for key in sorted(settings.keys() - known):
@@ -290,7 +290,7 @@ class Family:
             if look_up(tree, path) != look_up(back, path) and not path.endswith(FREE)
         ]
         if wrong:
-            raise ExchangeError(f"{self.name} has no place for {', '.join(wrong)}")
+            raise ExchangeError(f"{self.name} does not support {', '.join(wrong)}")
         return settings
 
     def their_name(self, name: str, settings: Settings) -> tuple[str, Form]:
@@ -298,7 +298,7 @@ class Family:
         for rule in (*self.rules_of(settings), *self.rules):
             if (theirs := rule.match(name)) is not None:
                 return theirs, rule.form
-        raise ExchangeError(f"{self.name} has no place for the tensor {name}")
+        raise ExchangeError(f"{self.name} does not have the tensor {name}")
 
 
 def headed(

@@ -122,7 +122,7 @@ def with_state(run: Path, step: int) -> Path:
     if not (path_of(run, step) / STATE).is_file():
         raise TrainError(
             f"{path_of(run, step)} holds weights without a training state, which cannot "
-            f'be resumed: begin another run with them (start.run="{run}", --run)'
+            f'be resumed: start another run from them (start.run="{run}", --run)'
         )
     return path_of(run, step)
 

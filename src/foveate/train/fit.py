@@ -224,8 +224,8 @@ def resume(
         state.plan, state.epoch, state.position = order, state.epoch + 1, 0
     if (state.seed, state.plan) != (job.seed, order):
         raise TrainError(
-            f"{checkpoint.path_of(folder, step)} was trained with other data, or a seed or "
-            "train.batch_tokens unlike the config's now, so its position in the data means nothing: "
+            f"{checkpoint.path_of(folder, step)} was trained with another data set, seed or "
+            "train.batch_tokens than the config has, so its position in the data means nothing: "
             "restore the old ones, or start a run in another folder"
         )
     state.data |= data

@@ -80,7 +80,7 @@ export class Tokenizer {
 
   constructor(tree: TokenizerTree) {
     const kind = KINDS[tree.config.kind];
-    if (!kind) throw new Error(`this page has no tokenizer of the kind ${tree.config.kind}`);
+    if (!kind) throw new Error(`this page does not support the tokenizer ${tree.config.kind}`);
     this.#kind = kind(tree);
     const tags = tree.tags ?? [];
     this.#tags = new Map(tags.map((tag, n) => [tag, this.#kind.surfaces.length + n]));
@@ -98,7 +98,7 @@ export class Tokenizer {
   }
 
   encode(line: string): number[] {
-    if (!line.isWellFormed()) throw new Error("the text has half a character: a lone surrogate");
+    if (!line.isWellFormed()) throw new Error("the text contains a lone surrogate (half a character)");
     const tag = [...this.#tags.keys()].find((each) => line.startsWith(each));
     if (!tag) return this.#kind.encode(line);
     return [this.#tags.get(tag)!, ...this.#kind.encode(line.slice(tag.length).replace(/^ /, ""))];

@@ -59,7 +59,7 @@ def test_what_compares_passes_refuses_scheduled_sampling(tmp_path: Path) -> None
         "model": {"kind": "transformer-tiny"},
         "objective": {"kind": "r_drop", "teacher_forcing": {"kind": "scheduled"}},
     }
-    refuses(tmp_path, tree, ConfigError, r"teacher_forcing.*passes that read the same words")
+    refuses(tmp_path, tree, ConfigError, r"teacher_forcing.*passes over the same words")
 
 
 def test_a_warm_up_longer_than_the_training_is_refused_before_data_is_read(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_split_without_examples_is_refused_by_name(tmp_path: Path, empty: str)
         "model": {"kind": "transformer-tiny"},
         "train": {"max_steps": 9, "schedule": {"kind": "cosine", "warmup_steps": 1}},
     }
-    refuses(tmp_path, tree, DataError, f"{empty} has no example: its files are empty")
+    refuses(tmp_path, tree, DataError, f"{empty} has no examples: its files are empty")
 
 
 @pytest.fixture

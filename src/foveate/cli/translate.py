@@ -232,9 +232,7 @@ class Request:
     def _refuse_assistance(self) -> None:
         """Raise ``ConfigError`` for options that work in one process alone."""
         if self.silence:
-            raise ConfigError(
-                "--silence works in this process alone: leave out --processes, folders"
-            )
+            raise ConfigError("--silence works only in one process: leave out --processes, folders")
         if self._assisted():
             raise ConfigError(
                 "glossary, memory, phrases work in one process: no --processes, folders"

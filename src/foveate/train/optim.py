@@ -454,7 +454,7 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
         names = set(every[-1].keys())
         for folder, file in zip(folders, every, strict=True):
             if odd := names ^ set(file.keys()):
-                raise TrainError(f"{folder} is a different model from {folders[-1]}: {min(odd)}")
+                raise TrainError(f"{folder} holds another model than {folders[-1]}: {min(odd)}")
         for name in sorted(names):
             last = every[-1].get_tensor(name)
             if not last.is_floating_point():

@@ -104,7 +104,7 @@ export class Tokenizer {
     return [this.#tags.get(tag)!, ...this.#kind.encode(line.slice(tag.length).replace(/^ /, ""))];
   }
 
-  /** What each id adds to the text of some; bytes that are no UTF-8 become U+FFFD. */
+  /** What each id adds to the text of some; invalid UTF-8 becomes U+FFFD. */
   #added(ids: readonly number[]): Uint8Array[] {
     let before: string | undefined;
     const { between, trimsFirst } = this.#kind, first = ids.findIndex((id) => !SILENT.has(id));

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of b6824c798a25611d.
+// Written by `npm run types` from src/foveate/server; do not edit. Of cc5b9bf9fa195c40.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

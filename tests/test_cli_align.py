@@ -99,7 +99,7 @@ def test_tokenised_texts_are_detected(tmp_path, call: Call, option: str, tokenis
     assert linked <= set(range(words)) and words - 1 in linked
     expected = {
         (True, ""): "words: split at spaces, since the texts are tokenised (18 of 18 full "
-        "stops and commas stand alone); to split them as plain text: --no-pretokenised\n",
+        "stops and commas are separate); to split them as plain text: --no-pretokenised\n",
         (False, ""): "words: plain text (0 of 18 full stops and commas are separate); if they are "
         "tokenised: --pretokenised\n",
     }

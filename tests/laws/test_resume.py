@@ -140,7 +140,7 @@ def test_where_nothing_is_whole_nothing_is_overwritten(tmp_path: Path) -> None:
     Toy(tmp_path, config(save={"every": 8, "keep": 1})).train()
     for step in checkpoint.steps(tmp_path):
         (checkpoint.path_of(tmp_path, step) / "state.json").write_text("{")
-    with pytest.raises(TrainError, match=r"no checkpoint of .* is whole .*state\.json"):
+    with pytest.raises(TrainError, match=r"no checkpoint of .* is intact .*state\.json"):
         Toy(tmp_path, config()).train()
 
 

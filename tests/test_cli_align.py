@@ -98,9 +98,9 @@ def test_tokenised_texts_are_detected(tmp_path, call: Call, option: str, tokenis
     linked = {int(side) for link in out.split() for side in link.split("-")}
     assert linked <= set(range(words)) and words - 1 in linked
     expected = {
-        (True, ""): "words: tokens between blanks, since the texts are tokenised (18 of 18 full "
-        "stops and commas stand alone); to split them as plain text: --no-pretokenised\n",
-        (False, ""): "words: plain text (0 of 18 full stops and commas stand alone); if they are "
+        (True, ""): "words: split at spaces, since the texts are tokenised (18 of 18 full "
+        "stops and commas are separate); to split them as plain text: --no-pretokenised\n",
+        (False, ""): "words: plain text (0 of 18 full stops and commas are separate); if they are "
         "tokenised: --pretokenised\n",
     }
     assert err.partition("ibm1")[0] == expected.get((tokenised, option), "")
@@ -213,7 +213,7 @@ def test_the_best_head_is_chosen_and_kept(folder: Path, call: Call) -> None:
 def test_what_is_wrong_is_said(folder: Path, call: Call) -> None:
     run, gold = folder / "run", folder / "gold.txt"
     for arguments, message in (
-        (("nobody", *sides(folder)), "neither the folder of a run nor one of: agreement, hmm"),
+        (("nobody", *sides(folder)), "neither the folder of a run nor one of agreement, hmm"),
         (("ibm1", *sides(folder), "--layer", 1), "--layer: ibm1 is not a run"),
         ((run, *sides(folder), "--symmetrize", "union"), "--symmetrize: a run is trained"),
         ((run, *sides(folder), "--threshold", 0.5), "--threshold: it applies to two runs"),

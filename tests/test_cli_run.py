@@ -161,7 +161,7 @@ def test_translate_with_beginnings(folder: Path, call: Call, tmp_path: Path) -> 
     assert printed.code == 0
     (score, first), second, third = (line.split("\t") for line in printed.out.splitlines())
     assert first.startswith("un chat") and second[1] == "une fille chante" and third[1] == ""
-    assert "has 1 lines more than the input" in printed.err
+    assert "has 1 more lines than the input" in printed.err
     forced = call("score", folder / "run", text=f"the dog runs\t{first}\n".encode())
     length = len(first.split()) + 1
     assert float(score) * ((5 + length) / 6) ** 0.6 == near(float(forced.out), terms=MODEL)

@@ -163,7 +163,7 @@ def test_errors_of_the_same_windows_are_paired(tmp_path: Path) -> None:
     a, b = quality.figures["mse (scaled values)"]
     assert a.value == b.value and b.bootstrap == b.randomisation == 1.0
     # 27 starts in 29 rows, less those whose 4 + 3 or 9 + 3 rows span the gap
-    counts = "16 windows of test, drawn as if independent; the models forecast 21, 16"
+    counts = "16 windows of test, resampled as if independent; the models forecast 21, 16"
     assert quality.notes == [counts]
 
 
@@ -192,7 +192,7 @@ def test_masked_language_is_compared_on_the_texts_of_the_first(configs: Path, ca
         table = tree["chapters"]["Quality"]["Quality"]
         assert table["loss"][0] == table["loss"][1]
     assert tree["terms"]["measured"] == "no paired tests for this task; 1 texts"
-    assert "other data than --data" in tree["terms"]["a differs"]
+    assert "on data other than --data" in tree["terms"]["a differs"]
 
 
 def test_what_cannot_be_compared_is_one_sentence(configs: Path, call: Call) -> None:
@@ -280,7 +280,7 @@ def test_verdicts_of_slopes_are_of_their_intervals() -> None:
     falls, level, less = (-5.0, -6.0, -4.0), (-0.2, -0.5, 0.1), (4.8, 3.9, 5.7)
     assert slope_verdict(falls, None, "a") == "falls"
     assert slope_verdict(level, less, "a") == "neither falls nor rises, less steep than a"
-    assert slope_verdict(falls, level, "a") == "falls, not told apart from a"
+    assert slope_verdict(falls, level, "a") == "falls, not distinguishable from a"
     assert slope_verdict(less, falls, "a") == "rises, steeper than a"
 
 

@@ -185,7 +185,7 @@ def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "1 line not UTF-8, the bytes read as U+FFFD: a.txt:3" in output
     assert "1 line longer than the model allows, cut: a.txt:4" in output
     assert "4 files, 10 lines: 4 translated" in output
-    assert "left out, of no known format: 1: README.md" in output
+    assert "left out, of unknown format: 1: README.md" in output
     item = tmp_path / "b.tsv"
     single = ["translate", str(run), "--in", str(corpus / "b.tsv"), "--out", str(item)]
     assert CliRunner().invoke(app, single).exit_code == 0
@@ -253,7 +253,7 @@ def test_ray_gives_the_bytes_of_one_process(run: Path, corpus: Path, tmp_path: P
     assert done.returncode == 0, done.stderr
     assert outputs(tmp_path / "ray") == outputs(tmp_path / "one")
     output = done.stderr.splitlines()
-    assert "RAY_ADDRESS names no cluster: one of this machine alone is started" in output
+    assert "RAY_ADDRESS names no cluster: a local one is started" in output
     assert "2 workers of one thread each" in output
     assert "1 line longer than the model allows, cut: a.txt:4" in output
     again = CliRunner().invoke(app, command)  # nothing is left to do: no cluster is started

@@ -160,7 +160,7 @@ def test_a_beam_size_makes_a_beam_that_keeps_limits_and_rules() -> None:
     assert with_beam(own, None, None) is own
     assert with_beam(own, None, 1.0) == Beam.Config(beam_size=4, length_penalty=1.0)
     assert with_beam(DiverseBeam.Config(), 10, None) == DiverseBeam.Config(beam_size=10)
-    with pytest.raises(ConfigError, match="do not make 5 groups"):
+    with pytest.raises(ConfigError, match="does not divide into 5 groups"):
         with_beam(DiverseBeam.Config(), 6, None)
     with pytest.raises(ConfigError, match="search sample has no length_penalty; give a beam_size"):
         with_beam(Sample.Config(), None, 0.5)

@@ -65,10 +65,10 @@ def test_it_goes_on_where_it_stopped(teacher: Run, tmp_path: Path, monkeypatch) 
     assert not (tmp_path / "parts" / "train.jsonl").exists()
     with part.open("a", encoding="utf-8") as file:
         file.write('{"source": "half a li')
-    with pytest.raises(ConfigError, match="begun by another teacher"):
+    with pytest.raises(ConfigError, match="started with another teacher"):
         write_distilled(teacher, tmp_path / "parts", {"beam_size": 1})
     output = write_distilled(teacher, tmp_path / "parts", {"beam_size": 2})
-    assert "went on from line 11" in output
+    assert "resumed from line 11" in output
     item, other = (tmp_path / n / "train.jsonl" for n in ("whole", "parts"))
     assert item.read_bytes() == other.read_bytes()
 

@@ -130,7 +130,7 @@ def test_without_a_class_token_the_mean_of_all() -> None:
 
 
 def test_words_are_no_places() -> None:
-    with pytest.raises(ValueError, match="no places of a picture"):
+    with pytest.raises(ValueError, match="its columns are not positions"):
         over_picture(captions(), PIXELS, block="self_attention")
     with pytest.raises(UserError, match="no block 'other'"):
         over_picture(captions(), PIXELS, block="other")

@@ -222,7 +222,7 @@ def test_a_model_keeps_only_the_tensors_that_it_refers_to() -> None:
 
 def test_what_the_engine_lacks_and_what_does_not_fit_is_said() -> None:
     tree = {"kind": "encoder_decoder", "tie": "none", "encoder": transformer()}
-    with pytest.raises(CannotPack, match="the engine has no LocationDecoder"):
+    with pytest.raises(CannotPack, match="the engine lacks LocationDecoder"):
         Program(built(tree | {"decoder": {"kind": "location"}}, Tokens(SIZE), Tokens(SIZE)))
     program = Program(built(tree | {"decoder": transformer()}, Tokens(SIZE), Tokens(SIZE)))
     tensors = {name: each.numpy() for name, each in program.tensors.items()}

@@ -517,7 +517,7 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
     for sampling in (None, Sampling()):
         for int8 in (False, True):
             search = CompiledSearch(compiled(model, int8), Settings(START, END, sampling=sampling))
-            with pytest.raises(EngineFailure, match="scores that are no numbers"):
+            with pytest.raises(EngineFailure, match="scores that are not finite"):
                 search.outputs([[5]], [4])
 
 

@@ -50,11 +50,11 @@ def test_there_and_back_translates_the_same(tokenizer: str, tmp_path: Path) -> N
     with pytest.raises(ExchangeError, match=r"tokenizer\.json: a tokenizer of the kind wordpiece"):
         import_from(tmp_path / "there", tmp_path / "other")
     (tmp_path / "there/model.safetensors").rename(tmp_path / "there/pytorch_model.bin")
-    with pytest.raises(ExchangeError, match="weights of another form are not read"):
+    with pytest.raises(ExchangeError, match="weights in other formats are not read"):
         import_from(tmp_path / "there", tmp_path / "other")
     with pytest.raises(ExchangeError, match=r"may hold a pickle.*save_pretrained"):
         import_from(tmp_path / "there/pytorch_model.bin", tmp_path / "other")
-    with pytest.raises(ExchangeError, match="nothing is fetched: download it"):
+    with pytest.raises(ExchangeError, match="foveate downloads nothing: fetch it yourself"):
         import_from(Path("Helsinki-NLP/opus-mt-en-fr"), tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
@@ -240,7 +240,7 @@ def test_an_imported_run_trains_in_place_from_its_weights(
     overrides = [f"{key}={value}" for key, value in keys.items()]
     printed = call("train", run / "config.toml", *overrides)
     assert printed.code == 0, printed
-    assert f"begins with the weights of {run}" in printed.err
+    assert f"starts from the weights of {run}" in printed.err
     run_after = foveate.load(run)
     before.task.config, before.config = run_after.task.config, run_after.config
     log = [line for line in journal.read(run) if line["event"] == "train"]
@@ -249,7 +249,7 @@ def test_an_imported_run_trains_in_place_from_its_weights(
     assert first_loss(run_after) < log[0]["loss"], "what answers are the trained weights"
     assert call("translate", run, text=b"the dog runs\n").code == 0
     longer = call("train", run / "config.toml", *overrides, "train.max_steps=3")
-    assert longer.code == 0 and "going on from step 2" in longer.err
+    assert longer.code == 0 and "resuming from step 2" in longer.err
     assert call("translate", run, "--checkpoint", "3", text=b"the dog runs\n").code == 0
 
 

@@ -81,8 +81,8 @@ def test_graphs_refuse_what_they_cannot_say(runs: dict[str, Run], tmp_path: Path
         (runs["rnn"], "no loop over the words of a sentence, which recurrent is"),
         (runs["vit"], "takes translations here, .* of the task image_classification"),
         (printed, r'no .*score.softmax_over = "max_length"'),
-        (joined, "no joined positions; take sinusoidal"),
-        (local, r"self_attention is of the kind local, whose shape depends on the length"),
+        (joined, "not support joined positions; use sinusoidal"),
+        (local, r"self_attention has the kind local, whose shape depends on the length"),
     ):
         with pytest.raises(ExchangeError, match=reason):
             exported(run, tmp_path / "out", "onnx", runs["rnn"])
@@ -112,7 +112,7 @@ def test_argos_says_why_a_run_cannot(runs: dict[str, Run], tmp_path: Path) -> No
     word, bpe = runs["transformer"], runs["bpe"]
     for run, place, codes, reason in (
         (word, out, ("en", "fr"), "tokenizer word is not a SentencePiece model: train with bpe"),
-        (bpe, out, (), "wants to know the languages: --language en --language fr"),
+        (bpe, out, (), "Argos needs the languages: --language en --language fr"),
         (bpe, tmp_path / "out", ("en", "fr"), r"is a file that ends in \.argosmodel"),
         (runs["rnn"], out, ("en", "fr"), r"ctranslate2 has no encoder\.kind = 'recurrent'"),
     ):
@@ -151,12 +151,12 @@ def test_the_verbs(runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.Mon
     assert len({item.stdout for item in outputs}) == 1 and outputs[0].stdout.count("\n") == 2
     (tmp_path / "lines").write_text("\n", "utf-8")
     spoilt = [*inputs[:2], str(tmp_path / "x"), *inputs[3:], "--sample", str(tmp_path / "lines")]
-    assert "is empty: nothing to try" in str(CliRunner().invoke(app, spoilt).exception)
+    assert "is empty: there are no lines to try" in str(CliRunner().invoke(app, spoilt).exception)
 
 
 def test_a_tokenizer_that_cuts_otherwise_is_refused(runs, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("foveate.export.argos.differing", lambda *_: [0, 1])
-    with pytest.raises(Different, match="2 of 7 lines are cut otherwise by SentencePiece"):
+    with pytest.raises(Different, match="2 of 7 lines are cut differently by SentencePiece"):
         exported(
             runs["bpe"], tmp_path / "x.argosmodel", "argos", runs["bpe"], languages=("en", "fr")
         )

@@ -192,7 +192,7 @@ def test_windows_that_would_span_a_gap_are_left_out_and_counted(tmp_path: Path) 
     [
         ([], None, "squared_error"),
         ([0.1, 0.5, 0.9], None, "quantile"),
-        ([], "cross_entropy", r"objective.kind: 'cross_entropy' is not about numbers: set"),
+        ([], "cross_entropy", r"objective.kind: 'cross_entropy' does not apply to numbers: set"),
         ([], "quantile", r"'quantile', but task.quantiles is empty; name them"),
         ([0.5], "squared_error", r"task.quantiles are given; set objective.kind = \"quantile\""),
     ],
@@ -224,7 +224,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         config(path, series={"path": str(path), "shares": [0.8, 0.2, 0.2]})
     task = prepared(tmp_path / "run", path)
     model = task.build(MODELS["linear"])
-    with pytest.raises(ConfigError, match="'cross_entropy' is not about numbers"):
+    with pytest.raises(ConfigError, match="'cross_entropy' does not apply to numbers"):
         task.loss(model, task.batch("train", [0]), CrossEntropy.Config().build())  # type: ignore[arg-type]
 
 
@@ -308,7 +308,7 @@ def test_evaluate_on_a_file(trained: dict[str, Run], tmp_path: Path) -> None:
     own = series(tmp_path / "own.csv", days=LOOK_BACK + HORIZON + 2)
     assert len(trained["rnn"].evaluate(files=[own]).outputs) == 3
     short = series(tmp_path / "short.csv", days=9)
-    with pytest.raises(DataError, match="has 9 rows; a window takes 21"):
+    with pytest.raises(DataError, match="has 9 rows; a window needs 21"):
         trained["rnn"].evaluate(files=[short])
 
 

@@ -146,7 +146,7 @@ def test_an_epoch_predicts_each_token_at_most_once_whatever_the_turn(context: in
 
 def test_a_text_shorter_than_a_block_is_refused() -> None:
     made = task(block_length=4000)
-    with pytest.raises(DataError, match=r"no block of 4000; lower task\.block_length"):
+    with pytest.raises(DataError, match=r"do not fill a block of 4000; lower task\.block_length"):
         made.lengths("train")
 
 
@@ -269,7 +269,7 @@ def test_a_text_of_ones_own_is_evaluated(tmp_path: Path) -> None:
     result = run.evaluate(files=[tmp_path / "own.txt"])
     assert result.figures["tokens"] == 8
     assert run.evaluate("the cat sat on the mat .\n").figures == result.figures
-    with pytest.raises(DataError, match="one text, no pairs"):
+    with pytest.raises(DataError, match="one text, not pairs"):
         run.evaluate(files=[tmp_path / "own.txt"] * 2)
 
 

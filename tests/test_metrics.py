@@ -185,7 +185,7 @@ def test_a_run_is_evaluated_by_both_signatures_and_against_another(tmp_path: Pat
     assert set(tree["against"]["p"]) == {"bleu", "bleu_papers", "chrf", "exact_match"}
     assert all(0 < p <= 1 for p in tree["against"]["p"].values())
     text = CliRunner().invoke(app, [*command, *further]).stdout
-    assert "bleu_papers" in text and "p of the difference by paired bootstrap" in text
+    assert "bleu_papers" in text and "p of the difference, by paired bootstrap" in text
     alone = json.loads(
         CliRunner().invoke(app, [*command, "--signature", "papers", "--json"]).stdout
     )

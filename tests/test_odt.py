@@ -102,7 +102,7 @@ def test_a_document_that_nothing_changes_is_written_as_it_was() -> None:
         (odt(content=b"\x01\x02"), "content.xml is encrypted, or not XML"),
         (
             odt(content=b'<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'),
-            "it declares entities of its own",
+            "it declares its own entities",
         ),
     ],
 )

@@ -334,7 +334,9 @@ def test_a_file_of_another_checkpoint_is_left_aside(
     shutil.copytree(runs["transformer"].path, folder)
     pack(foveate.load(folder, "10"), folder / NAME)
     assert packed_file(folder)[0] is None
-    assert "is not of its best checkpoint" in call("translate", folder, "-v", text=b"a\n").err
+    assert (
+        "was not made from the best checkpoint" in call("translate", folder, "-v", text=b"a\n").err
+    )
 
 
 def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) -> None:
@@ -414,16 +416,16 @@ def test_damaged_files_are_refused_in_a_sentence(runs: dict[str, Run], tmp_path:
     refused("header is damaged", {"task": "painting"})
     refused("header is damaged", {"program": None, "unknown": 1})
     refused("no tokenizer", {"tokenizers": {}})
-    refused("no tokenizer that can be read", {"tokenizers": {"source": {}, "target": {}}})
+    refused("the tokenizer cannot be read", {"tokenizers": {"source": {}, "target": {}}})
     refused("does not fit", {"program": [1.0, 1.0]})
     refused("not finite", {}, {name: np.full((3, 3), np.nan, dtype=np.float32)})
     refused("does not fit", {}, {name: np.zeros((3, 3), dtype=np.float32)})
     refused("no scale", {}, {name: np.zeros((3, 3), dtype=np.int8)})
     (tmp_path / "text.safetensors").write_text("not a model")
-    with pytest.raises(PackedError, match="is no packed file"):
+    with pytest.raises(PackedError, match="is not a packed file"):
         foveate.engine.packed.load(tmp_path / "text.safetensors")
     (tmp_path / "other.safetensors").write_bytes(save({"a": np.zeros(3)}))
-    with pytest.raises(PackedError, match="holds no model of foveate"):
+    with pytest.raises(PackedError, match="does not hold a foveate model"):
         foveate.engine.packed.load(tmp_path / "other.safetensors")
 
 

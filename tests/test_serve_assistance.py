@@ -124,7 +124,7 @@ def test_quality_is_the_log_probability_of_the_model(app: FastAPI, run: Run) -> 
         ({"glossary": {"": "x"}}, "glossary: '' is not an entry"),
         ({"glossary": {"dog": " "}}, "glossary: 'dog' is not an entry"),
         ({"glossary": {"dog": []}}, "glossary: 'dog' is not an entry"),
-        ({"glossary": {"dog": "a", "Dog": "b"}}, "'Dog' otherwise than glossary: 'dog'"),
+        ({"glossary": {"dog": "a", "Dog": "b"}}, "glossary: 'dog' translate 'Dog' differently"),
         ({"glossary": "dog\ta\n\nDog\tb"}, "glossary:3 translates 'Dog' otherwise than glossary:1"),
         ({"glossary": "dog"}, "glossary:1 is not an entry: write TERM TAB"),
         ({"glossary": "{dog"}, "glossary begins with { but is not a JSON object"),

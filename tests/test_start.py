@@ -182,11 +182,14 @@ def sided(folder: Path, task: str = "translation", **changed: Any) -> dict[str, 
 
 MISMATCHES: dict[str, tuple[dict[str, Any], str]] = {
     "width": ({"hidden_size": 8}, r"\(265, 16\) in .* and \(265, 8\) here|is \(16,\) in"),
-    "layers": ({"num_layers": 2}, r"is of another model: it lacks \['decoder\.layers\.1"),
+    "layers": ({"num_layers": 2}, r"belongs to another model: it lacks \['decoder\.layers\.1"),
     "ffn": ({"ffn_size": 24}, r"\(20, 16\) in .* and \(24, 16\) here|is \(20,\) in"),
     "heads": ({"num_heads": 4}, r"num_heads is 2 in .* and 4 here: set the value of that run"),
-    "kind": ({"kind": "recurrent", "num_heads": None, "ffn_size": None}, "is of another model"),
-    "task": ({"task": "classification"}, "is of another model|classification cannot extend"),
+    "kind": (
+        {"kind": "recurrent", "num_heads": None, "ffn_size": None},
+        "belongs to another model",
+    ),
+    "task": ({"task": "classification"}, "belongs to another model|classification cannot extend"),
     "masked": (
         {"task": "masked_language"},
         "of another model|neither another vocabulary|cannot extend",

@@ -257,7 +257,7 @@ def test_what_cannot_be_shown_says_why(client: TestClient, tmp_path: Path) -> No
     (tmp_path / "x.html").write_text(page.replace('"kind":"table"', '"kind":"grid"'), "utf-8")
     answer = client.get(f"{API}/comparisons/x/1")
     assert answer.status_code == 422
-    assert "x.html was written by another version" in answer.json()["error"]
+    assert "x.html was written by a different version" in answer.json()["error"]
 
 
 # ---- Trainings by their logs: curves that keep their shape, and a log that grows while it is read

@@ -254,7 +254,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     for content in ("", "{}", '{"config": {"kind": "bpe"}, "vocabulary": {}}'):
         path.write_text(content)
-        with pytest.raises(ValueError, match=r"tokenizer\.json: no tokenizer that can be read"):
+        with pytest.raises(ValueError, match=r"tokenizer\.json: the tokenizer cannot be read"):
             Tokenizer.load(path)
 
 

@@ -49,7 +49,7 @@ def test_wrong_values_are_named(tree: dict[str, object], where: str) -> None:
 def test_something_has_to_end_it() -> None:
     for tree in ({"max_minutes": 1.5}, {"max_epochs": 1}, {"validation": {"patience": 3}}):
         TrainConfig.parse(tree).check()
-    with pytest.raises(ConfigError, match="nothing would end it"):
+    with pytest.raises(ConfigError, match="training would never end"):
         TrainConfig().check()
 
 
@@ -117,8 +117,8 @@ def test_every_key_is_in_the_table() -> None:
         ({}, {"optimizer": {"lr": 0.5}},
          "train.optimizer.lr 0.001 → 0.5 (changes the updates from the next step on)"),
         ({}, {"ema": {"decay": 0.9}},
-         "train.ema.decay none → 0.9 (changes the moving mean, which begins with the present "
-         "weights if it is new)"),
+         "train.ema.decay none → 0.9 (changes the moving mean, which starts from the current "
+         "weights if new)"),
         ({"average": 3}, {}, "train.average 3 → none (changes which weights are tried at the end)"),
     ],
 )  # fmt: skip

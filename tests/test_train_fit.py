@@ -53,7 +53,7 @@ def test_the_mean_is_taken_where_it_is_better(tmp_path: Path, better: bool, caps
     best = checkpoint.path_of(tmp_path, outcome.best.step)
     assert outcome.weights == (tmp_path / "averaged" if better else best)
     assert same(toy.model, outcome.weights)
-    assert f"the {'mean' if better else 'single one'} is taken" in capsys.readouterr().err
+    assert f"the {'mean' if better else 'single one'} is used" in capsys.readouterr().err
 
     measured = toy.train()  # a finished run is measured no second time
     assert measured.weights == outcome.weights and len(average_lines(tmp_path)) == 1
@@ -113,7 +113,7 @@ def test_auto_is_decided_once_in_a_run(tmp_path: Path, capsys: pytest.CaptureFix
         run, whole = tmp_path / other, tmp_path / f"{other} whole"
         Toy(run, toy_config(precision=other, max_steps=4)).train()
         Toy(run, toy_config(precision="auto", max_steps=6)).train()
-        assert f"precision {other}, as this run began" in capsys.readouterr().err
+        assert f"precision {other}, as when this run began" in capsys.readouterr().err
         assert [x["precision"] for x in read(run) if x["event"] == "start"] == [other] * 2
         Toy(whole, toy_config(precision=other, max_steps=6)).train()
         assert final(whole) == final(run)
@@ -151,7 +151,7 @@ def test_a_disk_that_fills_up_stops_training_with_the_last_checkpoint_whole(smal
         toy.train(before=fill)
     message = str(error.value)
     assert str(checkpoint.path_of(run, 6)) in message and "No space left" in message
-    assert "step 3 is kept; the same command goes on from there" in message
+    assert "step 3 is kept; the same command resumes from there" in message
     assert not list(run.glob("**/.new-*"))
     verify(checkpoint.path_of(run, 3))
     (small_disk / "ballast").unlink()

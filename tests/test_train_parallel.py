@@ -307,7 +307,7 @@ def test_the_command_under_torchrun(played: Path) -> None:
     program = ["-m", "foveate", "--", *command(played), "seed=2"]
     done = started(program, 2, 0)
     assert done.returncode and done.stderr.count("error: ") == 1, done.stderr[-4000:]
-    assert "holds a run of another config" in done.stderr
+    assert "holds a run with another config" in done.stderr
 
 
 # ------------------------------------------------------------------------------ one process
@@ -329,7 +329,7 @@ def test_without_torchrun_there_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_waits_for_torchrun_says_so(tmp_path: Path, capsys) -> None:
     Toy(tmp_path, toy_config(max_steps=1, parallel="fsdp")).train()
-    assert "waits for torchrun: this is one process" in capsys.readouterr().err
+    assert "needs torchrun: this is a single process" in capsys.readouterr().err
     assert "ranks" not in read(tmp_path)[0]
 
 

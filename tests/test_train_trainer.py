@@ -418,7 +418,7 @@ def test_the_schedule_follows_time_where_steps_are_behind(
     said = capsys.readouterr().err
     assert said.count("1,000 take 2") == 2  # after three seconds, and at the end
     assert said.count("in the 1 minutes of train.max_minutes") == 2
-    assert said.count("the learning rate comes down with the clock (train.max_minutes)") == 1
+    assert said.count("the learning rate decays with the clock (train.max_minutes)") == 1
 
     shutil.copytree(run, killed)
     for step in checkpoint.steps(killed):

@@ -59,7 +59,7 @@ def test_what_compares_passes_refuses_scheduled_sampling(tmp_path: Path) -> None
         "model": {"kind": "transformer-tiny"},
         "objective": {"kind": "r_drop", "teacher_forcing": {"kind": "scheduled"}},
     }
-    refuses(tmp_path, tree, ConfigError, r"teacher_forcing.*passes that read the same words")
+    refuses(tmp_path, tree, ConfigError, r"teacher_forcing.*passes over the same words")
 
 
 def test_a_warm_up_longer_than_the_training_is_refused_before_data_is_read(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_split_without_examples_is_refused_by_name(tmp_path: Path, empty: str)
         "model": {"kind": "transformer-tiny"},
         "train": {"max_steps": 9, "schedule": {"kind": "cosine", "warmup_steps": 1}},
     }
-    refuses(tmp_path, tree, DataError, f"{empty} has no example: its files are empty")
+    refuses(tmp_path, tree, DataError, f"{empty} has no examples: its files are empty")
 
 
 @pytest.fixture
@@ -120,14 +120,14 @@ def test_changed_data_or_tokenizers_are_refused(tmp_path: Path, small: Tree, cap
     with pytest.raises(UserError, match=r"the data changed: .*--changed-data"):
         train(longer, folder=run)
     train(longer, folder=run, changed_data=True)
-    assert "the data changed: the new ones begin with epoch" in capsys.readouterr().err
+    assert "the data changed: the new ones start with epoch" in capsys.readouterr().err
     train(changed(small, max_steps=7, validation={"every": 1}), folder=run)
     (tmp_path / "valid.tsv").write_text(lines[0], encoding="utf-8")
     longer = changed(small, max_steps=8, validation={"every": 1})
     with pytest.raises(UserError, match="the examples of valid are not those of"):
         train(longer, folder=run)
     train(longer, folder=run, changed_data=True)
-    assert "the best is chosen anew" in capsys.readouterr().err
+    assert "the best is chosen again" in capsys.readouterr().err
 
     vocabulary = run / "target.tokenizer.json"
     text = vocabulary.read_text(encoding="utf-8")
@@ -173,7 +173,7 @@ def test_weights_alone_are_begun_with_in_another_run_only(tmp_path: Path, small:
         folder = checkpoint.path_of(run, step)
         with sealed_folder(folder) as new:
             shutil.copy(folder / WEIGHTS, new / WEIGHTS)
-    with pytest.raises(TrainError, match=r"weights without the state.*start\.run"):
+    with pytest.raises(TrainError, match=r"weights without a training state.*start\.run"):
         train(changed(small), folder=run)
     other = small | {"start": {"run": str(run)}}
     train(parse_tree(RunConfig, other), folder=tmp_path / "other")
@@ -240,7 +240,7 @@ def test_a_student_of_two_teachers(tmp_path: Path, small: Tree) -> None:
     load(run.path)  # without its teachers, which it no longer needs
 
     tokens = small["task"] | {"tokenizer": "character"}
-    with pytest.raises(UserError, match=r"this run and .*teacher-1 cannot go together"):
+    with pytest.raises(UserError, match=r"this run and .*teacher-1 cannot be combined"):
         train(parse_tree(RunConfig, tree | {"task": tokens}), folder=tmp_path / "other")
     for missing in ("none", str(tmp_path)):
         other = tree | {"objective": taught | {"teachers": [missing]}}

@@ -584,7 +584,7 @@ def test_what_does_not_go_together_is_refused(task: Any) -> None:
     language = LanguageModel.Config(decoder=TRANSFORMER.decoder).build(
         Tokens(task.target_tokenizer.vocab_size)
     )
-    with pytest.raises(ValueError, match="decode no text together"):
+    with pytest.raises(ValueError, match="cannot decode together"):
         Ensemble([pair, language])
     with pytest.raises(ValueError, match="look at a run by itself"):
         task.explain(Ensemble([pair, pair]), SOURCES[0], "L'eau")

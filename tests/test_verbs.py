@@ -142,7 +142,7 @@ def test_prefixes_keep_step_with_the_lines(tmp_path: Path) -> None:
     path.write_bytes(b"".join(b"%d\r\n" % n for n in range(count + 3)))
     out, tally = run(b"a\n" * count, LineOutputs(prefixes=path))
     assert out == [f"{n} A" for n in range(count)]
-    assert tally.report() == [f"{path} has 3 lines more than the input; they were left"]
+    assert tally.report() == [f"{path} has 3 more lines than the input: ignored"]
     with pytest.raises(ConfigError, match=f"ends after line {count + 3}"):
         run(b"a\n" * (count + 4), LineOutputs(prefixes=path))
 
@@ -451,7 +451,7 @@ def test_a_bad_picture_is_named_before_a_line_is_written(labeller: Run, tmp_path
         ([3, "missing.png"], ConfigError, r"missing\.png: file not found; give a JPEG or PNG"),
         ([3, 24], ValueError, r"picture 24: the test data has 0 to 23"),
         ([], ConfigError, r"run labels pictures: name some behind it"),
-        ([3, "--json", "--scores"], ConfigError, r"two forms of the output"),
+        ([3, "--json", "--scores"], ConfigError, r"two output formats"),
     ):
         words = ["classify", str(labeller.path), *map(str, names)]
         call = CliRunner().invoke(app, words, input="3\n")

@@ -168,7 +168,7 @@ def telling(log: Path) -> list[str]:
         "hangs:",
         "  rank ",
         "lost the others",
-        "going on from",
+        "resuming from",
         "ranks,",
         "ended it",
         "error:",

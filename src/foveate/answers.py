@@ -200,7 +200,7 @@ class TextAnswer(Answer):
 
         By the head that the run has saved (``foveate align RUN … --save``), else by the last
         layer, mean of the heads; none where the model has no attention to the source. The tag of a
-        language is no word.
+        language is not a word.
         """
         if not self.outputs or self.explains is None:
             return []

@@ -33,7 +33,7 @@ class NoOutputError(UserError):
 
 DIVERGED = (
     "the model's scores are not finite numbers (NaN, or infinite), so its weights are damaged or "
-    "its training diverged; take another checkpoint of the run, or train it again with a lower "
+    "its training diverged; use another checkpoint of the run, or train it again with a lower "
     "learning rate"
 )
 

@@ -52,7 +52,7 @@ def load_kinds() -> None:
 
 
 def all_kinds(family: str | None = None) -> list[Kind]:
-    """Every kind of one family or of all; raise `ConfigError` where there is no such family."""
+    """Every kind of one family or of all; raise `ConfigError` for an unknown family."""
     load_kinds()
     known = kinds()
     if family is not None and family not in known:

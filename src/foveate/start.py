@@ -115,8 +115,8 @@ def copy_parts(start: Start, earlier: State, model: nn.Module) -> str:
     if needed != there:
         few, many = sorted(needed - there), sorted(there - needed)
         raise ConfigError(
-            f"{start.run} is of another model: it lacks {few[:3] or 'nothing'} and has "
-            f"{many[:3] or 'nothing'} besides; make the parts alike, or name fewer in start.parts",
+            f"{start.run} belongs to another model: it lacks {few[:3] or 'nothing'} and has "
+            f"{many[:3] or 'nothing'} besides; make the parts equal, or name fewer in start.parts",
             ("start", "run"),
         )
     for name in sorted(needed):

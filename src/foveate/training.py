@@ -74,7 +74,7 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> 
         if not ranks.leads and not (path / "config.toml").is_file():
             raise ConfigError(
                 f"rank {ranks.rank} on {socket.gethostname()} does not see the run {path}, which "
-                "rank 0 has made: the folder must lie on a disk that all hosts share"
+                "rank 0 has made: the folder must be on a disk that all hosts share"
             )
         task, changed = _prepared(config, path)
     torch.manual_seed(config.seed)
@@ -144,7 +144,7 @@ def _check_objective(config: RunConfig) -> None:
     if forcing == "always":
         return
     if isinstance(config.objective, RDrop.Config | Distillation.Config):
-        why = f"{config.objective.kind} compares passes that read the same words"
+        why = f"{config.objective.kind} compares passes over the same words"
     elif not task_of(config).own_outputs:
         why = f"the task {config.task.kind} writes nothing that its model would read"
     elif not getattr(config.model.owner, "feeds_back", True):
@@ -186,7 +186,7 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
     for split in ["train"] if config.train.validation.every is None else ["train", "valid"]:
         if not len(task.lengths(split)):
             raise DataError(
-                f"{split} has no example: its files are empty, or all was dropped "
+                f"{split} has no examples: its files are empty, or all were dropped "
                 "(data.max_length and the like)"
             )
     replace_file(parts / "config.toml", config.toml())

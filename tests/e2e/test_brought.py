@@ -147,7 +147,7 @@ def test_a_picture_that_is_brought_is_labelled_and_looked_at(open_url, runs, tmp
     [output] = runs["vit"].classify([tmp_path / "bar.png"])
     page = open_url("#/ask?run=vit")
     bring(page, "upload", "bar.gif", "image/gif", b"GIF89a")
-    assert "no PNG or JPEG" in page.get_by_role("alert").inner_text()
+    assert "is not a PNG or JPEG" in page.get_by_role("alert").inner_text()
     bring(page, "upload", "bar.png", "image/png", file.getvalue())
     wait(page, "answer")
     assert "bar.png" in page.get_by_test_id("brought").inner_text()

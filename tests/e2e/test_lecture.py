@@ -156,7 +156,7 @@ def test_a_run_that_no_package_has_is_named_with_its_command(open_url: Callable[
     wait(page, "lecture")
     page.locator(".stage .fv").first.wait_for()  # that which ships stands in
     said = page.get_by_test_id("packaged").inner_text()
-    assert "is not here: this is runs/" in said and " minutes this makes runs/" in said
+    assert "was not found: this is runs/" in said and " minutes this makes runs/" in said
     assert "foveate train" in said
 
 
@@ -181,7 +181,7 @@ def test_a_step_that_fails_is_legible_and_the_lecture_goes_on(browser: Any, addr
     page.keyboard.press("ArrowRight")
     wait(page, "lecture").locator(".fv").first.wait_for()
     page.goto(address + "#/lecture/nobody/3")
-    page.get_by_role("alert").get_by_text("There is no lecture nobody").wait_for()
+    page.get_by_role("alert").get_by_text("The lecture nobody does not exist").wait_for()
     page.close()
 
 
@@ -296,7 +296,7 @@ def test_a_lecture_is_one_file_without_requests(
         assert file.locator("main > .fv").count()
         missing = [name for name in step.runs if not lectures().runs[name].packaged]
         said = file.locator(".step").inner_text()
-        assert all(f"runs/{name} is not here: this is runs/" in said for name in missing)
+        assert all(f"runs/{name} was not found: this is runs/" in said for name in missing)
         file.keyboard.press("ArrowRight")
     file.get_by_label("contents").select_option("7")
     until(file, "title => document.querySelector('.step h2').innerText === title", steps[7].title)

@@ -247,7 +247,7 @@ def test_a_model_learns_nothing_from_itself_and_its_teachers_do_not_learn(name: 
 @pytest.mark.parametrize("kind", [RDrop, Distillation])
 def test_a_model_with_other_scores_is_refused(kind: type[Objective]) -> None:
     objective = kind.Config.parse({"teachers": ["a"]} if kind is Distillation else {}).build()
-    with pytest.raises(UserError, match="take cross_entropy"):
+    with pytest.raises(UserError, match="use cross_entropy"):
         objective.loss(lambda model: Loss(torch.zeros(()), 1), nn.Module())
 
 

@@ -101,7 +101,7 @@ def test_groups_part_where_a_beam_does_not() -> None:
 
 
 def test_beams_make_whole_groups() -> None:
-    with pytest.raises(ConfigError, match="beam_size = 4 beams do not make 3 groups"):
+    with pytest.raises(ConfigError, match="beam_size = 4 does not divide into 3 groups"):
         Search.Config.parse({"kind": "diverse_beam", "beam_size": 4, "groups": 3})
     config = DiverseBeam.Config(beam_size=6, groups=3)
     assert config.giving(7).beam_size == 9

@@ -129,7 +129,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, dama
     capsys.readouterr()
     Toy(tmp_path, config()).train()
     output = capsys.readouterr().err
-    assert "going on from step 3" in output
+    assert "resuming from step 3" in output
     assert ("damaged checkpoint passed over" in output) == (damage != "half-written")
     assert (str(file) in output) == (damage in ("truncate", "flip"))
     assert final(tmp_path) == final(whole())
@@ -140,7 +140,7 @@ def test_where_nothing_is_whole_nothing_is_overwritten(tmp_path: Path) -> None:
     Toy(tmp_path, config(save={"every": 8, "keep": 1})).train()
     for step in checkpoint.steps(tmp_path):
         (checkpoint.path_of(tmp_path, step) / "state.json").write_text("{")
-    with pytest.raises(TrainError, match=r"no checkpoint of .* is whole .*state\.json"):
+    with pytest.raises(TrainError, match=r"no checkpoint of .* is intact .*state\.json"):
         Toy(tmp_path, config()).train()
 
 
@@ -150,7 +150,7 @@ def test_other_data_seed_or_budget_cannot_go_on(tmp_path: Path) -> None:
         Toy(tmp_path, config(batch_tokens=80)),
         Toy(tmp_path, config(), seed=4),
     ):
-        with pytest.raises(TrainError, match="other data, with another seed or"):
+        with pytest.raises(TrainError, match="another data set, seed or"):
             toy.train()
 
 

@@ -160,7 +160,7 @@ def saved(name: str, folder: Path) -> Any:
 def read(name: str, folder: Path) -> Any:
     if name not in HEADS:
         return from_huggingface(folder)
-    with pytest.warns(UserWarning, match="tensors of heads are left out: "):
+    with pytest.warns(UserWarning, match="tensors of heads are ignored: "):
         return from_huggingface(folder)
 
 
@@ -386,7 +386,7 @@ def test_our_translation_models_become_theirs(order: str, name: str, tmp_path: P
 
 
 def test_what_has_no_place_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ExchangeError, match=r"bart has no place for .*encoder\.norm_order = 'pre'"):
+    with pytest.raises(ExchangeError, match=r"bart does not support .*encoder\.norm_order = 'pre'"):
         to_huggingface(ours(), tmp_path, "bart")
     turned = ours(position=Rotary.Config())
     expected = r"no architecture fits .*; pegasus has no place for decoder\.position\.kind = 'rope'"
@@ -453,12 +453,12 @@ ERRORS: dict[str, tuple[dict[str, Any], dict[str, Tensor | None], str]] = {
     "unknown activation": (
         {"activation_function": "mish"},
         {},
-        r"config\.json: activation_function = 'mish' is none of those we have: gelu_new",
+        r"config\.json: activation_function = 'mish' is not supported; supported: gelu_new",
     ),
     "unknown setting": (
         {"scale_attn_weights": False},
         {},
-        r"config\.json: scale_attn_weights = False: of gpt2 we have only .* True",
+        r"config\.json: scale_attn_weights = False: for gpt2, only .* True",
     ),
     "impossible size": ({"n_head": 3}, {}, r"config\.json: num_heads = 3 must divide"),
     "missing tensor": (
@@ -471,12 +471,12 @@ ERRORS: dict[str, tuple[dict[str, Any], dict[str, Tensor | None], str]] = {
         {},
         {"transformer__h__0__mlp__c_fc__weight": torch.zeros(16, 5)},
         r"model\.safetensors: transformer\.h\.0\.mlp\.c_fc\.weight is \(16, 5\), which is \(5, 16\)"
-        r" to us, and config\.json asks for \(64, 16\): .* take both from the same folder",
+        r" here, but config\.json asks for \(64, 16\): .* take both from the same folder",
     ),
     "unknown tensor": (
         {},
         {"transformer__h__0__adapter__weight": torch.zeros(2)},
-        r"1 tensors have no place in our gpt2.*h\.0\.adapter\.weight; save the plain GPT2LM",
+        r"1 tensors do not fit our gpt2.*h\.0\.adapter\.weight; save the plain GPT2LM",
     ),
     "another head": (
         {},
@@ -521,7 +521,7 @@ def test_heads_of_hidden_words_that_differ_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ExchangeError, match=r"decoder\.bias \(differs from cls\.predictions\.bias"):
         from_huggingface(tmp_path)
     change(tmp_path, {"tie_word_embeddings": False}, cls__predictions__decoder__bias=None)
-    with pytest.raises(ExchangeError, match=r"tie_word_embeddings = False is none of those"):
+    with pytest.raises(ExchangeError, match=r"tie_word_embeddings = False is not supported"):
         from_huggingface(tmp_path)
 
 

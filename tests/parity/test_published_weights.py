@@ -48,7 +48,7 @@ def batch(folder: Path) -> tuple[Tensor, Tensor]:
 
 @pytest.fixture(scope="module")
 def encoder(folder: Path) -> Any:
-    with pytest.warns(UserWarning, match=r"2 tensors of heads are left out: pooler\.dense\.bias"):
+    with pytest.warns(UserWarning, match=r"2 tensors of heads are ignored: pooler\.dense\.bias"):
         return from_huggingface(folder)
 
 

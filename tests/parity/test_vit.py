@@ -97,7 +97,7 @@ def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) 
     with warnings.catch_warnings(record=True) as output:
         warnings.simplefilter("always")
         model = from_huggingface(tmp_path / "there")
-    heads = [str(w.message) for w in output if "tensors of heads are left out" in str(w.message)]
+    heads = [str(w.message) for w in output if "tensors of heads are ignored" in str(w.message)]
     assert len(heads) == (0 if isinstance(model, Classifier) else 1)
     expected = outputs_of_theirs(other, pixels(name))
     assert float(expected.std()) > 0.1, "a comparison of zeros says nothing"
@@ -138,7 +138,7 @@ def test_what_has_no_place_is_named(tmp_path: Path) -> None:
     ):
         to_huggingface(longer.build(*small), tmp_path)
     mean = longer.model_copy(update={"pooling": Mean.Config()})
-    with pytest.raises(ExchangeError, match=r"vit has no place for pooling\.kind = 'mean'"):
+    with pytest.raises(ExchangeError, match=r"vit does not support pooling\.kind = 'mean'"):
         to_huggingface(mean.build(*small), tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -148,9 +148,9 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     before = json.loads(path.read_text())
     for settings, message in (
-        ({"patch_size": [4, 2]}, r"config\.json: patch_size = \[4, 2\]: we have square patches"),
+        ({"patch_size": [4, 2]}, r"config\.json: patch_size = \[4, 2\]: only square patches"),
         ({"patch_size": 5}, r"config\.json: patches of 5×5 do not fill a picture of 12×12"),
-        ({"qkv_bias": False}, r"qkv_bias = False: of vit we have only qkv_bias = True"),
+        ({"qkv_bias": False}, r"qkv_bias = False: for vit, only qkv_bias = True"),
         ({"id2label": {"0": "a"}}, r"classifier\.weight is \(5, 32\).* asks for \(1, 32\)"),
     ):
         path.write_text(json.dumps(before | settings))

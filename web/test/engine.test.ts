@@ -31,7 +31,7 @@ test("a packed file has its header, and its weights in their order with the scal
 test("a file that is cut off, damaged or something else is refused", () => {
   const whole = made();
   for (const size of [0, 7, 100, whole.byteLength - 1]) expect(() => read(whole.slice(0, size))).toThrow(/cut off/);
-  expect(() => read(new TextEncoder().encode(`\u0002${"\0".repeat(7)}{}`).buffer)).toThrow("the file holds no model of foveate");
+  expect(() => read(new TextEncoder().encode(`\u0002${"\0".repeat(7)}{}`).buffer)).toThrow("the file does not hold a foveate model");
   expect(() => read(made(0x7c00))).toThrow(/not finite/);
 });
 

@@ -29,7 +29,7 @@ describe("the runs of a step", () => {
     const there = standing("foveate look curves runs/en-fr runs/norm", runs, () => ({ packaged: false }));
     expect(there).toMatchObject({ missing: [], line: "", makes: [] });
     const { line, makes, minutes, missing } = standing("foveate look curves runs/norm", runs, () => undefined);
-    expect(line).toBe("runs/norm is not here: this is runs/en-fr, the run en-fr; in 5 minutes this makes runs/norm:");
+    expect(line).toBe("runs/norm was not found: this is runs/en-fr, the run en-fr; in 5 minutes this makes runs/norm:");
     expect([minutes, missing, makes]).toEqual([5, [], ["foveate quickstart", runs.norm.command]]);
     expect(standing("foveate look heads runs/en-fr", runs, () => undefined).line).toBe("Drawn with the small run en-fr of foveate; in 3 minutes this makes your own:");
   });

@@ -43,13 +43,13 @@ def write_pharaoh(links: Iterable[Link]) -> str:
 def read_pharaoh(line: str, where: str = "") -> Links:
     """The links of one line of the Pharaoh format.
 
-    ``where`` (file and line) is named in the `UserError` for an entry that is no link.
+    ``where`` (file and line) is named in the `UserError` for an entry that is not a link.
     """
     return {read_link(entry, "-", where) for entry in line.split()}
 
 
 def link_lines(path: Path) -> list[str]:
-    """The lines of a file of links. Raises `UserError` naming a file that is no text."""
+    """The lines of a file of links. Raises `UserError` for a file that is not text."""
     try:
         return split_lines(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:

@@ -109,7 +109,7 @@ def planned(paths: Sequence[Path], overrides: Sequence[str], data: Sequence[str]
         if data and not plan.names:
             config = with_data(config, data)
             if path.is_dir():
-                plan.notes[f"{name} differs"] = "it was trained with other data than --data"
+                plan.notes[f"{name} differs"] = "it was trained on data other than --data"
         add(plan, name, config)
     return plan
 
@@ -206,7 +206,7 @@ def limited(name: str, config: RunConfig, budget: Budget, place: Path, say: Say)
         say(f"{name}: about {steps:,} steps in {budget}")
     if steps < FEWEST:
         raise ConfigError(
-            f"{budget} are {steps} steps of {name}, and a training has at least {FEWEST} before "
+            f"{budget} are {steps} steps of {name}, and training needs at least {FEWEST} before "
             "its validation: give a larger budget (--steps, --tokens, --minutes)"
         )
     every = max(1, steps // VALIDATIONS)

@@ -187,7 +187,7 @@ def terms(
     for each in models:
         if each.before:
             tokens = f"{each.spent['tokens']:,.0f} target tokens"
-            lines[each.name] = f"trained before, with a budget of its own: {tokens}"
+            lines[each.name] = f"trained before, with its own budget: {tokens}"
     lines |= plan.notes
     return lines | {"measured": "; ".join(quality.notes)}
 

@@ -174,7 +174,7 @@ def lengths_of_texts(
                "difference", "difference from", "difference to", "verdict"]  # fmt: skip
     table = TableDrawing(
         title="Slope over length", columns=columns, rows=rows,
-        caption="least squares over the scores of single sources; difference: less the slope of "
+        caption="least squares over the scores of single sources; difference: minus the slope of "
         f"{next(iter(outputs))}; 95 % by 1,000 draws of the sources; verdicts are of intervals "
         "that do not include 0",
     )  # fmt: skip
@@ -202,7 +202,7 @@ def slope_verdict(own: Slope, difference: Slope | None, first: str) -> str:
     text = sign(own, "falls", "rises", "neither falls nor rises")
     if difference is None:
         return text
-    than = sign(difference, "steeper than", "less steep than", "not told apart from")
+    than = sign(difference, "steeper than", "less steep than", "not distinguishable from")
     return f"{text}, {than} {first}"
 
 
@@ -278,12 +278,12 @@ def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quali
     if dates and all(np.array_equal(targets[0], values) for values in targets):
         paired = [np.array([of_model[date] for date in dates]) for of_model in errors]
         figures = {"mse (scaled values)": paired_means(paired, np.ones(len(dates)))}
-        note = f"{len(dates):,} windows of {split}, drawn as if independent"
+        note = f"{len(dates):,} windows of {split}, resampled as if independent"
         counts = [f"{len(of_model):,}" for of_model in errors]
         note += f"; the models forecast {', '.join(counts)}" if len(set(counts)) > 1 else ""
         quality = _quality(names, figures, [note])
     else:
-        why = "the models forecast no window in common, or differ in horizon, scaling or series"
+        why = "the models share no forecast window, or differ in horizon, scaling or series"
         quality = side_by_side(names, evaluations, f"no paired tests: {why}")
     quality.drawings.append(line_chart(None, curves, "steps ahead", "mse", "Error by horizon"))
     return quality

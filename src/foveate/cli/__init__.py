@@ -80,7 +80,7 @@ def program(
     trust: Annotated[
         bool, typer.Option("--trust", help="let runs import the modules that they name")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="show where errors arise")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show tracebacks of errors")] = False,
 ) -> None:
     """Train, inspect and serve sequence models."""
     if trust:

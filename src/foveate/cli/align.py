@@ -36,7 +36,7 @@ Out = Annotated[Path | None, typer.Option(help="instead of standard output")]
 @align.command("files")
 def align_files(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, ibm1, hmm, …")],
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="a sentence a line")],
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="one sentence per line")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="their translations")],
     layer: Annotated[int | None, typer.Option(help="of a run: from 0, or -1: the last")] = None,
     head: Annotated[int | None, typer.Option(min=0, help="of the layer; else their mean")] = None,
@@ -59,7 +59,7 @@ def align_files(
         str | None, typer.Option(help="both directions: intersection, union, grow-diag, …")
     ] = None,
     pretokenised: Annotated[
-        bool | None, typer.Option(help="words stand between blanks; detected if not given")
+        bool | None, typer.Option(help="words are separated by spaces; default: detected")
     ] = None,
     to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
     out: Out = None,
@@ -75,7 +75,7 @@ def align_files(
     else:
         refuse("a run is trained already", train_on=train_on, symmetrize=symmetrize)
         if reverse is None:
-            refuse("it applies to two runs, and --reverse names none", threshold=threshold)
+            refuse("it applies to two runs: give --reverse too", threshold=threshold)
         rows: Rows = "read" if after_reading else "produced"
         selection = HeadSelection(layer, head, gold, agree_with, rows)
         marks = [] if reverse is None else tags_of(reverse, checkpoint)
@@ -154,9 +154,9 @@ class PairFiles:
         if self.words is not None or all(split_words(s) == split_blanks(s) for s in sides):
             return replace(self, words=self.words or "text"), []
         apart, count = marks_apart(sides)
-        marks = f"{apart:,} of {count:,} full stops and commas stand alone"
+        marks = f"{apart:,} of {count:,} full stops and commas are separate"
         if apart > 0.9 * count:
-            chosen = f"tokens between blanks, since the texts are tokenised ({marks}); "
+            chosen = f"split at spaces, since the texts are tokenised ({marks}); "
             return replace(self, words="blanks"), [f"words: {chosen}{OVERRIDES['blanks']}"]
         return replace(self, words="text"), [f"words: plain text ({marks}); {OVERRIDES['text']}"]
 
@@ -272,7 +272,7 @@ def by_run(
 ) -> tuple[Iterator[Weights], list[str]]:
     """The maps (T, S + 1) of a head of a run, which is chosen first unless its own is wanted, and
     messages; ``save`` stores the choice, ``to`` names the language where the run knows several,
-    and ``marks`` are tags of another run's languages, which are no words of the target.
+    and ``marks`` are tags of another run's languages, not words of the target.
     """
     from foveate.align.aer import Head, choose
     from foveate.config import kinds, shipped
@@ -284,7 +284,7 @@ def by_run(
     folder = shipped(folder)
     if not folder.is_dir():
         names = ", ".join(sorted(kinds("aligner")["aligner"]))
-        raise ConfigError(f"{folder} is neither the folder of a run nor one of: {names}")
+        raise ConfigError(f"{folder} is neither the folder of a run nor one of {names}")
     run, texts = load(folder, checkpoint), read_texts(files.source, files.target)
     task = run.need(Aligns, "align")
     sources = run.addressed([source for source, _ in texts], to)
@@ -365,7 +365,7 @@ def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list
         return []
     return [
         f"warning: {len(beyond):,} of {len(gold):,} lines of {path} have links beyond the last "
-        f"gold link, the first in line {beyond[0]}: were the words counted as the gold's? "
+        f"gold link, the first in line {beyond[0]}: were the words counted as in the gold links? "
         "Tokenised texts are aligned with: foveate align … --pretokenised"
     ]
 

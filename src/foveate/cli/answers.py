@@ -40,7 +40,7 @@ def answer(
         list[str] | None,
         typer.Argument(metavar="[INPUT…]", help="pictures, or files of series; text is on stdin"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print a JSON object each")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object each")] = False,
     batch_tokens: options.BatchTokens = None,
     checkpoint: options.Checkpoint = "best",
     threads: options.Threads = None,
@@ -49,9 +49,9 @@ def answer(
     loaded, tally = load(run, checkpoint), Tally()
     reads = loaded.task.reads
     if reads == "text" and inputs:
-        raise ConfigError(f"{run} reads text: write it on stdin, a line each, not as arguments")
+        raise ConfigError(f"{run} reads text: write it on stdin, one per line, not as arguments")
     if reads == "picture" and not inputs:
-        raise ConfigError(f"{run} reads pictures: name some behind it, JPEG or PNG, or numbers")
+        raise ConfigError(f"{run} reads pictures: add some, JPEG or PNG, or numbers")
     for each in answered(loaded, loaded.answer, inputs or [], batch_tokens, tally):
         text = str(each) if reads == "series" else one_line(str(each))
         typer.echo(to_json(each.json(), None) if as_json else text)
@@ -80,7 +80,7 @@ def lines_answered(
     tally: Tally,
 ) -> Iterator[AnswerType]:
     """The answers to lines of standard input."""
-    hint("Type a text a line; Ctrl-D ends.")
+    hint("Type one text per line; Ctrl-D ends.")
     return _noted(tally.read(sys.stdin.buffer), answer, batch_tokens, tally)
 
 
@@ -109,9 +109,9 @@ def classify(
         typer.Argument(metavar="[IMAGE…]", help="JPEG or PNG, or numbers of test pictures"),
     ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="LABEL TAB P of every label")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print a JSON object a line")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
     batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="tokens, or pictures, of a batch")
+        int | None, typer.Option(min=1, help="tokens, or pictures, per batch")
     ] = None,
     ensemble: options.Ensemble = None,
     checkpoint: options.Checkpoint = "best",
@@ -121,7 +121,7 @@ def classify(
 ) -> None:
     """Label each line of stdin, or each picture."""
     if scores and as_json:
-        raise ConfigError("--scores and --json are two forms of the output: choose one")
+        raise ConfigError("--scores and --json are two output formats: choose one")
     tally, names = Tally(), cast("Iterable[str | None]", images or repeat(None))
     spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
     model = spec.packed({"pictures": images}, threads, verbose)
@@ -186,14 +186,14 @@ def generate(
     max_length: Annotated[int, typer.Option(min=1, help="tokens")] = 200,
     num: Annotated[int, typer.Option(min=1, help="texts for each prompt")] = 1,
     temperature: Above0 = None,
-    top_k: Annotated[int | None, typer.Option(min=1, help="the k most probable")] = None,
-    top_p: Annotated[float | None, typer.Option(help="the most probable of mass p")] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, help="only the k most probable")] = None,
+    top_p: Annotated[float | None, typer.Option(help="only the top probability mass p")] = None,
     min_p: Annotated[float | None, typer.Option(help="p times the most probable")] = None,
     repetition_penalty: Above0 = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds draw equal texts")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds give equal texts")] = None,
     beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON, a text a line")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON, one text per line")] = False,
     ensemble: options.Ensemble = None,
     checkpoint: options.Checkpoint = "best",
     engine: engines.EngineName = "auto",
@@ -337,7 +337,7 @@ def score_lines(
 ) -> Tally:
     """Score pairs ``source TAB target``: their log-probability, then that of each token.
 
-    ``check`` raises `UserError` for a text that is no source, and converts raw lines of the
+    ``check`` raises `UserError` for a text that is not a source, and converts raw lines of the
     data. Raises `ConfigError` naming the line that has no tab, or no source before it.
     """
     tally, number = Tally(), 0
@@ -398,10 +398,10 @@ def evaluate(
         int | None, typer.Option(min=1, help="last tokens that a language model looks up")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="another run on the same lines, with p")
+        Path | None, typer.Option(metavar="RUN", help="also another run on the same lines, with p")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
-    baseline: Annotated[bool, typer.Option(help="a method of seconds beside the model")] = True,
+    baseline: Annotated[bool, typer.Option(help="add a baseline that trains in seconds")] = True,
     ensemble: options.Ensemble = None,
     checkpoint: options.Checkpoint = "best",
     precision: options.Precision = "fp32",
@@ -412,7 +412,7 @@ def evaluate(
     others = tuple(map(str, ensemble or ())), tuple(overrides or ())
     loaded = RunSpec(str(run), checkpoint, *others, precision).load()
     if source is None and reference is not None:
-        raise ConfigError(f"--reference {reference} needs --data SOURCE beside it")
+        raise ConfigError(f"--reference {reference} also needs --data SOURCE")
     measure = partial(
         loaded.evaluate,
         beam_size=beam_size,
@@ -477,7 +477,7 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
             lines.append(f"warning: the baseline beats the model in {', '.join(beside.better)}")
     if other := evaluation.against:
         figures = ", ".join(f"{n} {v:.4g} (p = {other.p[n]:.4f})" for n, v in other.figures.items())
-        lines.append(f"against {other.run}: {figures}, p of the difference by paired bootstrap")
+        lines.append(f"against {other.run}: {figures}, p of the difference, by paired bootstrap")
     for table in evaluation.tables.values():
         lines += ["", *table.lines()]
     return "\n".join(lines)

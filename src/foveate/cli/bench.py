@@ -25,7 +25,7 @@ def bench_train(
     overrides: Overrides = None,
     seconds: Seconds = 30,
     precision: Annotated[str | None, typer.Option(help="auto, fp32 or bf16")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="without the shares of time")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="without the breakdown of time")] = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:

@@ -23,7 +23,7 @@ def check(
     from foveate.laws.check import check, write_exercises
 
     if exercises is not None:
-        typer.echo("\n".join(map(str, write_exercises(exercises))) or "all are there already")
+        typer.echo("\n".join(map(str, write_exercises(exercises))) or "all of them exist already")
     elif not files or "" in files:
         raise ConfigError("name a file that defines a kind: foveate check my_scores.py")
     each = list[Path]()

@@ -23,9 +23,9 @@ def compare(
     tokens: Annotated[int | None, typer.Option(min=1, help="target tokens for each model")] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="in place of the first's: source, then target or labels"),
+        typer.Option(metavar="FILE", help="replace the first's: source, then target or labels"),
     ] = None,
-    text: Annotated[str | None, typer.Option(help="the example that all answer")] = None,
+    text: Annotated[str | None, typer.Option(help="the example that all models answer")] = None,
     out: Annotated[Path, typer.Option(help="the page; .json and .md beside it")] = Path(
         "report.html"
     ),
@@ -51,7 +51,7 @@ def compare(
     try:
         comparison = compare(plan, budget, folder, text, lambda line: say([line]))
     except (KeyboardInterrupt, SystemExit):
-        say(["the same command goes on where it stopped"])
+        say(["the same command resumes where it stopped"])
         raise
     for path in comparison.save(out):
         typer.echo(f"wrote {path}")

@@ -57,7 +57,7 @@ def report_on(
     valid: Split = None,
     test: Split = None,
     config: ConfigPath = None,
-    kind: Annotated[DataKind | None, typer.Option(help="override what the files show")] = None,
+    kind: Annotated[DataKind | None, typer.Option(help="override the detected kind")] = None,
     as_json: Json = False,
 ) -> None:
     """What pairs, labelled or plain text or a series hold, and what is odd in them."""

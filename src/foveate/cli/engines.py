@@ -24,7 +24,7 @@ PRECISIONS = ("fp32", "int8")
 EngineName = Annotated[
     str, typer.Option("--engine", help="auto, packed, torch, ctranslate2, or ray for a folder")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="say which engine answers, and why")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="say which engine is used, and why")]
 
 
 class RunSpec(NamedTuple):

@@ -22,9 +22,9 @@ def export(
     quantization: Annotated[
         str, typer.Option(help="float32, bfloat16, float16, int16 or int8, where the target has it")
     ] = "float32",
-    check: Annotated[int, typer.Option(min=1, help="sentences tried before it is done")] = 100,
+    check: Annotated[int, typer.Option(min=1, help="sentences to test the export on")] = 100,
     sample: Annotated[
-        Path | None, typer.Option(help="try it on these: SOURCE or SOURCE TAB REFERENCE a line")
+        Path | None, typer.Option(help="test on these: lines of SOURCE or SOURCE TAB REFERENCE")
     ] = None,
     language: Annotated[
         list[str] | None, typer.Option(metavar="CODE", help="source and target, for argos")

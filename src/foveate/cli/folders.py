@@ -155,7 +155,7 @@ def on_ray(
                 f"Ray gave up: {reason}; translated parts are stored, the same command continues"
             ) from error
         if len(workers) > count:
-            say([f"{len(workers) - count} of the workers took the place of one that was lost"])
+            say([f"{len(workers) - count} of the workers replaced a lost one"])
 
 
 class _Worker:
@@ -171,9 +171,9 @@ class _Worker:
         """The translation of parts, by the same foveate and weights as the command's."""
         version, spec = self._values["foveate"], RunSpec(**self._values["run"])
         if __version__ != version:
-            raise ConfigError(f"it has foveate {__version__}, not {version}; install the same")
+            raise ConfigError(f"it has foveate {__version__}, not {version}; install that version")
         if _weights(spec) != self._values["weights"]:
-            raise ConfigError(f"its {spec.run} is another; share the folder, do not copy it")
+            raise ConfigError(f"its {spec.run} differs; share the folder, do not copy it")
         return translator(self._values)
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
@@ -209,7 +209,7 @@ def _connected(processors: int) -> Iterator[ModuleType]:
     if address:
         say([f"the Ray cluster at {address}"])
     else:
-        say(["RAY_ADDRESS names no cluster: one of this machine alone is started"])
+        say(["RAY_ADDRESS names no cluster: a local one is started"])
         options = {"address": "local", "num_cpus": processors, "num_gpus": 0}
         options["include_dashboard"] = False
         options |= {"object_store_memory": STORE, "_node_ip_address": "127.0.0.1"}

@@ -114,7 +114,7 @@ def schedule(
         rates[path.stem] = train.schedule.build(train.optimizer.lr, length).rate
         ends.append(steps or train.max_steps or 0)
     if max(ends) < 1:
-        raise ConfigError("no config says train.max_steps: give --steps")
+        raise ConfigError("no config sets train.max_steps: give --steps")
     _write(schedule(rates, max(ends)), out)
 
 

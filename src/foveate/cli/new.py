@@ -241,7 +241,7 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
         raise DataError(f"{task} reads one file, not {len(files)}: join them into one")
     if task == "language":
         if splits and "valid" not in splits:  # the share that validates is taken from one file
-            plan.reasons.append(f"no valid file: {files[0]} is divided, no other is read")
+            plan.reasons.append(f"no valid file: only {files[0]} is read, and divided")
             patterns, splits = [files[0].as_posix()], {}
         _language(plan, patterns[0], splits, files[0])
     else:
@@ -444,13 +444,13 @@ def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int, several: bool)
         tokenizer = f'kind = "word", min_frequency = {1 if plan.training is FEW_LABELS else 2}'
         plan.put("task", f"tokenizer = {{ {tokenizer} }}", "word_dropout = 0.1")
         encoder = 'encoder = { kind = "cbow", embedding_size = 256, dropout = 0.2 }'
-        why = "the mean of word vectors, in a minute; evaluate prints TF-IDF beside it"
+        why = "mean of word vectors, trained in a minute; evaluate also prints TF-IDF"
         plan.put("model", 'kind = "classifier"', encoder, why=why)
         plan.put("model", 'pooling = "mean"', "dropout = 0.3")
         return
     if plan.task == "masked":
         frequency = 2 if count >= 1000 else 1
-        why = f"words seen {frequency} times or more are tokens"
+        why = f"words that occur {frequency} times or more are tokens"
         plan.put("task", f'tokenizer = {{ kind = "word", min_frequency = {frequency} }}', why=why)
         encoder = "hidden_size = 128, num_heads = 4, ffn_size = 256, num_layers = 2, dropout = 0.2"
         why = f"a small Transformer encoder for {count:,}"
@@ -514,7 +514,7 @@ def _forecasting(data: SeriesData, settings: Tree) -> ConfigPlan:
     plan.put("task", 'kind = "forecasting"', f"look_back = {look_back}", f"horizon = {horizon}")
     plan.put("task", f"season = {season}", f"series = {{ {', '.join(cells)} }}")
     plan.reasons.append(f"{look_back} rows are read, {horizon} forecast; 70 / 10 / 20 % by time")
-    plan.put("model", 'kind = "linear_forecaster"', why="a linear map of each column by itself")
+    plan.put("model", 'kind = "linear_forecaster"', why="a linear map for each column")
     batch = 64 * (look_back + horizon)
     plan.put("objective", 'kind = "squared_error"')
     plan.put("train", f"batch_tokens = {batch}  # 64 windows")
@@ -567,7 +567,7 @@ def _train(plan: ConfigPlan, minutes: float) -> None:
     plan.put(
         "train",
         *([f"max_steps = {training.steps}"] if training.steps else []),
-        f"max_minutes = {minutes:g}  # training ends, and the rate has come down, at the latest",
+        f"max_minutes = {minutes:g}  # training and the decay of the rate end by then",
         f'optimizer = {{ kind = "adamw", lr = {training.rate} }}',
         f'schedule = {{ kind = "cosine", warmup_steps = {training.warmup} }}',
         f'save = {{ every = {every}, keep = 2, best = "{training.best}" }}',

@@ -68,7 +68,7 @@ Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[a.b=c …]", help="values that replace the config's; none removes one"),
+    typer.Argument(metavar="[a.b=c …]", help="override values of the config; none removes one"),
 ]
 DataKind = Literal["pairs", "labelled", "text", "series"]
 TaskName = Literal[
@@ -77,7 +77,7 @@ TaskName = Literal[
 ]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Sample = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="try ctranslate2 on it, not on the run's data")
+    Path | None, typer.Option(metavar="FILE", help="test ctranslate2 on it, not on the run's data")
 ]
 Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="never output it")]
 Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="% similarity accepted in the memory")]

@@ -63,15 +63,15 @@ CORPORA = {  # of `foveate.data.synthetic`
 }  # fmt: skip
 EXPECTED = """\
 {} where two processor cores are free, longer beside other programs, and 30
-minutes at most; the lines below show the time left. Ctrl-C stops, and the same command goes on."""
+minutes at most; the lines below show the time left. Ctrl-C stops, and the same command resumes."""
 
 
 def train(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml")],
     overrides: options.Overrides = None,
-    run: Annotated[Path | None, typer.Option(metavar="DIR", help="where the run goes")] = None,
+    run: Annotated[Path | None, typer.Option(metavar="DIR", help="folder of the run")] = None,
     changed_data: Annotated[
-        bool, typer.Option("--changed-data", help="go on with other training examples")
+        bool, typer.Option("--changed-data", help="resume with changed training data")
     ] = False,
 ) -> None:
     """Train a config; a run that exists goes on."""
@@ -87,7 +87,7 @@ def train(
 
 def average(
     run: options.RunPath,
-    last: Annotated[int | None, typer.Option(min=1, help="how many; all kept if absent")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="how many; default: all kept")] = None,
 ) -> None:
     """Average the weights of the last checkpoints."""
     from foveate.training import average
@@ -105,7 +105,7 @@ def average(
 
 def distill(
     run: options.RunPath,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="train, valid and test .jsonl go there")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="folder of train, valid, test .jsonl")],
     beam_size: options.BeamSize = None,
     ensemble: options.Ensemble = None,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="of a batch")] = None,
@@ -136,7 +136,7 @@ def write_distilled(
     out.mkdir(parents=True, exist_ok=True)
     done = out / "train.jsonl"
     if done.exists():
-        raise ConfigError(f"{done} is there already; remove it, or choose another folder")
+        raise ConfigError(f"{done} already exists; remove it, or choose another folder")
     sources, _ = run.pairs("train")
     part = out / "train.jsonl.part"
     begun = _begun(part, _mark(run, search, sources))
@@ -155,7 +155,7 @@ def write_distilled(
     part.with_suffix(".mark").unlink()
     messages = [f"{len(sources):,} lines in {done}"]
     messages += [f"{cut:,} sources longer than data.max_length were cut"] if cut else []
-    messages += [f"went on from line {begun + 1:,}"] if begun else []
+    messages += [f"resumed from line {begun + 1:,}"] if begun else []
     return messages + [_write_true(run, out, split) for split in ("valid", "test")]
 
 
@@ -192,7 +192,7 @@ def _begun(part: Path, mark: str) -> int:
         replace_file(owner, mark)
     if owner.read_text(encoding="utf-8") != mark:
         raise ConfigError(
-            f"{part} was begun by another teacher, with another search or other data; remove "
+            f"{part} was started with another teacher, search or data; remove "
             f"{part.parent} or choose another folder"
         )
     lines = part.read_bytes().splitlines(keepends=True) if part.exists() else []
@@ -204,8 +204,8 @@ def _begun(part: Path, mark: str) -> int:
 
 def shortlist(
     run: options.RunPath,
-    often: Annotated[int, typer.Option(min=0, help="tokens that are always there")] = 300,
-    likely: Annotated[int, typer.Option(min=1, help="tokens for each of the source")] = 100,
+    often: Annotated[int, typer.Option(min=0, help="tokens that are always included")] = 300,
+    likely: Annotated[int, typer.Option(min=1, help="tokens for each source token")] = 100,
 ) -> None:
     """Learn which tokens may come next, for decode.shortlist=true."""
     from foveate.pack import renew
@@ -328,7 +328,7 @@ def why_poor(run: Run, config: Path, bleu: float, good: float) -> str:
     step, seconds = last["step"], float(last["seconds"])
     all_steps = run.config.train.max_steps or 0
     if step >= all_steps:
-        return f"BLEU {bleu:.2f} is poor: {all_steps:,} steps are too few; go on with more"
+        return f"BLEU {bleu:.2f} is poor: {all_steps:,} steps are too few; resume with more"
     needed = seconds / max(1, step) * all_steps
     return (
         f"BLEU {bleu:.2f} is poor, for only {step:,} of {all_steps:,} steps were done in "

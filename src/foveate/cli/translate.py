@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SHARE = 512  # lines that a process of several translates together
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
 
-PrefixFile = Annotated[Path | None, typer.Option(help="how outputs begin, line by line")]
+PrefixFile = Annotated[Path | None, typer.Option(help="beginnings of the outputs, line by line")]
 Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt, docx, odt")]
 In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
 Protect = Annotated[
@@ -37,13 +37,13 @@ Protect = Annotated[
 NotFuzzy = Annotated[
     bool, typer.Option("--not-fuzzy", help="in PO, do not mark translations as fuzzy")
 ]
-Again = Annotated[bool, typer.Option("--again", help="in catalogues, what is translated too")]
+Again = Annotated[bool, typer.Option("--again", help="in catalogues, retranslate all")]
 GlossaryFile = Annotated[
     Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
 ]
 Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
 Silence = Annotated[
-    list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
+    list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads to silence")
 ]
 Processes = Annotated[
     int | None, typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all")
@@ -178,7 +178,7 @@ class Request:
             self._refuse_assistance()
         messages: list[str] = []
         with self._loaded(messages) as run:
-            hint("Type a sentence a line; Ctrl-D ends.")
+            hint("Type one sentence per line; Ctrl-D ends.")
             tally = translate_lines(run, sys.stdin.buffer, sys.stdout, self.outputs, self.search)
         return tally.report() + messages
 
@@ -232,9 +232,7 @@ class Request:
     def _refuse_assistance(self) -> None:
         """Raise ``ConfigError`` for options that work in one process alone."""
         if self.silence:
-            raise ConfigError(
-                "--silence works in this process alone: leave out --processes, folders"
-            )
+            raise ConfigError("--silence works only in one process: leave out --processes, folders")
         if self._assisted():
             raise ConfigError(
                 "glossary, memory, phrases work in one process: no --processes, folders"
@@ -243,7 +241,7 @@ class Request:
     def _refuse_line_outputs(self, processes: int) -> None:
         """Raise ``ConfigError`` for options of lines, which documents do not have."""
         if self.outputs != LineOutputs() or processes > 1:
-            raise ConfigError("a document has one answer, of one process: no n-best, maps, …")
+            raise ConfigError("a document has one translation, in one process: no n-best, maps, …")
 
     def _assisted(self) -> bool:
         """Whether a glossary, a memory or a phrase is named."""
@@ -362,7 +360,7 @@ class LineFiles:
         self.records: list[AttentionRecord] = []
         page, prefixes = outputs.attention, outputs.prefixes
         if page is not None and page.suffix.lower() not in (".html", ".htm"):
-            raise ConfigError(f"--attention {page}: the maps go into one .html file; end it so")
+            raise ConfigError(f"--attention {page}: the maps form one file; end its name in .html")
         self.links = (
             None
             if outputs.alignments is None
@@ -423,13 +421,11 @@ class Prefixes:
         if len(lines) < count:
             raise ConfigError(f"{self.path} ends after line {self._count}; give one for each line")
         if self.damaged:
-            raise ConfigError(f"{self.path}:{self.damaged[0]} is not UTF-8; no output begins so")
+            raise ConfigError(f"{self.path}:{self.damaged[0]} is not UTF-8; convert the file")
         return lines
 
     def close(self) -> list[str]:
         """Close the file; a message where it has more lines than the input."""
         left = sum(1 for _ in self._lines)
         self._file.close()
-        return (
-            [f"{self.path} has {left:,} lines more than the input; they were left"] if left else []
-        )
+        return [f"{self.path} has {left:,} more lines than the input: ignored"] if left else []

@@ -39,7 +39,7 @@ class ProcessEngine(Engine):
     """Searches, scores and links by ``processes`` of one thread each, with the same weights.
 
     A process that is killed is replaced; its callers get a ``WorkerError``. All processes end when
-    the engine is no longer referenced, or when this process ends. Maps are made in this process.
+    the engine is not referenced any more, or when this process ends. Maps are made in this process.
     """
 
     name = "processes"

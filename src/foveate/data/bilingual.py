@@ -79,7 +79,7 @@ def units_of_po(lines: Iterable[str], where: str) -> Iterator[Unit]:
         text = line.strip()
         match = _PO.fullmatch(text)
         if match is None and text and not text.startswith("#"):
-            raise DataError(f"{where}:{number}: not a line of a PO file: {text[:40]!r}; mend it")
+            raise DataError(f"{where}:{number}: not a line of a PO file: {text[:40]!r}; fix it")
         key = f"{match[2]}{match[3] or ''}" if match and match[2] else ""
         ended = message.last.startswith("msgstr") and not (match and key[:6] in ("", "msgstr"))
         if ended or (key == "msgid" and "msgid" in message.texts):
@@ -90,7 +90,7 @@ def units_of_po(lines: Iterable[str], where: str) -> Iterator[Unit]:
             message.fuzzy |= text.startswith("#,") and "fuzzy" in text
             continue
         if not key and not message.last:
-            raise DataError(f"{where}:{number}: a text without msgid or msgstr before it; mend it")
+            raise DataError(f"{where}:{number}: a text without msgid or msgstr before it; fix it")
         message.line, message.last = message.line or number, key or message.last
         message.obsolete |= bool(match[1])
         piece = _ESCAPED.sub(lambda m: _ESCAPES.get(m[1], m[1]), match[4])
@@ -132,7 +132,7 @@ def _elements(path: Path, names: Sequence[str]) -> Iterator[Element]:
                     yield element
                     element.clear()
     except (ParseError, DefusedXmlException, LookupError, EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read as XML: {error}; mend the file") from None
+        raise DataError(f"{path}: cannot be read as XML: {error}; fix the file") from None
 
 
 def _local(element: Element) -> str:

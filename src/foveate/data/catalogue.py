@@ -236,7 +236,7 @@ def _from_origin(
     try:
         return _CONVERT[file.convert](content, file.argument), address
     except (KeyError, IndexError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{address} is not what {file.name} was made of: {error}") from None
+        raise DataError(f"{address} is not what {file.name} was made from: {error}") from None
 
 
 def _by_mirror(data: DataSet) -> str:
@@ -264,7 +264,7 @@ def _download(
             reason = str(error) or type(error).__name__
     raise DataError(
         f"cannot fetch {address} ({reason}; {attempt + 1} of {ATTEMPTS} attempts)."
-        f" Where there is no network: {_by_mirror(data)}"
+        f" Without a network: {_by_mirror(data)}"
     )
 
 

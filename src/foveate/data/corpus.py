@@ -606,7 +606,7 @@ def _lines(path: Path, config: TextData) -> Iterator[str]:
     if is_table(path):
         what = "pairs: name it as task.source of a translation"
         what = what if ending_of(path) in BILINGUAL else "rows: write its texts as .txt, one a line"
-        raise DataError(f"{path} is not a text, but holds {what}")
+        raise DataError(f"{path} is not a text file, but holds {what}")
     for number, (line, why) in enumerate(decoded_lines(path), start=1):
         if why and config.on_bad_line == "error":
             raise DataError(
@@ -643,7 +643,7 @@ def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) 
     if not text.characters:
         raise MissingData(
             f"{pattern} has nothing for {split}:",
-            f"task.shares = {list(shares)} are those of train, valid and test",
+            f"task.shares = {list(shares)} are the shares of train, valid and test",
         )
     return text
 

@@ -92,9 +92,7 @@ class IDX(PictureData):
                 "(N, height, width) and labels (N); do these files belong together?"
             )
         if whole == "train" and held >= len(pixels):
-            raise DataError(
-                f"{images}: held_out = {held} leaves nothing of {len(pixels)} to train on"
-            )
+            raise DataError(f"{images}: held_out = {held} leaves none of {len(pixels)} to train on")
         cut = len(pixels) - held if whole == "train" else len(pixels)
         rows = range(cut, len(pixels)) if split != whole else range(cut)
         return Album(

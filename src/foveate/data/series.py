@@ -126,7 +126,7 @@ def read_table(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
 def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     """Read the file as it is: missing values are NaN, gaps are listed, whatever the config says.
 
-    Raises `DataError` naming file, line and column at a cell that is no number, a date that is none
+    Raises `DataError` naming file, line and column at a cell that is not a number, an invalid date
     or not after the one before, or a row of another width.
     """
     file = find(data.path if path is None else path)
@@ -306,7 +306,7 @@ def _fill(file: Path, names: tuple[str, ...], values: Numbers, how: str) -> dict
         row, channel = np.argwhere(missing)[0]
         raise DataError(
             f"{file}: column {names[channel]!r} has no value in row {row + 1} below the header "
-            f"({missing.sum()} are missing in all); mend the file, or set "
+            f"({missing.sum()} are missing in all); fix the file, or set "
             'task.series.missing = "previous" or "interpolate"'
         )
     rows = np.arange(len(values))
@@ -341,7 +341,7 @@ def gaps_of(dates: Dates) -> NDArray[np.int64]:
     """The rows before which rows are missing; none where the dates tell no regular steps.
 
     Steps are counted on the calendar that the dates themselves show (`_slots`), so that nights,
-    weekends and left-out leap days are no gaps; else in seconds, give or take a half, so that
+    weekends and left-out leap days are not gaps; else in seconds, give or take a half, so that
     months and years are equal steps.
     """
     if len(dates) < 3:
@@ -394,7 +394,7 @@ def _open_days(days: Dates) -> NDArray[np.bool_]:
 def _leap_days(first: np.datetime64, last: np.datetime64) -> tuple[Dates, Dates]:
     """29 February and 31 December of the leap years: either is left out of years of 365 days."""
     years = np.arange(first.astype("M8[Y]"), last.astype("M8[Y]") + 1)
-    days = years.astype("M8[D]") + 59  # 1 March where the year is no leap year
+    days = years.astype("M8[D]") + 59  # 1 March if the year is not a leap year
     leap = days.astype("M8[M]") == years.astype("M8[M]") + 1
     both = days[leap], (years[leap] + 1).astype("M8[D]") - 1
     february, december = (same[(first < same) & (same < last)] for same in both)

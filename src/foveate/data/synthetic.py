@@ -68,7 +68,7 @@ def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> li
     if corpus not in CORPORA or split not in SPLITS:
         raise UserError(
             f"the embedded corpora are {', '.join(CORPORA)}, with {', '.join(SPLITS)}; "
-            f"there is no {corpus} {split}"
+            f"{corpus} {split} does not exist"
         )
     import bz2  # some builds of Python lack it; nothing else needs it
 
@@ -78,6 +78,6 @@ def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> li
     if len(lines) < count:
         raise UserError(
             f"the embedded corpus has {len(lines):,} {corpus} pairs in {split}, not {count:,}; "
-            "ask for fewer: tools/ in the repository has what writes them"
+            "ask for fewer: tools/ in the repository has the generator"
         )
     return lines

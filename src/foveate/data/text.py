@@ -127,7 +127,7 @@ class CMUdict(TextFormat):
     def parse(self, line: str) -> tuple[str, str]:
         word, _, phones = line.partition(" # ")[0].strip().partition(" ")
         if not word or not phones:
-            raise UserError(f"needs a word, a blank and phones, not {line!r}")
+            raise UserError(f"needs a word, a space and phones, not {line!r}")
         if not self.config.stress:
             phones = re.sub(r"\d", "", phones)
         return re.sub(r"\(\d+\)$", "", word), " ".join(phones.split())
@@ -376,7 +376,7 @@ def _aligned(source: Path, target: Path) -> Iterator[PairRow]:
         if None in pair:
             short, long = (source, target) if pair[0] is None else (target, source)
             total = number + sum(1 for _ in (right if pair[0] is None else left))
-            reason = f"has no partner: {long} has {total} lines, {short} has {number - 1}"
+            reason = f"has no counterpart: {long} has {total} lines, {short} has {number - 1}"
             yield from ([BadLine(str(long), n, reason)] for n in range(number, total + 1))
             return
         bad = [side for side in pair if isinstance(side, BadLine)]

@@ -105,7 +105,7 @@ class Tokenizer(Configurable, ABC):
     def extend(self, lines: Iterable[str], config: Config) -> None:
         """Learn further pieces from text, as a tokenizer of ``config`` would; ids there stay.
 
-        Tags are taken off. Raises `UserError` where the kind cannot, or there is no room.
+        Tags are taken off. Raises `UserError` if the kind cannot, or without room.
         """
         raise UserError(
             f"a vocabulary of the kind {self.config.kind} cannot be extended; learn a new one: "
@@ -122,7 +122,7 @@ class Tokenizer(Configurable, ABC):
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
         """Lines after the tag of a language, such as ``<2fr>`` for "fr".
 
-        Raises `UserError` where there is no such tag, or one is needed and a line has none.
+        Raises `UserError` for an unknown tag, or a line without a tag where one is needed.
         """
         known = (
             ", ".join(tag[2:-1] for tag in self.tags) or "none, this run has one pair of languages"
@@ -192,7 +192,7 @@ class Tokenizer(Configurable, ABC):
         return Encoded(ids + encoded.ids, [(0, len(self.pieces[ids[0]])), *spans])
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        """The text of some ids; bytes that are no UTF-8 become U+FFFD."""
+        """The text of some ids; invalid UTF-8 becomes U+FFFD."""
         return b"".join(self._surface(ids, skip_special)).decode(errors="replace")
 
     def spans(self, ids: Sequence[int]) -> list[Span]:
@@ -264,7 +264,7 @@ class Tokenizer(Configurable, ABC):
         except BaseException as error:
             if not is_failure(error):
                 raise
-            message = f"{path}: no tokenizer that can be read ({error!r}); train it again"
+            message = f"{path}: the tokenizer cannot be read ({error!r}); train it again"
             raise UserError(message) from error
         return tokenizer
 
@@ -298,7 +298,7 @@ class Tokenizer(Configurable, ABC):
 
 
 def tagged(text: str, tag: str | None) -> str:
-    """A text behind its tag; without one, or where there is no text, as it is."""
+    """A text behind its tag; without a tag or a text, as it is."""
     return text if tag is None or not text.strip() else f"{tag} {text}"
 
 

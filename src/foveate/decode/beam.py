@@ -227,7 +227,7 @@ class DiverseBeam(Beam):
         def _divides(self) -> Self:
             if self.beam_size % self.groups:
                 raise UserError(
-                    f"beam_size = {self.beam_size} beams do not make {self.groups} groups; set "
+                    f"beam_size = {self.beam_size} does not divide into {self.groups} groups; set "
                     "groups to a divisor of it"
                 )
             return self

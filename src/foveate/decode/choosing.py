@@ -20,7 +20,7 @@ def chosen(own: Tree, beam_size: int | None, length_penalty: float | None) -> Tr
     """The search ``own`` as a beam of this size and penalty; ``own`` where both are None.
 
     A beam of one without a penalty becomes greedy search, which has less to keep in order.
-    Raises ``ConfigError`` for a length penalty of a search that is no beam.
+    Raises ``ConfigError`` for a length penalty of a search that is not beam.
     """
     choices: Tree = {"beam_size": beam_size, "length_penalty": length_penalty}
     choices = {name: value for name, value in choices.items() if value is not None}
@@ -29,9 +29,7 @@ def chosen(own: Tree, beam_size: int | None, length_penalty: float | None) -> Tr
     if beam_size is not None and beam_size < 1:
         raise ConfigError(f"beam_size = {beam_size}: expected at least 1")
     if beam_size is None and "beam_size" not in own:
-        raise ConfigError(
-            f"a search {own['kind']} has no length_penalty; give a beam_size beside it"
-        )
+        raise ConfigError(f"the search {own['kind']} has no length_penalty; give a beam_size too")
     if beam_size == 1 and length_penalty is None and own["kind"] in ("beam", "greedy"):
         return _common(own, "greedy")
     return (own if "beam_size" in own else _common(own, "beam")) | choices
@@ -43,7 +41,7 @@ def widened(own: Tree, count: int) -> Tree:
     Greedy search, which has one output, becomes a beam. Raises ``ConfigError`` for less than one.
     """
     if count < 1:
-        raise ConfigError(f"{count} outputs of a line are asked for: expected at least 1")
+        raise ConfigError(f"{count} outputs per line were requested: expected at least 1")
     if "candidates" in own:
         return own | {"candidates": widened(own["candidates"], count)}
     if own["kind"] == "greedy" and count > 1:
@@ -65,7 +63,7 @@ def continuing(
     if wrong := sorted(choices.keys() - set(DRAWN)):
         raise ConfigError(unknown("key", wrong[0], DRAWN), ("decode",))
     if choices and beam_size is not None:
-        raise ConfigError(f"{next(iter(choices))} is a choice of sampling: leave out beam_size")
+        raise ConfigError(f"{next(iter(choices))} is an option of sampling: leave out beam_size")
     limits: Tree = {"max_ratio": 0.0, "max_extra": max_length}
     if beam_size is not None:
         return _common(own, "beam") | {"beam_size": beam_size, "length_penalty": 0.0} | limits

@@ -116,7 +116,7 @@ def phrases_of(
     Raises ``ConfigError`` for terms that a search of this kind cannot force.
     """
     if search != "beam":
-        raise ConfigError(f"a search {search} cannot force terms; use decode.kind=beam")
+        raise ConfigError(f"{search} search cannot force terms; use decode.kind=beam")
     phrases = ((phrase_of(term, tokenizer) for term in each) for each in terms)
     return [list(filter(None, each)) for each in phrases]
 

@@ -113,7 +113,7 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
     """The members of an archive, read within the bounds of this module.
 
     Raises ``DocumentError`` for members above the bounds, for XML with a DTD, which could declare
-    entities, and for data that is no archive.
+    entities, and for data that is not an archive.
     """
     members: dict[str, bytes] = {}
     size = xml = marks = 0
@@ -124,7 +124,7 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
                 raise DocumentError(f"{where} holds more than {MEMBERS:,} files")
             for info in old.infolist():
                 if info.filename in members or info.compress_type not in METHODS:
-                    raise DocumentError(f"{where}: {info.filename} is there twice, or packed oddly")
+                    raise DocumentError(f"{where}: {info.filename} occurs twice or is packed oddly")
                 with old.open(info) as file:
                     member = file.read(UNPACKED - size + 1)
                 size += len(member)
@@ -136,7 +136,7 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
                     dtd = b"<!DOCTYPE" in member.replace(b"\0", b"")
                 if dtd:
                     place = f"{where}: {info.filename}"
-                    raise DocumentError(f"{place} cannot be read: it declares entities of its own")
+                    raise DocumentError(f"{place} cannot be read: it declares its own entities")
                 if xml > XML_BYTES or marks > MARKS:
                     raise DocumentError(
                         f"{where} holds more than {XML_BYTES // MIB} MiB of XML, or more than "

@@ -42,7 +42,7 @@ class FilePart(NamedTuple):
     digest: str  # of the format and the bytes: equal parts have equal translations
 
     def read(self) -> bytes:
-        """Its bytes. Raises ``ConfigError`` where the file is no longer what it was."""
+        """Its bytes. Raises ``ConfigError`` if the file has changed."""
         with open(self.file, "rb") as file:
             file.seek(self.start)
             data = file.read(self.size)
@@ -87,10 +87,10 @@ def files_in(folder: Path, kind: str | None) -> tuple[list[Path], dict[str, list
         elif path.is_file() and (kind or path.suffix.lower() in ENDINGS):
             chosen.append(path)
         elif path.is_file():
-            skipped.setdefault("of no known format", []).append(path)
+            skipped.setdefault("of unknown format", []).append(path)
     if not chosen:
         known = ", ".join(ENDINGS)
-        raise ConfigError(f"{folder} holds no file that ends in {known}; else give --format")
+        raise ConfigError(f"{folder} holds no file that ends in {known}; give --format for others")
     return chosen, skipped
 
 
@@ -172,7 +172,7 @@ class FolderJob:
         else:
             for name in names:
                 if (out / name).exists():
-                    raise ConfigError(f"{out / name} is there already; give another --out")
+                    raise ConfigError(f"{out / name} already exists; give another --out")
             self.parts.mkdir(parents=True, exist_ok=True)
             replace_file(self.folder / "job.json", json.dumps(plain, indent=2) + "\n")
         self.parts.mkdir(exist_ok=True)
@@ -190,8 +190,8 @@ class FolderJob:
             old, new = before.get(key), options.get(key)
             if old != new:
                 raise ConfigError(
-                    f"{self.out} was begun with {key} = {json.dumps(old)}, now it is "
-                    f"{json.dumps(new)}; go on as it was begun, or give another --out"
+                    f"{self.out} was started with {key} = {json.dumps(old)}, now it is "
+                    f"{json.dumps(new)}; resume as it was started, or give another --out"
                 )
 
     def store(self, part: FilePart, translation: bytes) -> None:

@@ -58,7 +58,7 @@ def format_of(path: Path, name: str | None = None) -> str:
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         known = ", ".join(ENDINGS)
-        raise ConfigError(f"{path}: the ending tells no format; give --format ({known})")
+        raise ConfigError(f"{path}: the extension shows no format; give --format ({known})")
     return ENDINGS[ending]
 
 
@@ -248,7 +248,7 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     """A translation memory: units without text in ``options.to`` get one.
 
     It is translated from the variant in ``options.source``, else in the language of the header,
-    else from the first. Raises ``DocumentError`` where ``to`` is absent, or it is no TMX.
+    else from the first. Raises ``DocumentError`` if ``to`` is absent, or it is not a TMX.
     """
     if options.to is None:
         raise ConfigError("a TMX holds several languages; name the one to add (--to)")
@@ -296,7 +296,7 @@ def parse_xml(data: bytes, where: str) -> XML.Element:
             root = element if root is None else root
             depth += 1 if event == "start" else -1
             if depth > DEEPEST:
-                raise ValueError(f"more than {DEEPEST} elements are in each other")
+                raise ValueError(f"more than {DEEPEST} nested elements")
     except (XML.ParseError, DefusedXmlException, ValueError, LookupError) as error:
         raise DocumentError(f"{where} cannot be read as XML: {error}") from None
     if root is None:

@@ -93,7 +93,7 @@ class _Open:
         self.names: list[str] = []
         self._places = defaultdict[str, list[int]](list)  # in the names, of each
         self._walls: list[int] = []
-        self._raw = ""  # the element whose content is no markup
+        self._raw = ""  # the element whose content is not markup
 
     def begin(self, name: str) -> None:
         """Open an element."""

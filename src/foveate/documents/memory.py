@@ -184,7 +184,7 @@ def terms_of(entries: Iterable[TermEntry]) -> dict[str, Variants]:
         first = places.setdefault(key, where)
         if terms.setdefault(key, own) != own:
             raise ConfigError(
-                f"{where} translates {term.strip()!r} otherwise than {first}; write one entry: "
+                f"{where} and {first} translate {term.strip()!r} differently; write one entry: "
                 f"VARIANT|VARIANT"
             )
     return terms
@@ -330,7 +330,7 @@ class Assistance:
     def refuse(self, search: str | None, name: str) -> None:
         """Raise ``ConfigError`` where a search of this kind, that of a run, cannot force terms."""
         if self.forces and search != "beam":
-            raise ConfigError(f"{name}: a search {search} cannot force terms; use decode.kind=beam")
+            raise ConfigError(f"{name}: {search} search cannot force terms; use decode.kind=beam")
 
 
 @dataclass

@@ -55,7 +55,7 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
     kind = members.get("mimetype", b"").decode("ascii", "replace").strip()
     if not kind.startswith(MIMETYPE) or PARTS[0] not in members:
         raise DocumentError(
-            f"{where} is not an ODT file: the archive is {kind[:80] or 'another one'}"
+            f"{where} is not an ODT file: the archive is {kind[:80] or 'of another kind'}"
         )
     roots = {
         name: parsed_part(members[name], "ODT", f"{where}: {name}")

@@ -24,7 +24,7 @@ def half_character(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of text, or of ``markup``, which is no text and is written as it is."""
+    """A piece of text, or of ``markup``, which is not text and is written as it is."""
 
     text: str
     markup: bool = False

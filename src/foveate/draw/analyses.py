@@ -110,7 +110,7 @@ CAPTION = "most probable token if the model ended here; colour: its p (nostalgeb
 def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
     """The top token of each layer at each place that produces something; the last is the model's.
 
-    One pass for each layer. Raises ``ConfigError`` for a model whose output is no tokens, or
+    One pass for each layer. Raises ``ConfigError`` for a model that outputs no tokens, or
     without a stack of layers, one after the other, of vectors of one size.
     """
     layers, names = layers_of(forced.model), forced.token

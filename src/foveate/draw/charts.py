@@ -65,7 +65,7 @@ class Mark(DrawingPart):
 
 
 class LinesDrawing(Drawing):
-    """Lines over one axis ``x`` (N,), with own colours and dashes; NaN where there is no value.
+    """Lines over one axis ``x`` (N,), with own colours and dashes; NaN for a missing value.
 
     ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic. Points are
     ``joined`` by lines unless there is nothing between them. ``ends`` are those of the axis across
@@ -80,7 +80,7 @@ class LinesDrawing(Drawing):
     across: str = ""
     up: str = ""
     log: Literal["", "x", "y", "xy"] = ""
-    labels: list[Label] = Field([])  # of the places, where they are no numbers: dates, words
+    labels: list[Label] = Field([])  # of the places, unless they are numbers: dates, words
     named: bool = False
     marks: list[Mark] = Field([])
 
@@ -375,7 +375,7 @@ class BarSeries(DrawingPart):
 
 
 class BarsDrawing(Drawing):
-    """Bars for each label, beside each other where there are several series; NaN is no bar.
+    """Bars for each label, beside each other if there are several series; NaN has none.
 
     ``at`` is a value that bars are compared with, a dashed line.
     """

@@ -265,7 +265,7 @@ def forward(
     heads = max((len(frame.values) for frame in film), default=1)
     longest = max(map(len, places.values()), default=1)
     if head >= heads:
-        raise ConfigError(f"there is no head {head}: there are {heads}, counting from 0")
+        raise ConfigError(f"head {head} does not exist: there are {heads}, counting from 0")
     if query >= longest:
         raise ConfigError(f"--query {query}: there are {longest}, from 0 to {longest - 1}")
     made = picture(model, forced)

@@ -32,7 +32,7 @@ Weights = NDArray[np.float32]  # (H, T, S), (T, S) or (S,)
 Form = Literal["matrix", "links", "heads"]
 ScaleName = Literal["row", "absolute"]
 LINK_STEP = 0.24  # inches from word to word
-LEAST_LINK = 0.05  # weights below are no line in a figure, which cannot be pointed at
+LEAST_LINK = 0.05  # a figure draws no line for weights below it
 HEAD_SIDE = 1.25  # inches of one small matrix
 
 # All maps of a record, no larger than a browser can hold.
@@ -422,7 +422,7 @@ def attention_page(
     """The page of the records, each a sentence that can be chosen.
 
     At most ``max_sentences`` and `MOST_BYTES` go in; the page and its notes say how many do not.
-    Raises `UserError` where there is no record, or one without maps.
+    Raises `UserError` without a record, or for one without maps.
     """
     if not records:
         raise UserError("no sentences to show; give at least one record")

@@ -205,7 +205,7 @@ def over_picture(
     each layer, with the weights of the class token, or where there is none the mean of all.
     Without a ``block``: the attention to the picture that the record has. Without a ``scale`` tints
     are by panel: cells are many, and their weights small. Raises as
-    `foveate.draw.attention` does, and `UserError` where the columns are no places of a picture.
+    `foveate.draw.attention` does, and `UserError` if the columns are not picture positions.
     """
     if block is None:  # that of the last map whose columns are places of the picture
         fitting = [name for name in record.maps if _cells(record.axes(name)[1])]
@@ -214,7 +214,7 @@ def over_picture(
     columns, cells = matrix.columns, _cells(matrix.columns)
     if not cells:
         raise UserError(
-            f'{matrix.name}: its columns are no places of a picture ("row,column"); its rows and '
+            f'{matrix.name}: its columns are not positions ("row,column"); its rows and '
             "columns can be drawn by foveate.draw.attention"
         )
     others = [i for i in range(len(columns)) if i not in cells]

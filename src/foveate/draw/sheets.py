@@ -31,7 +31,7 @@ class SheetDrawing(Drawing):
 
     NaN stays blank. ``cells`` are texts that stand in the cells, ``told`` says what the ends are
     where they should not be numbers. ``aspect`` is the height of a cell by its width. ``dots`` are
-    places (row, column) that are marked, between cells where they are no whole numbers.
+    places (row, column) that are marked, between cells unless they are whole numbers.
     """
 
     kind: Literal["sheet"] = "sheet"

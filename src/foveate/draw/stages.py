@@ -141,7 +141,7 @@ class StepsDrawing(Drawing):
 def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0) -> StepsDrawing:
     """The drawing of an attention or a cell by its dotted name: one query or step, or all of them.
 
-    Raises ``ConfigError`` where there is no such head or query.
+    Raises ``ConfigError`` for an unknown head or query.
     """
     module = forced.model.get_submodule(name)
     with capture_stages(module) as calls:

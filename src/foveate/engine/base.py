@@ -49,7 +49,7 @@ class SearchRequest:
     """How outputs are searched for, and what holds for single sources, listed in their order.
 
     ``prefixes`` are the ids with which the outputs of each source begin, ``required`` the terms
-    that they hold, none where there are no lists; no output holds a ``banned`` phrase.
+    that they hold, none without lists; no output holds a ``banned`` phrase.
     ``batch_tokens`` bounds source tokens × hypotheses of a batch. Outputs end with the id ``end``,
     the task's own where it is None, and of each source at most ``num`` are given. The search raises
     `SearchStopped` once ``stop``, asked every few positions, is true.
@@ -107,7 +107,7 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, encoder: int, decoder: int, ends: int) -> Room:
-        """The room of so many positions, 0 where there is no such part; ``ends`` a source has."""
+        """The room of so many positions, 0 without such a part; ``ends`` a source has."""
         if encoder:
             return cls(max(1, encoder - ends), decoder)
         return cls(max(1, (decoder - 2) // 2), decoder, shared=True)
@@ -131,7 +131,7 @@ class Engine(ABC):
     @property
     def model(self) -> Module:
         """The model as a module of PyTorch. Raises `EngineError` where there is none."""
-        raise self.cannot("give a module of PyTorch")
+        raise self.cannot("give a PyTorch module")
 
     @abstractmethod
     def search(self, sources: Sequence[Source], request: SearchRequest) -> Iterator[Result]:

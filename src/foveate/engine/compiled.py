@@ -37,7 +37,7 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 REFUSALS = {  # by what the engine answers
     0: "an id that the model does not know",
     -1: "no room: there is too little memory",
-    -2: "scores that are no numbers (NaN, or infinite)",
+    -2: "scores that are not finite (NaN or infinite)",
     -3: "more tokens than the model has positions",
     -4: "a model of another kind, or with other labels",
     -5: "a term without tokens, or a search that holds none",
@@ -209,7 +209,7 @@ class CompiledSearch:
         if any(
             table is not None and table.shape[-1] != model.sizes.output for table in self._tables
         ):
-            raise EngineFailure("the tokenizer has another number of tokens than the model")
+            raise EngineFailure("the tokenizer and the model have different numbers of tokens")
         ruled = bool(settings.min_length or settings.no_repeat or forbids)
         fields = (
             *(settings.sampling is not None, settings.width, settings.start, settings.end),
@@ -221,7 +221,7 @@ class CompiledSearch:
         )
         self._address = self._library.new_search(model.address, ctypes.byref(_Settings(*fields)))
         if not self._address:
-            raise EngineFailure("the engine cannot search so: a setting is out of bounds")
+            raise EngineFailure("the engine cannot run this search: a setting is out of bounds")
 
     def __del__(self) -> None:
         if getattr(self, "_address", None):

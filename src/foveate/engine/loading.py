@@ -108,7 +108,7 @@ def _compiled(name: str) -> Path:
     compiler = c_compiler() or (ZIG if find_spec("ziglang") else [])
     if not compiler:
         raise LibraryError(
-            "the engine is not compiled, and there is no C compiler: install gcc or clang, or "
+            "the engine is not compiled, and no C compiler was found: install gcc or clang, or "
             "`pip install ziglang`, or install foveate from a wheel, which brings the engine"
         )
     return compiled(f"{name}{SUFFIX}", SOURCES, lambda file: [command(compiler, name, file)])

@@ -100,7 +100,7 @@ Weight = Floats | tuple[NDArray[np.int8], Floats]
 
 
 class PackedError(EngineError):
-    """A file that is no packed file, or a request that the engine cannot answer."""
+    """A file that is not a packed file, or a request that the engine cannot answer."""
 
 
 class PackedSearch(Config):
@@ -142,7 +142,7 @@ class PackedSearch(Config):
         own = config if isinstance(config, dict) else config.tree()
         kind = own["kind"]
         if kind not in get_args(Method):
-            raise PackedError(f"the engine has no search {kind}; take decode.kind=beam")
+            raise PackedError(f"the engine lacks the search {kind}; take decode.kind=beam")
         fields = {name: own[name] for name in cls.model_fields.keys() & own.keys()}
         fields["method"] = kind
         if kind == "sample":
@@ -150,7 +150,7 @@ class PackedSearch(Config):
         for rule in own.get("rules", ()):
             name, value = rule["kind"], rule.get("size", rule.get("length"))
             if name not in RULES:
-                raise PackedError(f"the engine has no rule {name} of outputs; leave it out")
+                raise PackedError(f"the engine lacks the output rule {name}; leave it out")
             fields[name] = RULES[name](value, fields.get(name, value))
         return cls.parse(fields, ("decode",))
 
@@ -232,7 +232,7 @@ def _content(path: Path, weights: bool) -> tuple[str, dict[str, Array]]:
             return text, {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise PackedError(
-            f"{path} is no packed file, or is cut off ({error}); pack it again"
+            f"{path} is not a packed file, or is cut off ({error}); pack it again"
         ) from None
 
 
@@ -293,21 +293,21 @@ def packed_file(run: Path) -> tuple[Path | None, str]:
         made = json.loads(_content(file, weights=False)[0])["made_of"]  # the header is parsed later
         if manifest["files"]["model.safetensors"]["sha256"] == made["sha256"]:
             return file, ""
-    return None, f"{NAME} is not of its best checkpoint (foveate pack {run})"
+    return None, f"{NAME} was not made from the best checkpoint (foveate pack {run})"
 
 
 def _header(path: Path, text: str) -> Header:
     """The header of a text. Raises `PackedError`."""
     if not text:
         raise PackedError(
-            f"{path} holds no model of foveate; make one: foveate pack RUN {path.name}"
+            f"{path} does not hold a foveate model; make one: foveate pack RUN {path.name}"
         )
     try:
         tree = json.loads(text)
         if isinstance(tree, dict) and tree.get("version") != VERSION:
             raise PackedError(
                 f"{path} has the layout {tree.get('version')!r}; this version of foveate reads "
-                f"{VERSION}: pack the run again, or take the version in made_of"
+                f"{VERSION}: pack the run again, or use the version in made_of"
             )
         return Header.parse(tree)
     except (ValueError, TypeError, LookupError, RecursionError) as error:
@@ -432,13 +432,13 @@ class PackedEngine(Engine):
         yield Result(range(len(sources)), outputs)
 
     def forbidding(self, banned: Sequence[str]) -> Forbids | None:
-        """What forbids the last tokens of banned phrases; None where there are no phrases."""
+        """What forbids the last tokens of banned phrases; None without phrases."""
         return BannedPhrases(banned, self.tokenizers[-1]).completing if banned else None
 
     def phrases(
         self, required: Sequence[Sequence[Term]], search: PackedSearch
     ) -> Sequence[Sequence[Phrase]]:
-        """The phrases that the outputs of each source must hold; none where there are no terms."""
+        """The phrases that the outputs of each source must hold; none without terms."""
         if not any(required):
             return ()
         return phrases_of(required, search.name, self.tokenizers[-1])
@@ -674,7 +674,7 @@ class PackedModel:
             header.attentions,
             self._head(),
             header.labels,
-            f"take the run that {path.name} was made of, with PyTorch: --engine torch",
+            f"use the run that {path.name} was made from, with PyTorch: --engine torch",
         )
         if wrong := ", ".join(self._unfitting()):
             raise PackedError(f"{path}: its parts do not fit together: {wrong}; pack it again")
@@ -698,7 +698,7 @@ class PackedModel:
     def _tokenizer(self, name: str) -> Tokenizer:
         tree = self.header.tokenizers.get(name)
         if tree is None:
-            raise PackedError(f"{self.path} has no tokenizer of the {name}; pack it again")
+            raise PackedError(f"{self.path} has no tokenizer for the {name}; pack it again")
         return Tokenizer.of(tree, str(self.path))
 
     def _head(self) -> Head:
@@ -724,9 +724,9 @@ class PackedModel:
         }  # fmt: skip
         yield from (f"{a:,} and {b:,} {name}" for name, (a, b) in pairs.items() if a != b)
         if engine.shortlist and not _is_shortlist(engine.shortlist, reads, writes):
-            yield "a shortlist of other tokens"
+            yield "a shortlist for other tokens"
         if not set(header.maps) <= set(self._tensors):
-            yield "maps that are no tensors"
+            yield "maps that are not tensors"
         most = int(header.search.max_ratio * header.max_length) + header.search.max_extra
         if header.task != "language" and most > LONGEST_OUTPUT * header.max_length + LARGEST_EXTRA:
             yield f"outputs of {most:,} tokens for sources of {header.max_length:,}"
@@ -737,7 +737,7 @@ class PackedModel:
     def _only(self, verb: str, *tasks: TaskKind) -> None:
         if self.header.task not in tasks:
             raise ConfigError(
-                f"{self.path} is a model of the task {self.header.task}: it cannot {verb}"
+                f"{self.path} is a model for the task {self.header.task}: it cannot {verb}"
             )
 
     def translate(

@@ -79,7 +79,7 @@ class CannotPack(UserError):
 
 def cannot(part: object) -> CannotPack:
     """The error that names a part."""
-    return CannotPack(f"the engine has no {type(part).__name__}; this model runs in PyTorch")
+    return CannotPack(f"the engine lacks {type(part).__name__}; this model runs in PyTorch")
 
 
 class Program:

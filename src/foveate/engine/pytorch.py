@@ -65,7 +65,7 @@ class Ensemble(nn.Module):
         super().__init__()
         for family in (EncoderDecoder, LanguageModel):
             if 0 < sum(isinstance(member, family) for member in members) < len(members):
-                raise UserError("an encoder–decoder and a language model decode no text together")
+                raise UserError("an encoder–decoder and a language model cannot decode together")
         self.members = nn.ModuleList(members)
 
     @property
@@ -80,7 +80,7 @@ class Ensemble(nn.Module):
     def decode(self, *inputs: object) -> Tensor:
         """Refuse: members have states and attention of their own. Raises `UserError`."""
         raise UserError(
-            "several models that decode together have no one map to draw; look at a run by itself"
+            "models that decode together have no single map to draw; look at a run by itself"
         )
 
     encode = decode
@@ -123,7 +123,7 @@ def check_pieces(own: Vocabularies, other: Vocabularies, names: tuple[str, str])
             )
             differs += f", and token {row} is {pieces[row]!r} and {others[row]!r}"
         raise UserError(
-            f"{names[0]} and {names[1]} cannot go together: they have {differs}; give them one "
+            f"{names[0]} and {names[1]} cannot be combined: they have {differs}; give them one "
             "vocabulary: the same task, data and seed, or the tokens of the first run by [start]"
         )
 
@@ -214,7 +214,7 @@ def _compiled(model: nn.Module, modules: Sequence[nn.Module]) -> CompiledModel |
         return None
     try:
         return compile_model(model)
-    except UserError:  # that the engine lacks a part, or there is no library for this processor
+    except UserError:  # the engine lacks a part, or a library for this processor
         return None
 
 

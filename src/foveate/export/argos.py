@@ -70,7 +70,7 @@ class Argos(Export):
         )
         if len(languages) != 2 or not all(2 <= len(code) <= 3 for code in languages):
             raise ExchangeError(
-                "Argos wants to know the languages: --language en --language fr (source, target)"
+                "Argos needs the languages: --language en --language fr (source, target)"
             )
         return languages[0], languages[1]
 
@@ -104,8 +104,8 @@ class Argos(Export):
             other = differing(self._tokenizer, model, lines)
             if len(other) > RARE * len(lines):
                 raise Different(
-                    f"{len(other)} of {len(lines)} lines are cut otherwise by SentencePiece, as "
-                    f"{lines[other[0]]!r}: this tokenizer cannot be one of it; nothing was written"
+                    f"{len(other)} of {len(lines)} lines are cut differently by SentencePiece, as "
+                    f"{lines[other[0]]!r}: this tokenizer cannot be converted; nothing was written"
                 )
             comparable = [line for number, line in enumerate(lines) if number not in set(other)]
             theirs = answers(folder, comparable)
@@ -122,7 +122,7 @@ class Argos(Export):
         for number, (line, mine, there) in enumerate(zip(comparable, ours, theirs, strict=True)):
             if mine != there:
                 raise Different(
-                    f"sentence {number + 1} of the sample comes out otherwise: {line!r} gives "
+                    f"sentence {number + 1} of the sample comes out differently: {line!r} gives "
                     f"{mine!r} here and {there!r} there; nothing was written"
                 )
         tokens = sum(map(len, self._tokenizer.encode_ids(ours)))

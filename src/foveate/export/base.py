@@ -75,7 +75,7 @@ class Checked:
     def __str__(self) -> str:
         tried = f"{self.sentences:,} sentences, {' and '.join(self.searches)}"
         if self.cut_otherwise:
-            tried += f" ({self.cut_otherwise} more are cut otherwise there, and left out)"
+            tried += f" ({self.cut_otherwise} more are cut differently there, and left out)"
         if self.chrf is not None:
             return f"{tried}: chrF {self.chrf[1]:.2f}, the run's own {self.chrf[0]:.2f}"
         if not self.tokens:
@@ -93,13 +93,13 @@ def sample_of(run: Run, count: int, source: Path | None = None) -> CheckSample:
         lines = read_text(source, TextData()).lines
         pairs = [line.split("\t", 1) for line in lines if line.strip()][:count]
         if not pairs:
-            raise DataError(f"{source} is empty: nothing to try an export on")
+            raise DataError(f"{source} is empty: there are no lines to try the export on")
         both = all(len(pair) == 2 for pair in pairs)
         return CheckSample([p[0] for p in pairs], [p[1] for p in pairs] if both else None)
     try:
         sources, references = run.pairs("valid")
     except (DataError, OSError) as error:
-        raise DataError(f"{error}; or name sentences to try the export on: --sample FILE") from None
+        raise DataError(f"{error}; or give sentences to try the export on: --sample FILE") from None
     step = max(1, len(sources) // count)
     return CheckSample(list(sources[::step][:count]), list(references[::step][:count]))
 
@@ -150,7 +150,7 @@ def compare(
                 pieces = translator(run).target_tokenizer.pieces
                 written, read = (" ".join(pieces[i] for i in answer) for answer in (own, other))
                 raise Different(
-                    f"sentence {number + 1} of the sample comes out otherwise ({name}): "
+                    f"sentence {number + 1} of the sample comes out differently ({name}): "
                     f"{sample.sources[number]!r} gives [{written}] here and [{read}] there; "
                     "nothing was written"
                 )
@@ -277,7 +277,7 @@ def export(
     target = target_of(to, quantization)(run, quantization, languages)
     if isinstance(run.model, Ensemble):
         raise ExchangeError(
-            f"{run.checkpoint} are several models; export each alone, or distill them into one: "
+            f"{run.checkpoint} is an ensemble; export each model alone, or distill them into one: "
             "foveate distill RUN --ensemble RUN2 --out DIR"
         )
     if isinstance(run.model, PointerGenerator):
@@ -331,7 +331,7 @@ def appearing(out: Path) -> Iterator[Path]:
     where the disk is full.
     """
     if os.path.lexists(out):  # a link to nothing too
-        raise FileExistsError(f"{out} is there already: move it away, or name another place")
+        raise FileExistsError(f"{out} already exists: move it away, or give another path")
     out.parent.mkdir(parents=True, exist_ok=True)
     place = part_of(out)
     remove(place)
@@ -368,7 +368,7 @@ def once(pieces: list[str]) -> list[str]:
     twice = next((piece for piece, count in Counter(pieces).items() if count > 1), None)
     if twice is not None:
         raise ExchangeError(
-            f"the vocabulary holds {twice!r} twice: once as a special piece, once as text; train "
+            f"the vocabulary holds {twice!r} twice: once special, once as text; train "
             "with a tokenizer whose pieces differ (bpe, unigram, byte)"
         )
     return pieces

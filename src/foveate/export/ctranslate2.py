@@ -129,7 +129,7 @@ class CTranslate2(Export):
     def refuse(self) -> None:
         if not isinstance(self.run.task, Translation):
             raise ExchangeError(
-                f"ctranslate2 takes translations, and this run is of the task "
+                f"ctranslate2 takes translations, but this run has the task "
                 f"{self.run.config.task.kind}{self.instead()}"
             )
         if (misfit := first_misfit(self.run.model)) is not None:

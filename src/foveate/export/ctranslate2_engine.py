@@ -40,7 +40,7 @@ class CTranslate2Engine(Engine):
     can = frozenset(("links", "scores"))
 
     def __init__(self, run: Run, folder: Path) -> None:
-        """Raises `ExchangeError` where the folder is no export."""
+        """Raises `ExchangeError` if the folder is not an export."""
         if not (folder / "model.bin").is_file():
             raise ExchangeError(
                 f"{folder} is not a CTranslate2 model: foveate export RUN {folder} --to ctranslate2"
@@ -63,7 +63,7 @@ class CTranslate2Engine(Engine):
         self.check(request)
         search = request.search
         if type(search) not in (Beam, Greedy):
-            raise self.cannot(f"do a search {search.config.kind}, only greedy and beam")
+            raise self.cannot(f"do {search.config.kind} search, only greedy and beam")
         for length, places in by_length(sources).items():
             limit = search.limits([length])[0]
             lines = [[self.source[i] for i in sources[n]] for n in places]

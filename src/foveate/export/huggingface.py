@@ -170,7 +170,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
     for path in (folder / name for name in names):
         if not path.is_file():
             raise ExchangeError(
-                f"{path}: no such file; weights of another form are not read: {AGAIN}"
+                f"{path}: no such file; weights in other formats are not read: {AGAIN}"
             )
         try:
             with opened(path) as file:
@@ -214,8 +214,8 @@ def _fill(
             if value.shape != parameter.shape:
                 raise ExchangeError(
                     f"{path}: {own} is {tuple(tensors[own].shape)}, which is "
-                    f"{tuple(value.shape)} to us, and {CONFIG} asks for {tuple(parameter.shape)}: "
-                    "the two files are not of one model; take both from the same folder"
+                    f"{tuple(value.shape)} here, but {CONFIG} asks for {tuple(parameter.shape)}: "
+                    "the two files belong to different models; take both from the same folder"
                 )
             parameter.copy_(value)
             used.add(own)
@@ -244,13 +244,13 @@ def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> Non
             unknown.append(name)
     if unknown:
         raise ExchangeError(
-            f"{path}: {len(unknown)} tensors have no place in our {family.name}, so it would not "
+            f"{path}: {len(unknown)} tensors do not fit our {family.name}, so it would not "
             f"compute the same: {', '.join(sorted(unknown)[:4])}; save the plain "
             f"{family.architecture}"
         )
     if heads:
         warnings.warn(
-            f"{path}: {len(heads)} tensors of heads are left out: {', '.join(sorted(heads))}",
+            f"{path}: {len(heads)} tensors of heads are ignored: {', '.join(sorted(heads))}",
             stacklevel=3,
         )
 
@@ -309,7 +309,7 @@ class HuggingFace(Export):
             if side in ("encoder", "decoder") and not stack:
                 raise ExchangeError(
                     f"transformers has no {side} of the kind {cast(Config, part.config).kind} like "
-                    "ours: it takes transformer, and what else can be exported is safetensors"
+                    "ours: it takes transformer, or export to safetensors"
                 )
         try:
             fitting(in_halves(self.run.model)[0].plain())
@@ -376,7 +376,7 @@ class HuggingFace(Export):
         for line in sample.sources:
             ours = [*task.source_tokenizer.encode_ids([line])[0], EOS]
             if line.strip() and len(ours) <= limit and tokenizer(line)["input_ids"] != ours:
-                raise Different(f"the tokenizer there cuts {line!r} otherwise; nothing was written")
+                raise Different(f"the new tokenizer cuts {line!r} differently; nothing was written")
 
         def theirs(sources: list[Ids], search: Search) -> list[Ids]:
             outputs: list[Ids] = [[] for _ in sources]
@@ -387,7 +387,7 @@ class HuggingFace(Export):
             for ids in outputs:
                 text = tokenizer.decode(ids, skip_special_tokens=True)
                 if text != task.target_tokenizer.decode(ids):
-                    raise Different(f"the tokenizer there reads {text!r} in {ids}")
+                    raise Different(f"the new tokenizer reads {text!r} in {ids}")
             return outputs
 
         # α = 0, for what the library calls a length penalty is another score
@@ -479,12 +479,12 @@ def import_from(source: Path, out: Path) -> str:
         return _run(source, out)
     if not source.is_file():
         raise ExchangeError(
-            f"{source}: no such file or folder; nothing is fetched: download it, and "
+            f"{source}: no such file or folder; foveate downloads nothing: fetch it yourself, and "
             "give its folder"
         )
     if source.suffix in PICKLES:
         raise ExchangeError(
-            f"{source} may hold a pickle, which could run any code, and is not opened: write it "
+            f"{source} may hold a pickle, which could run any code, so it is not opened: write it "
             "again where you trust it, model.save_pretrained(folder, safe_serialization=True), and "
             "import that folder"
         )
@@ -506,7 +506,7 @@ def _run(source: Path, out: Path) -> str:
     if tokenizer.vocab_size != len(model.output.weight):
         raise ExchangeError(
             f"{source}: tokenizer.json has {tokenizer.vocab_size} pieces, the weights "
-            f"{len(model.output.weight)}: take both from one folder"
+            f"{len(model.output.weight)}: take both from the same folder"
         )
     _check_ends(source)
     task = Translation.Config(
@@ -539,16 +539,16 @@ def _check_ends(source: Path) -> None:
             if settings.get(key) not in (None, right, [right]):
                 expected = "none" if right is None else f"{right} ({SPECIALS[right]})"
                 raise ExchangeError(
-                    f"{path}: {key} = {settings[key]}, but a run of foveate has {expected}: it "
-                    "would answer otherwise than this model; from_huggingface reads the weights "
-                    "alone"
+                    f"{path}: {key} = {settings[key]}, but a run of foveate has {expected}: its "
+                    "answers would differ from this model's; from_huggingface reads only the "
+                    "weights"
                 )
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
     """A tokenizer of a tokenizer.json with pieces over bytes and our four special pieces.
 
-    Raises `ExchangeError` that says what is otherwise.
+    Raises `ExchangeError` that says what differs.
     """
     again = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
     tree = _json(path, again)
@@ -577,7 +577,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
             raise
         raise ExchangeError(f"{path}: no tokenizer over bytes ({error!r})") from None
     if not same:
-        raise ExchangeError(f"{path}: texts do not come back as they were; it is none over bytes")
+        raise ExchangeError(f"{path}: texts do not come back unchanged; it is not over bytes")
     return tokenizer
 
 
@@ -603,7 +603,7 @@ def _vocabulary(source: Path, out: Path) -> str:
             ) from None
         pieces = [line.split("\t")[0] for line in lines if line]
     if not (pieces and isinstance(pieces, list) and all(isinstance(p, str) for p in pieces)):
-        raise ExchangeError(f"{source}: no list of pieces; give a vocabulary, a piece a line")
+        raise ExchangeError(f"{source}: no list of pieces; give a vocabulary, one piece per line")
     own = [piece for piece in dict.fromkeys(pieces) if piece not in NAMES]
     tokenizer = Symbol(Symbol.Config())
     tokenizer._restore(own)

@@ -102,7 +102,7 @@ def _rope_and_heads(settings: Settings, tensors: Tensors) -> Settings:
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
-        raise ExchangeError(f"rope_type = {kind!r}: we have the default rotation alone")
+        raise ExchangeError(f"rope_type = {kind!r}: only the default rotation is supported")
     heads = settings.get("num_attention_heads", 32)
     return settings | {
         "rope_theta": rope.get("rope_theta", settings.get("rope_theta", 10_000.0)),
@@ -544,7 +544,7 @@ def _places(settings: Settings) -> int:
     height, width = sides(settings.get("image_size", 224))
     patch: Any = settings.get("patch_size", 16)
     if not isinstance(patch, int):
-        raise ExchangeError(f"patch_size = {patch!r}: we have square patches, given by one number")
+        raise ExchangeError(f"patch_size = {patch!r}: only square patches (one number) fit")
     return (height // patch) * (width // patch) + 1
 
 

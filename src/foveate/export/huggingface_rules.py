@@ -184,7 +184,7 @@ class Key:
         if self.values is not None:
             if value not in self.values:
                 raise ExchangeError(
-                    f"{self.theirs} = {value!r} is none of those we have: "
+                    f"{self.theirs} = {value!r} is not supported; supported: "
                     f"{', '.join(map(str, self.values))}"
                 )
             return self.values[value]
@@ -214,7 +214,7 @@ class Family:
     ``prefix``     what stands before names where a head is part of the model
     ``copies``     names under which a tied tensor may be stored once more, and its first name
     ``heads``      beginnings of names of parts that we have no place for
-    ``computed``   ends of names of what is no weight
+    ``computed``   ends of names of anything but weights
     ``optional``   names that stand for zeros where they are absent
     ``waves``      tables of sines and cosines that are written though nobody learned them
     ``complete``   says what config.json leaves open; ``finish`` what it wants besides
@@ -260,7 +260,7 @@ class Family:
         for key, value in single.items():
             if settings.get(key, value) != value:
                 raise ExchangeError(
-                    f"{key} = {settings[key]!r}: of {self.name} we have only {key} = {value!r}"
+                    f"{key} = {settings[key]!r}: for {self.name}, only {key} = {value!r} fits"
                 )
         known = {*IDLE.split()} | single.keys() | {key.theirs for key in self.keys}
         for key in sorted(settings.keys() - known):
@@ -279,7 +279,7 @@ class Family:
     def write_config(self, config: Config) -> Settings:
         """What config.json says of our config.
 
-        Raises `ExchangeError` that names the fields of ours for which there is no key.
+        Raises `ExchangeError` that names the fields of ours that have no key.
         """
         tree = _explicit(config.tree())
         settings = {key.theirs: key.write(tree) for key in self.keys} | dict(self.only)
@@ -290,7 +290,7 @@ class Family:
             if look_up(tree, path) != look_up(back, path) and not path.endswith(FREE)
         ]
         if wrong:
-            raise ExchangeError(f"{self.name} has no place for {', '.join(wrong)}")
+            raise ExchangeError(f"{self.name} does not support {', '.join(wrong)}")
         return settings
 
     def their_name(self, name: str, settings: Settings) -> tuple[str, Form]:
@@ -298,7 +298,7 @@ class Family:
         for rule in (*self.rules_of(settings), *self.rules):
             if (theirs := rule.match(name)) is not None:
                 return theirs, rule.form
-        raise ExchangeError(f"{self.name} has no place for the tensor {name}")
+        raise ExchangeError(f"{self.name} does not have the tensor {name}")
 
 
 def headed(

@@ -78,7 +78,7 @@ class Onnx(Export):
     def refuse(self) -> None:
         if not isinstance(self.run.task, Translation):
             raise ExchangeError(
-                f"onnx takes translations here, and this run is of the task "
+                f"onnx takes translations here, but this run has the task "
                 f"{self.run.config.task.kind}; safetensors takes any run"
             )
         model = cast(EncoderDecoder, self.run.model)
@@ -89,16 +89,16 @@ class Onnx(Export):
             if type(side) is not kind:
                 raise ExchangeError(
                     f"a graph has no loop over the words of a sentence, which {side.config.kind} "
-                    "is: onnx takes transformer on both sides; safetensors takes any run"
+                    "needs: onnx takes transformer on both sides; safetensors takes any run"
                 )
             if isinstance(side.position, Concatenated | Appended):
-                raise ExchangeError("onnx takes no joined positions; take sinusoidal")
+                raise ExchangeError("onnx does not support joined positions; use sinusoidal")
             for name, part in side.named_modules():
                 if isinstance(part, Score) and part.gives_weights:
                     raise ExchangeError(f'onnx takes no {name}.softmax_over = "max_length"')
                 if isinstance(part, BaseAttention) and type(part) is not Attention:
                     raise ExchangeError(
-                        f"{name} is of the kind {part.config.kind}, whose shape depends on the "
+                        f"{name} has the kind {part.config.kind}, whose shape depends on the "
                         "length: onnx takes full attention; safetensors takes any run"
                     )
 

@@ -37,7 +37,7 @@ class Safetensors(Export):
         for path in sorted(self.run.path.iterdir()):
             if path.is_file() and path.name not in LOGS and not path.name.startswith("."):
                 if not path.resolve().is_relative_to(self.run.path.resolve()):
-                    raise ExchangeError(f"{path} is a link to {path.resolve()}, not of the run")
+                    raise ExchangeError(f"{path} is a link to {path.resolve()}, outside the run")
                 shutil.copyfile(path, place / path.name)
         with sealed_folder(place / FOLDER) as folder:
             save_weights(self.run.model, folder / WEIGHTS)
@@ -49,12 +49,12 @@ class Safetensors(Export):
         both = self.run.model.state_dict(), again.model.state_dict()
         wrong = [n for n in both[0] if not torch.equal(both[0][n].cpu(), both[1][n].cpu())]
         if wrong:
-            raise Different(f"the weights {wrong[:3]} read back otherwise; nothing was written")
+            raise Different(f"the weights {wrong[:3]} read back differently; nothing was written")
         sources = sample.sources if isinstance(self.run.task, Translation) else []
         ours, theirs = (
             [str(answer) for answer in run.translate(sources, beam_size=1)] if sources else []
             for run in (self.run, again)
         )
         if ours != theirs:
-            raise Different("the folder translates otherwise; nothing was written")
+            raise Different("the folder translates differently; nothing was written")
         return Checked(len(ours), [f"{len(both[0])} tensors bit for bit"])

@@ -43,14 +43,14 @@ def tokenizer_json(tokenizer: Tokenizer, start: bool = False) -> Json:
     if type(tokenizer) not in WAYS:
         fitting = ", ".join(str(kind.Config.kind) for kind in WAYS)
         raise ExchangeError(
-            f"the tokenizer {tokenizer.config.kind} has no form in tokenizer.json: it cuts words "
-            f"and sets blanks by rules of its own; train with one of {fitting}, or export to "
+            f"the tokenizer {tokenizer.config.kind} does not fit tokenizer.json: it splits and "
+            f"joins words by its own rules; train with one of {fitting}, or export to "
             "safetensors"
         )
     if tokenizer.tags:
         raise ExchangeError(
-            f"the marks {', '.join(tokenizer.tags)} choose a language at the start of a text "
-            "alone, which tokenizer.json cannot say; export to ctranslate2 or onnx"
+            f"the marks {', '.join(tokenizer.tags)} choose a language only at the start of a "
+            "text, which tokenizer.json cannot say; export to ctranslate2 or onnx"
         )
     end = {"SpecialToken": {"id": SPECIALS[EOS], "type_id": 0}}
     text = {"Sequence": {"id": "A", "type_id": 0}}
@@ -166,7 +166,7 @@ WAYS: dict[type[Tokenizer], Callable[[Tokenizer], Json]] = {
 # same list of pieces with the same ranks.
 #
 # One thing has no place there: chunks that no piece straddles. It shows where an apostrophe stands
-# after what is no letter (1950's), so that whoever converts has to try lines (`differing`).
+# after anything but a letter (1950's), so that a conversion has to try lines (`differing`).
 
 SPACE = "▁"  # how SentencePiece writes a space
 LAST = 0x20000  # characters from here on, rare ideographs, are spelled only
@@ -213,7 +213,7 @@ def refuse(tokenizer: Tokenizer) -> None:
     if tokenizer.tags:
         raise ExchangeError(
             f"the marks {', '.join(tokenizer.tags)} at the start of a text have no place in a "
-            "model of SentencePiece: train one run for each language"
+            "SentencePiece model: train one run per language"
         )
 
 

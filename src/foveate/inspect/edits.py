@@ -257,7 +257,7 @@ def patch_output(outputs: Mapping[str, Tensor], *heads: int) -> Change:
 def silenced(places: Sequence[str]) -> dict[str, Change]:
     """Changes for places in words: ``decoder.layers.1.cross_attention:3,5``, heads after a colon.
 
-    Raises ``ConfigError`` where heads are no numbers.
+    Raises ``ConfigError`` if heads are not numbers.
     """
     heads: dict[str, list[list[int]]] = {}
     for place in places:

@@ -165,7 +165,7 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     """Shuffle the output of the stem (embeddings, patches), before positions are added.
 
     Of a model with an encoder its source, else the text that the decoder reads. Raises
-    ``ConfigError`` where there is no stem to shuffle behind.
+    ``ConfigError`` without a stem to shuffle behind.
     """
     inside = side_of(forced.model)
     if not inside:

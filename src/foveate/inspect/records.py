@@ -267,7 +267,7 @@ def attention_record(
 
     The encoder's rows and columns are the source and its end, or the places of a picture; the
     decoder's rows are what is produced and the end, and the columns of its self-attention the start
-    and what was read. ``name`` is that of a source that is no text.
+    and what was read. ``name`` is that of a source that is not text.
     """
     if isinstance(source, TokenizedText):
         name, read = source.text, source.axis(units, after=[END])

@@ -75,7 +75,7 @@ class Encoder(Configurable, nn.Module):
 
     @property
     def embedding(self) -> nn.Embedding | None:
-        """The embedding table of the input, which may be tied; None where the input is no text."""
+        """The embedding table of the input, which may be tied; None if the input is not text."""
         stem = self._modules.get("stem")
         return stem.embedding if isinstance(stem, TokenStem) else None
 
@@ -99,7 +99,7 @@ class Decoder(Configurable, nn.Module):
         """Which decoder."""
 
     reads_memory: ClassVar[bool] = True  # False: for language models only, it attends to no source
-    needs_memory: ClassVar[bool] = False  # True: it attends to a source, and is no language model
+    needs_memory: ClassVar[bool] = False  # True: it attends to a source, unlike a language model
     constant_memory: ClassVar[bool] = False  # whether its state has the same size at every length
     parallel: ClassVar[bool] = True  # whether all positions of a sequence are computed at once
     output_size: int
@@ -229,7 +229,7 @@ def tie(
 ) -> None:
     """Let ``module`` share the weights of the target embedding ``to``.
 
-    Raises `UserError` where there is no embedding to share, or the shapes differ.
+    Raises `UserError` without an embedding to share, or if the shapes differ.
     """
     if module is None or to is None:
         missing = name if module is None else "the target embedding"

@@ -143,7 +143,7 @@ class TransformerStack(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """The input of the first layer: embeddings with positions, normalised, with dropout.
 
-        ``start`` is the position of the first input; ``real`` is true at those that are no padding.
+        ``start`` is the position of the first input; ``real`` is false at padding.
         """
         x = self.stem(inputs)
         at = torch.arange(start, start + x.shape[1], device=x.device)

@@ -81,7 +81,7 @@ class SparseAttention(Attention):
         if not self.observed:
             mix = super()._mix
             return torch.cat([mix(*piece) for piece in pieces], dim=2)
-        with probed(self, None), probed(self.score, None):  # a block's scores are no stage
+        with probed(self, None), probed(self.score, None):  # a block's scores are not a stage
             weights = [self._weights(q, k, seen, runs) for q, k, _, seen, runs in pieces]
         whole = _whole(weights, [piece[-1] for piece in pieces], keys.shape[2])
         replaced = None if self.tap is None else self.tap(whole)
@@ -95,7 +95,7 @@ class SparseAttention(Attention):
         return super().equations() | {"weights": self._weighed(None)}
 
     def _weighed(self, context: AttentionContext | None) -> str:
-        """How weights are formed: there is no stage of the scores of all keys."""
+        """How weights are formed: without a stage for the scores of all keys."""
         position = None if context is None else context.position
         biased = position is not None and position.biases
         full = super().equations()
@@ -314,7 +314,7 @@ class KernelAttention(BaseAttention):
     """
 
     class Config(BaseAttention.Config):
-        """Heads, and which parts are projected; there is no score and no normaliser."""
+        """Heads, and which parts are projected; without a score or normaliser."""
 
     features = "φ({x})", "φ({x})"  # of a query and of a key, as printed
 

@@ -226,7 +226,7 @@ class ALiBi(Position):
 
 
 def _slopes(heads: int) -> Tensor:
-    """m_h for H heads; where H is no power of two, those of the power below and of every second
+    """m_h for H heads; unless H is a power of two, those of the power below and of every second
     one of the power above.
     """
     whole = 2 ** int(math.log2(heads))

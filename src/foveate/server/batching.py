@@ -245,7 +245,7 @@ class Batcher(Generic[ModelType]):
                     operation: Operation[ModelType] = window[0].answers.operation
                     plan = operation.plan(self.model(), items, self.bounds.tokens)
                     batches = self._batches(plan, window)
-                except BaseException as error:  # a tokenizer's panic is no Exception
+                except BaseException as error:  # a tokenizer's panic is not an Exception
                     self._release(window, error)
                     continue
                 workers = self.bounds.workers if plan.alone else 1

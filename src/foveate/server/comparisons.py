@@ -68,7 +68,7 @@ def chapter(paths: Sequence[Path], name: str, number: int) -> list[Drawing]:
         groups = groups_of(named[name].read_text("utf-8"))
     except ValueError:
         raise ConfigError(
-            f"{named[name].name} was written by another version: run foveate compare again"
+            f"{named[name].name} was written by a different version: run foveate compare again"
         ) from None
     if not 0 < number <= len(groups):
         raise not_found(f"chapter of {name}", number, map(str, range(1, len(groups) + 1)))

@@ -35,7 +35,7 @@ def _refusal(status: str, why: str) -> bytes:
     return (head + json.dumps({"error": why})).encode()
 
 
-LATE = _refusal("408 Request Timeout", "the head of the request did not come in time")
+LATE = _refusal("408 Request Timeout", "the head of the request did not arrive in time")
 LONG = _refusal("431 Request Header Fields Too Large", "the head of the request is too long")
 
 

@@ -23,7 +23,7 @@ from foveate.server.languages import name_of
 from foveate.server.translation import AUTO, Client, Service, join, start
 from foveate.server.translation_schemas import TranslateBody
 
-UNLIMITED = 1_000_000_000_000  # characters, as DeepL writes that there is no limit
+UNLIMITED = 1_000_000_000_000  # characters, as DeepL writes “unlimited”
 REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}  # which its client asks for
 PREFIXES = ("/v2/", "/v3/")
 NAMES = {"q": "text", "source": "source_lang", "target": "target_lang"}  # as DeepL calls fields

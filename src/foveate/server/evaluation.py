@@ -312,7 +312,7 @@ def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluate
     """
     by = scoring(run, split)
     if by is None:
-        message = f"a run of the task {run.config.task.kind}: use foveate evaluate {name}"
+        message = f"this run has the task {run.config.task.kind}: use foveate evaluate {name}"
         raise RequestError(422, message)
     places, rows = spread(by.total, most), list[EvaluatedExample]()
     for first in range(0, len(places), EVERY):

@@ -52,7 +52,7 @@ class KeyFile:
         self.all()
 
     def all(self) -> list[ApiKey]:
-        """All keys that are valid now; none where there is no file."""
+        """All keys that are valid now; none without a file."""
         try:
             stat = self.path.stat()
         except FileNotFoundError:

@@ -87,7 +87,7 @@ class LectureList(StudioResponse):
     """All lectures, and the runs that they look into.
 
     ``folder`` is where one's own are, if the studio has one; ``problems`` says which files there
-    are no lectures, and why.
+    are not lectures, and why.
     """
 
     lectures: list[Lecture]
@@ -197,7 +197,7 @@ def _line(part: Lecture | LectureStep, key: str) -> str:
 def save(lecture: Lecture, folder: Path | None) -> Lecture:
     """Write a lecture into the folder of one's own; without a name it gets that of its title.
 
-    Raises `RequestError` (422) where there is no folder, or the name is no name of a file.
+    Raises `RequestError` (422) without a folder, or for an invalid file name.
     """
     if folder is None:
         raise RequestError(

@@ -204,7 +204,7 @@ class RunPool(RunStore[ServedRun, Translator]):
         """``named`` gives directions ("en:fr") by the names of folders.
 
         Of two runs with the same direction the first one answers. Raises ``ConfigError`` where a
-        folder is no run that translates, has no weights, or is larger than the memory alone.
+        folder does not translate, has no weights, or is larger than the memory alone.
         """
         super().__init__(memory, loader=loader, copies=copies)
         self.observe_batch: Callable[[str, int, float], None] = lambda name, size, seconds: None

@@ -271,7 +271,7 @@ async def run_examples(run: str, state: State, compute: Compute, most: int = 12)
 @router.post(
     "/runs/{run}/answer",
     response_model=CompleteAnswer,
-    responses=_streamed("AnswerEvent", "all events together, or one by one"),
+    responses=_streamed("AnswerEvent", "all events at once, or one by one"),
 )
 async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -> Any:
     """The answer of a run: as events where ``text/event-stream`` is accepted, else all together.
@@ -300,9 +300,7 @@ async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -
 @router.get(
     "/runs/{run}/evaluation",
     response_model=Evaluated,
-    responses=_streamed(
-        "EvaluationEvent", "all together, or as an event after others about how far it is"
-    ),
+    responses=_streamed("EvaluationEvent", "at once, or as an event after progress events"),
 )
 async def evaluation(
     run: str,

@@ -59,11 +59,11 @@ ARRAYS = 256 * 2**20  # bytes of all that are stored, gzipped
 class StudioRuns(RunStore[StoredRun[Run], Run]):
     """The runs in some folders, those made since the start too; without folders those that ship.
 
-    Where there is no run of a name, one of that name that ships with foveate stands in for it.
+    Without a run of a name, the one of that name that ships with foveate is used.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Raises ``ConfigError`` where a path is no run and holds none."""
+        """Raises ``ConfigError`` for a path that is not a run and holds none."""
         super().__init__(loader=load)
         self._paths = paths or [PACKAGED]
         self._packaged: dict[str, StoredRun[Run]] = {
@@ -314,7 +314,7 @@ def _drawings(
     question: Question,
     heads: Sequence[SilencedHead] = (),
 ) -> list[Drawing]:
-    """The drawings of a view, with heads silenced; its picture is no path of this machine."""
+    """The drawings of a view, with heads silenced; its picture is not a path of this machine."""
     with ExitStack() as stack:
         for run in runs:
             stack.enter_context(with_silenced(run, heads))

@@ -190,7 +190,7 @@ class LogTail:
     """
 
     def __init__(self, path: Path, after: str = "") -> None:
-        """Raises `RequestError` (422) where ``after`` is no position."""
+        """Raises `RequestError` (422) if ``after`` is not a position."""
         self.path, self.position = path, _position(after)
         self._inode: int | None = None  # a log that is written again is another file
         self._read, self._last = 0, START

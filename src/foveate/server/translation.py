@@ -69,7 +69,7 @@ class Metrics:
             "foveate_request_seconds", "from the head to the last byte", ["route"], registry=own
         )
         self.characters = Counter("foveate_characters", "characters translated", registry=own)
-        self.cut = Counter("foveate_cut_tokens", "tokens of too long sentences", registry=own)
+        self.cut = Counter("foveate_cut_tokens", "tokens cut from long sentences", registry=own)
         self.batch_items = Histogram(
             "foveate_batch_items", "items of a batch", ["run"], buckets=BATCH_SIZES, registry=own
         )
@@ -83,7 +83,7 @@ class Metrics:
             "foveate_memory_hits", "sentences that the memory knew", ["run", "by"], registry=own
         )
         self._terms = Gauge(
-            "foveate_terms", "of the glossary, asked for", ["run", "state"], registry=own
+            "foveate_terms", "glossary terms requested", ["run", "state"], registry=own
         )
         pool.observe_batch = self._observe_batch
 

@@ -104,10 +104,10 @@ ERRORS: Responses = {
     status: {"model": Error, "description": description}
     for status, description in {
         400: "the request is not valid",
-        403: "no valid key, or not from here",
+        403: "no valid key, or a forbidden origin",
         404: "not found",
-        408: "the body did not come",
-        413: "too much at once",
+        408: "the body did not arrive",
+        413: "too much in one request",
         429: "too often, or the queue is full: see Retry-After",
         500: "an internal server error",
         503: "not now",
@@ -246,7 +246,7 @@ async def ready(request: Request) -> Response:
     if service.closing:
         raise RequestError(503, "the server is shutting down", retry_after=1)
     if not service.pool.alive:
-        raise RequestError(503, "a queue is no longer answered: restart the server")
+        raise RequestError(503, "a queue has stopped: restart the server")
     return JSONResponse({"status": "ready"})
 
 

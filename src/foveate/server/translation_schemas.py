@@ -52,8 +52,8 @@ class AssistanceFields(Body):
         "", description="sentence: its translation; or lines SOURCE TAB TARGET"
     )
     fuzzy: float = Field(100.0, ge=50, le=100, description="% of likeness of a match in the memory")
-    protect: str | list[str] = Field("", description="a text that stays as it is, or several")
-    ban: str | list[str] = Field("", description="a phrase no translation holds, or several")
+    protect: str | list[str] = Field("", description="a text to leave unchanged, or several")
+    ban: str | list[str] = Field("", description="a phrase banned from translations, or several")
 
     @property
     def assists(self) -> bool:
@@ -68,7 +68,7 @@ class TranslateBody(AssistanceFields):
     source: str = Field(description='a code of /languages, or "auto"')
     target: str
     format: Literal["text", "html"] = "text"
-    alternatives: int = Field(0, ge=0, description="how many other translations of each text")
+    alternatives: int = Field(0, ge=0, description="number of alternative translations per text")
     quality: bool = Field(False, description="whether log p of each sentence is in the response")
 
 
@@ -92,7 +92,7 @@ class PairsBody(Body):
     """Texts and their translations, as many of one as of the other."""
 
     q: str | list[str]
-    t: str | list[str] = Field(description="a translation of each text")
+    t: str | list[str] = Field(description="one translation per text")
     source: str
     target: str
 

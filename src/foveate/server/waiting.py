@@ -72,7 +72,7 @@ class Answers(Generic[A]):
                 self.future.set_result([self.values[n] for n in range(len(self.items))])
 
     def fail(self, number: int, error: BaseException) -> None:
-        """Give the error to those who wait; of what is no `Exception`, such as a panic, a copy.
+        """Give the error to those who wait; a copy of anything else, such as a panic.
 
         An event loop would end with the latter.
         """

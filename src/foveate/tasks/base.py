@@ -193,7 +193,7 @@ class Evaluation:
             if not np.isfinite(value := self.figures.get(name, 0.0)):
                 raise UserError(
                     f"{name} is {value}: the model's weights are damaged or its training diverged; "
-                    "take another checkpoint of the run, or train it again with a lower learning "
+                    "use another checkpoint of the run, or train it again with a lower learning "
                     "rate"
                 )
 
@@ -509,7 +509,7 @@ class Translates(ABC):
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
         """Lines after the tag of the language that they are translated to.
 
-        Raises ``ConfigError`` where there is no such language, or one must be named.
+        Raises ``ConfigError`` for an unknown language, or if one must be named.
         """
 
     @abstractmethod

@@ -82,7 +82,7 @@ def numbers_of(labels: Sequence[str], names: Names, place: Callable[[int], str])
             shown = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
             raise DataError(
                 f"{place(i)}: the label {label!r} is not in the training data, which has {shown}; "
-                "mend it, or add examples of it to the training data"
+                "fix it, or add examples of it to the training data"
             )
     return [known[label] for label in labels]
 
@@ -188,7 +188,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         self.label_names = sorted_labels(self.corpus("train").targets)
         if len(self.label_names) < 2:
             raise DataError(
-                f"{self.config.source}: one label is nothing to learn: {self.label_names}"
+                f"{self.config.source}: one label leaves nothing to learn: {self.label_names}"
             )
         for split in ("valid", "test"):
             corpus = None
@@ -340,5 +340,5 @@ class Labelled(Reading):
 def _stripped(pair: Pair, file: Path) -> Pair:
     line, text, label = pair
     if not label.strip():
-        raise DataError(f"{file}:{line}: no label; write one, or take the line out")
+        raise DataError(f"{file}:{line}: no label; write one, or remove the line")
     return line, text, label.strip()

@@ -343,7 +343,7 @@ class SeriesBatch(TensorBatch):
 def not_about_numbers(kind: str | None) -> ConfigError:
     """The error for an objective of another family."""
     return ConfigError(
-        f"{kind!r} is not about numbers: set objective.kind to "
+        f"{kind!r} does not apply to numbers: set objective.kind to "
         '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
         ("objective", "kind"),
     )
@@ -389,7 +389,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             forcing = objective.teacher_forcing if isinstance(objective, Objective.Config) else None
             if isinstance(forcing, Scheduled.Config) and forcing.choose == "sample":
                 raise ConfigError(
-                    'a forecast is a number, nothing is drawn: leave out choose = "sample"',
+                    'a forecast is a number, not a sample: leave out choose = "sample"',
                     ("objective", "teacher_forcing", "choose"),
                 )
 
@@ -525,7 +525,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         if not len(windows):
             need = self.config.look_back + self.config.horizon
             without = f" without a gap ({table.gap(int(table.gaps[0]))})" if len(table.gaps) else ""
-            raise DataError(f"{source} has {len(table)} rows; a window takes {need}{without}")
+            raise DataError(f"{source} has {len(table)} rows; a window needs {need}{without}")
         return windows
 
     def read_file(self, source: str | Path) -> SeriesTable:

@@ -209,5 +209,5 @@ def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Atte
         raise UserError(f"task.layer = {config.layer}: {len(layers)} layers attend to the source")
     if config.head >= layers[config.layer].num_heads:
         heads = layers[config.layer].num_heads
-        raise UserError(f"task.head = {config.head}: the layer has {heads} heads, from 0")
+        raise UserError(f"task.head = {config.head}: the layer has {heads} heads, counted from 0")
     return layers[config.layer]

@@ -226,7 +226,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
         album = self.album(split)
         wrong = [n for n, texts in zip(album.names, album.texts, strict=True) if len(texts) != 1]
         if wrong:
-            raise DataError(f"{wrong[0]} has several labels; leave it one line of the table")
+            raise DataError(f"{wrong[0]} has several labels; keep one line of the table")
         return album.texts
 
     def lengths(self, split: str) -> NDArray[np.int32]:

@@ -176,7 +176,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
 
     def read(self, source: Path, reference: Path | None = None) -> Stream:
         if reference is not None:
-            raise DataError(f"--reference {reference}: a language model reads one text, no pairs")
+            raise DataError(f"--reference {reference}: a language model reads one text, not pairs")
         text = read_text(source, TextData())
         if not text.characters:
             raise DataError(f"{source} is empty: nothing to evaluate on")
@@ -195,8 +195,8 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         count = tokens // config.block_length
         if count == 0:
             raise DataError(
-                f"{config.text}: {tokens} tokens of {split} make no block of "
-                f"{config.block_length}; lower task.block_length, or take more text"
+                f"{config.text}: {tokens} tokens of {split} do not fill a block of "
+                f"{config.block_length}; lower task.block_length, or add text"
             )
         return np.full((count, 1), config.context + config.block_length, dtype=np.int32)
 
@@ -436,8 +436,8 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Co
         """A text, and the target after it, being predicted, and the end of its last line.
 
         Rows are what is produced, columns what was read before it. The row of a word is the mean
-        of its tokens' rows. Without
-        attention (recurrent networks, windows of words) there is no map.
+        of its tokens' rows. Models without attention (recurrent networks, windows of words)
+        have no map.
         """
         ids = self.ids_of(source + (target or ""))
         limit = self.reach(model)

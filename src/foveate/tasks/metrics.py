@@ -264,7 +264,7 @@ def signed_metrics(
     others = [name for name in names if not name.startswith("bleu")]
     if len(others) == len(names):
         listed = ", ".join(names)
-        raise UserError(f"signature = {signature!r} is of BLEU, and task.metrics has: {listed}")
+        raise UserError(f"signature = {signature!r} is for BLEU, but task.metrics has: {listed}")
     return (*chosen[signature], *others)
 
 

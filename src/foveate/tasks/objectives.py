@@ -359,7 +359,7 @@ class Compared(CrossEntropy):
         if len(products) != len(models):
             raise UserError(
                 f"{self.config.kind} compares the scores of one output layer, and this model's "
-                "probabilities are made of others: take cross_entropy"
+                "probabilities are made of others: use cross_entropy"
             )
         return losses, products
 

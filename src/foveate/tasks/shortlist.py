@@ -81,7 +81,7 @@ class Shortlist:
 
 
 def _ids(array: NDArray[np.generic] | bytes, dimensions: int) -> Tensor:
-    if isinstance(array, bytes):  # NumPy gives what is no array as it is
+    if isinstance(array, bytes):  # NumPy returns anything but an array as it is
         raise ValueError("no array")
     if array.ndim != dimensions or array.dtype != np.int64 or array.min(initial=0) < 0:
         raise ValueError(f"no ids: {array.dtype}, {array.shape}")

@@ -139,7 +139,7 @@ class TextTask(Task[str, AnswerType, Batch]):
     def first_example(self) -> tuple[str, str | None]:
         corpus = self.corpus("valid")
         if not len(corpus):
-            raise DataError("the validation data have no example")
+            raise DataError("the validation data contain no examples")
         return corpus.sources[0], corpus.targets[0] or None
 
 

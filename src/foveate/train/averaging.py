@@ -25,7 +25,7 @@ def try_average(trainer: Trainer, count: int, reason: str) -> str:
     display, folder = trainer.tools.display, trainer.folder
     steps = _sound_steps(trainer)[-count:]
     if len(steps) < 2:
-        display.say(f"nothing to average: {len(steps)} checkpoint of the last {count} is there")
+        display.say(f"nothing to average: {len(steps)} checkpoint of the last {count} exists")
         return reason
     record = _known_average(trainer, steps)
     if record is None:
@@ -45,7 +45,7 @@ def try_average(trainer: Trainer, count: int, reason: str) -> str:
         f"mean of the checkpoints of steps {', '.join(map(str, steps))}: "
         + (f"{record['figure']} {value:.4g}" if value is not None else "not validated")
         + ("" if best is None else f", the best single one {best.value:.4g} (step {best.step:,})")
-        + f"; {'the mean' if better else 'the single one'} is taken"
+        + f"; {'the mean' if better else 'the single one'} is used"
         + ("" if better else _why_worse(trainer, steps))
     )
     return reason
@@ -57,7 +57,7 @@ def _why_worse(trainer: Trainer, steps: list[int]) -> str:
     rates = [line["lr"] for line in log if line["event"] == "train"]
     if rates and rates[-1] > max(rates) / 2:
         share = f"{100 * rates[-1] / max(rates):.0f} % of the highest"
-        return f": the learning rate had not come down ({share}), so that they lie far apart"
+        return f": the learning rate had not decayed ({share}), so they are far apart"
     figures = [line[name] for line in log if line["event"] == "valid" and line["step"] in steps]
     if len(figures) > 1:
         return f": the model still changed over them ({name} {figures[0]:.4g} to {figures[-1]:.4g})"

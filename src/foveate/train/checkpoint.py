@@ -4,7 +4,7 @@ RUN/checkpoints/step-00001000/
 model.safetensors       the weights; one that has several names stands under the first
 trained.safetensors     only with train.ema: the weights above are then their moving mean
 optimizer.safetensors   the optimiser's tensors, named parameter:state
-optimizer.json          what of its state is no tensor
+optimizer.json          the parts of its state that are not tensors
 state.json              step, place in the data, best figure, …: `foveate.train.trainer`
 config.toml             the resolved config
 manifest.json           size and sha256 of the others; written last
@@ -111,8 +111,8 @@ def refuse_lost(run: Path) -> None:
     ]
     if left:
         raise TrainError(
-            f"{run} has been trained ({', '.join(left)}) but its checkpoints are missing, so that "
-            "training would begin again from random weights: put its checkpoints back, or train in "
+            f"{run} has been trained ({', '.join(left)}) but its checkpoints are missing, so "
+            "training would start again from random weights: restore its checkpoints, or train in "
             "another folder (--run)"
         )
 
@@ -121,15 +121,15 @@ def with_state(run: Path, step: int) -> Path:
     """Return the folder of a step; raise `TrainError` if it holds no state of the training."""
     if not (path_of(run, step) / STATE).is_file():
         raise TrainError(
-            f"{path_of(run, step)} holds weights without the state of their training, which cannot "
-            f'be resumed: begin another run with them (start.run="{run}", --run)'
+            f"{path_of(run, step)} holds weights without a training state, which cannot "
+            f'be resumed: start another run from them (start.run="{run}", --run)'
         )
     return path_of(run, step)
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The tensors of a checkpoint by file and name, and what of the optimiser is no tensor."""
+    """The tensors of a checkpoint by file and name, and the optimiser's other state."""
 
     tensors: dict[str, dict[str, Tensor]]
     rest: Record
@@ -188,10 +188,10 @@ def save(
             write_text(folder / CONFIG, toml)
     except TrainError as error:
         known = steps(run)
-        earlier = f"step {known[-1]} is kept" if known else "no earlier checkpoint is there"
+        earlier = f"step {known[-1]} is kept" if known else "no earlier checkpoint exists"
         raise TrainError(
             f"{error}, or keep fewer checkpoints (train.save.keep). {earlier}; the same command "
-            "goes on from there"
+            "resumes from there"
         ) from error
     return target
 
@@ -230,7 +230,7 @@ def folder_of(run: Path, which: str) -> Path:
     if which == "best":
         folder = chosen(run)
         if folder is not None and (best := named_best(run)) not in (None, folder):
-            print(f"{best}, the best, is missing: {folder.name} is taken", file=sys.stderr)
+            print(f"{best}, the best, is missing: {folder.name} is used", file=sys.stderr)
     elif which == "average":
         folder = run / "averaged"
     else:
@@ -240,7 +240,7 @@ def folder_of(run: Path, which: str) -> Path:
         folder = path_of(run, step)
     if folder is None or not (folder / WEIGHTS).is_file():
         have = ", ".join(map(str, steps(run))) or "none"
-        raise ConfigError(f"{run} has no checkpoint {which!r}; steps there: {have}")
+        raise ConfigError(f"{run} has no checkpoint {which!r}; available steps: {have}")
     return folder
 
 
@@ -276,7 +276,7 @@ def point(run: Path, folder: Path, figures: Record) -> None:
 
 
 def named_best(run: Path) -> Path | None:
-    """The folder that ``best.json`` names, be it there or not; None where there is no such file.
+    """The folder that ``best.json`` names, be it there or not; None without such a file.
 
     Raises `DamagedError` where it cannot be read or names a place outside of the run.
     """
@@ -286,7 +286,7 @@ def named_best(run: Path) -> Path | None:
     try:
         name = Path(json.loads(read_bytes(best))["folder"])
     except (ValueError, LookupError, TypeError, RecursionError):
-        others = "remove it, or take others: --checkpoint last, or the number of a step"
+        others = "remove it, or use another: --checkpoint last, or the number of a step"
         raise DamagedError(f"{best} does not say which weights it means; {others}") from None
     if name.is_absolute() or ".." in name.parts:
         raise DamagedError(f"{best} names {str(name)!r}, which is not in the run")
@@ -314,7 +314,7 @@ def rebuilt(config: C, build: Callable[[C], nn.Module], run: Path, folder: Path)
             verify(folder, WEIGHTS)
             verify_run(run, folder)
         except DamagedError as error:
-            other = "take another checkpoint: --checkpoint last, or the number of a step"
+            other = "use another checkpoint: --checkpoint last, or the number of a step"
             raise DamagedError(f"{error}; {other}") from None
     with opened(path) as file:
         there = size_of(file)
@@ -327,7 +327,7 @@ def rebuilt(config: C, build: Callable[[C], nn.Module], run: Path, folder: Path)
             same = False
         if not same:
             raise ConfigError(
-                f"{own} describes another model than {run / CONFIG}: the checkpoint is of another "
+                f"{own} differs from {run / CONFIG}: the checkpoint is of another "
                 "run, or one of the two files was changed"
             )
     where = f"{run / CONFIG}: model"
@@ -354,7 +354,7 @@ def run_lock(run: Path) -> Iterator[None]:
             stack.enter_context(locked(run / LOCK, wait=False))
         except Timeout:
             raise BusyError(
-                f"{run} is being written by {_holder(run / LOCK)}: wait until it has ended, end "
+                f"{run} is being written by {_holder(run / LOCK)}: wait until it ends, stop "
                 "it, or train in another folder: --run"
             ) from None
         except OSError as error:

@@ -45,10 +45,10 @@ def resolve(name: Name, device: torch.device | str = "cpu") -> Precision:
         return Precision(name, kind, f"precision {name}, as the config says")
     feature = {"cpu": _cpu, "cuda": _cuda}.get(kind, lambda: None)()
     if not feature:
-        return Precision("fp32", kind, f"precision fp32 (auto): this {kind} has no bf16 products")
+        return Precision("fp32", kind, f"precision fp32 (auto): this {kind} lacks bf16 products")
     gain = _gain(kind)
     chosen: Literal["fp32", "bf16"] = "bf16" if gain > WORTH else "fp32"
-    why = f"{feature}, whose products ran {gain:.1f} times as fast as fp32 here, measured"
+    why = f"{feature}, whose matrix products ran {gain:.1f} times as fast as fp32 here"
     return Precision(chosen, kind, f"precision {chosen} (auto): {why}")
 
 
@@ -192,7 +192,7 @@ class TrainConfig(Config):
         patience = self.validation.patience if self.validation.every else None
         if all(limit is None for limit in (*limits, patience)):
             raise ConfigError(
-                "nothing would end it: set max_steps, max_epochs, max_minutes, max_tokens or "
+                "training would never end: set max_steps, max_epochs, max_minutes, max_tokens or "
                 "validation.patience",
                 ("train", "max_steps"),
             )
@@ -218,11 +218,11 @@ CHANGEABLE: Mapping[str, str] = {
     "train.optimizer": "changes the updates from the next step on",
     "train.schedule": "changes the learning rates from the next step on",
     "train.clip_norm": "changes the bound on the gradients from the next step on",
-    "train.accumulate": "changes the number of batches of a step",
+    "train.accumulate": "changes the number of batches per step",
     "train.recompute": "changes memory and time, not the weights",
     "train.compile": "changes time, and the rounding of sums",
     "train.save": "changes which checkpoints are kept",
-    "train.save.best": "changes which figure chooses the best checkpoint, from now on",
+    "train.save.best": "changes which score selects the best checkpoint, from now on",
     "train.validation": "changes when the model is validated",
     "train.validation.patience": "changes where training ends",
     "train.precision": "changes the rounding from the next step on",
@@ -232,7 +232,7 @@ CHANGEABLE: Mapping[str, str] = {
     "train.tensorboard": "changes what is logged",
     "train.threads": "changes time, and the rounding of sums",
     "train.average": "changes which weights are tried at the end",
-    "train.ema": "changes the moving mean, which begins with the present weights if it is new",
+    "train.ema": "changes the moving mean, which starts from the current weights if new",
     "train.parallel": "changes how the ranks share the work",
     "train.hang_minutes": "changes when a rank counts as hung",
 }
@@ -241,9 +241,9 @@ FIXED: Mapping[str, str] = {
     "imports": "the kinds of the run come from it",
     "task": "the tokenizers and the batches depend on it",
     "data": "the training examples depend on it",
-    "model": "the weights belong to it",
+    "model": "the weights depend on it",
     "start": "the first weights came from it",
-    "objective": "the losses before and after could not be compared",
+    "objective": "the losses before and after would not be comparable",
     "train.batch_tokens": "the order of the data depends on it",
     "train.optimizer.kind": "the saved state is that of the other optimizer",
     "train.optimizer.momentum": "the saved state depends on it",
@@ -308,9 +308,9 @@ def changes(
         allowed, effect = effect_of(key)
         if not allowed and (not imported or key.startswith(IMPORTED)):
             raise ConfigError(
-                f"{path} holds a run of another config: {key} is {was} there and {now} now, and "
-                f"cannot change when a run goes on, for {effect}; "
-                f"set {_absent(key, before)}={was}, or begin a new run in another folder with --run"
+                f"{path} holds a run with another config: {key} is {was} there and {now} now, and "
+                f"cannot change when a run resumes, for {effect}; "
+                f"set {_absent(key, before)}={was}, or start a new run in another folder with --run"
             )
         if key == "train.max_steps" and _moves_schedule(old.train, new.train):
             effect = f"moves the {new.train.schedule.kind} schedule"

@@ -82,7 +82,7 @@ class Watchdog:
 
     def report(self) -> str:
         """The message about a hang."""
-        lines = [f"rank {self.rank} hangs: {self.what} for {self._waited:.0f} s; it stands at"]
+        lines = [f"rank {self.rank} hangs: {self.what} for {self._waited:.0f} s; it is at"]
         main = sys._current_frames().get(threading.main_thread().ident or 0)
         frames = traceback.extract_stack(main)[-4:]
         lines += [f"    {f.filename}:{f.lineno} {f.name}: {f.line}" for f in frames]
@@ -257,7 +257,7 @@ class RankGroup(Ranks):
     def same(self, what: str, value: str) -> None:
         if self.lead(what, lambda: value) != value:
             raise TrainError(
-                f"rank {self.rank} on {socket.gethostname()} has another {what} than rank 0: all "
+                f"rank {self.rank} on {socket.gethostname()} differs from rank 0 in {what}: all "
                 "hosts must read the same files with the same versions"
             )
 
@@ -271,8 +271,8 @@ class RankGroup(Ranks):
                 raise
             reason = str(error).strip().splitlines()[0]
             raise TrainError(
-                f"rank {self.rank} lost the others in {self._now} ({reason}); the run goes on "
-                "from its last checkpoint by the same command, or by itself with torchrun "
+                f"rank {self.rank} lost the others in {self._now} ({reason}); the same "
+                "command resumes the run from its last checkpoint, as does torchrun "
                 "--max-restarts"
             ) from error
 
@@ -287,7 +287,7 @@ def _session(store: Store, rank: int, world: int, seconds: float) -> str:
     if rank == 0:
         store.set("session", own)
         signed = [f"{own}/{other}" for other in range(1, world)]
-        _until(lambda: not signed or store.check(signed), until, "the other ranks have not come")
+        _until(lambda: not signed or store.check(signed), until, "other ranks have not connected")
         store.set(f"{own}/all", " ".join(store.get(key).decode() for key in signed))
         return own
 
@@ -297,7 +297,7 @@ def _session(store: Store, rank: int, world: int, seconds: float) -> str:
         key = f"{session}/all"
         return bool(store.check([key])) and own in store.get(key).decode().split()
 
-    _until(joined, until, "rank 0 has not come")
+    _until(joined, until, "rank 0 has not connected")
     return str(store.get("session").decode())
 
 
@@ -601,7 +601,7 @@ def parallel_of(
     shards them elsewhere.
     """
     if type(ranks) is Ranks:
-        waiting = [f'train.parallel = "{name}" waits for torchrun: this is one process']
+        waiting = [f'train.parallel = "{name}" needs torchrun: this is a single process']
         return Parallel(ranks, model, loss), waiting if name in ("ddp", "fsdp") else []
     needed = BYTES * sum(p.numel() for p in model.parameters())
     memory = float("inf")  # on processors, where replicas are simplest

@@ -163,7 +163,7 @@ def observe(job: Job, config: TrainConfig, folder: Path, step: int, tools: Tools
     fields = {"health_every": config.health_every, "snapshots": config.snapshots}
     for name, value in fields.items():
         if value is not None and tools.parallel.name == "fsdp":
-            raise TrainError(f"train.{name} needs whole weights, which fsdp has not: leave one out")
+            raise TrainError(f"train.{name} needs whole weights, which fsdp lacks: leave one out")
     if config.health_every is not None:
         tools.health = Health(job.model, config.health_every, tools.journal)
     if config.snapshots is None or not tools.parallel.ranks.leads:
@@ -203,7 +203,7 @@ def resume(
     job.model.train()
     if step is None and messages:
         raise TrainError(
-            f"no checkpoint of {folder} is whole ({'; '.join(messages)}): remove "
+            f"no checkpoint of {folder} is intact ({'; '.join(messages)}): remove "
             f"{folder / 'checkpoints'} to train from the beginning"
         )
     if step is None or checkpoint.is_imported(folder):
@@ -217,20 +217,20 @@ def resume(
         raise TrainError(
             f"the data changed: the examples of {' and '.join(changed)} are not those of {folder}, "
             f"which has been trained for {step:,} steps; start a new run in another folder "
-            "(--run), or go on with --changed-data"
+            "(--run), or resume with --changed-data"
         )
     if "train" in changed:
-        messages.append(f"the data changed: the new ones begin with epoch {state.epoch + 1}")
+        messages.append(f"the data changed: the new ones start with epoch {state.epoch + 1}")
         state.plan, state.epoch, state.position = order, state.epoch + 1, 0
     if (state.seed, state.plan) != (job.seed, order):
         raise TrainError(
-            f"{checkpoint.path_of(folder, step)} was trained on other data, with another seed or "
-            "train.batch_tokens than the config has now, so that its place in the data means "
-            "nothing: take the old ones, or start a run in another folder"
+            f"{checkpoint.path_of(folder, step)} was trained with another data set, seed or "
+            "train.batch_tokens than the config has, so its position in the data means nothing: "
+            "restore the old ones, or start a run in another folder"
         )
     state.data |= data
     if state.finished(config) is None:
-        messages.append(f"going on from step {step:,} ({clock(state.seconds)} of training before)")
+        messages.append(f"resuming from step {step:,} ({clock(state.seconds)} of training before)")
     return state, messages + choose_anew(config, state, changed) + share_out(config, state, ranks)
 
 
@@ -241,7 +241,7 @@ def choose_anew(config: TrainConfig, state: TrainState, changed: Sequence[str]) 
     if state.best.figure != config.save.best:
         why = f"the best is chosen by {config.save.best} from now on, not {state.best.figure}"
     elif "valid" in changed:
-        why = "the data changed: the best is chosen anew, on the new valid"
+        why = "the data changed: the best is chosen again, on the new valid"
     else:
         return []
     state.best, state.stale = None, 0
@@ -255,7 +255,7 @@ def _first_weights(job: Job, folder: Path, step: int | None) -> list[str]:
         return []
     imported = checkpoint.path_of(folder, step)
     load_weights(job.model, imported / WEIGHTS)
-    return [f"begins with the weights of {imported}"]
+    return [f"starts from the weights of {imported}"]
 
 
 def share_out(config: TrainConfig, state: TrainState, ranks: Ranks) -> list[str]:
@@ -269,8 +269,8 @@ def share_out(config: TrainConfig, state: TrainState, ranks: Ranks) -> list[str]
     if state.batches % ranks.world == 0:
         return []
     return [
-        f"a step of this run has {state.batches} batches for {ranks.world} ranks, so that some "
-        "wait for others; ranks that divide it would not"
+        f"a step of this run has {state.batches} batches for {ranks.world} ranks, so some "
+        "ranks wait for others; use a number of ranks that divides it"
     ]
 
 
@@ -283,7 +283,7 @@ def _precision(
     name, _, why = ranks.lead("precision", lambda: astuple(resolve(requested, device)))
     state.precision = name
     if begun:
-        why = f"precision {state.precision}, as this run began"
+        why = f"precision {state.precision}, as when this run began"
     return Precision(name, device.type, why)
 
 
@@ -393,7 +393,7 @@ def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
     trainer.tools.display.show_validation()
     weights = checkpoint.chosen(folder)
     if weights is None:
-        raise TrainError(f"{folder} has lost its checkpoints while it trained")
+        raise TrainError(f"{folder} lost its checkpoints during training")
     load_weights(trainer.job.model, weights / WEIGHTS)
     trainer.job.model.eval()
     if finished is None or read(folder)[-1].get("reason") != reason:  # else that line is there
@@ -402,7 +402,7 @@ def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
     if reason == "interrupted":
         name = stop.name if stop else ""
         place = checkpoint.path_of(folder, state.step)
-        say(f"stopped by {name} after step {state.step:,}; the same command goes on from {place}")
+        say(f"stopped by {name} after step {state.step:,}; the same command resumes from {place}")
     elif finished is not None:
         say(_how_to_go_on(trainer, finished))
     else:

@@ -70,8 +70,8 @@ class Journal:
             self._file.flush()
         except OSError as error:
             raise TrainError(
-                f"cannot write {self.path}: {error.strerror}; make room, and the same command "
-                "goes on from the last checkpoint"
+                f"cannot write {self.path}: {error.strerror}; make room; the same command "
+                "resumes from the last checkpoint"
             ) from error
         for name, value in values.items():
             if self._board is not None and isinstance(value, int | float):
@@ -392,7 +392,7 @@ class Snapshots:
     def __init__(
         self, task: AnyTask, model: nn.Module, config: Config, within: Shorten, run: Path, step: int
     ) -> None:
-        """Raises `UserError` where there is no attention or no example, in a sentence."""
+        """Raises `UserError` without attention or an example, in a sentence."""
         if not hook_points(model):
             raise UserError("the model has no attention")
         example = (config.source, config.target) if config.source else task.first_example()
@@ -450,7 +450,7 @@ def why_not_finite(
     """The first module or weight with numbers that are not finite, by a second forward pass."""
     remedy = (
         f"likely the learning rate ({rate:.2g} here) is too high or its warm-up too short; "
-        'precision = "fp32" tells whether rounding is to blame'
+        'precision = "fp32" shows whether rounding is to blame'
     )
     for name, parameter in model.named_parameters():
         if not _finite(parameter):
@@ -462,8 +462,8 @@ def why_not_finite(
         if not _finite(loss.total):
             return (
                 f"the loss is {float(loss.total)}, and {layer or 'no layer'} is the first whose "
-                f"output is not finite (of the gradients, that of {first}): look at these "
-                f"examples, if they hold anything odd; else {remedy}"
+                f"output is not finite (of the gradients, that of {first}): check these "
+                f"examples for anything odd; else {remedy}"
             )
     return f"the loss is finite, but the gradient of {first} is not: {remedy}"
 

@@ -50,7 +50,7 @@ def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
     """
     if backend == "inductor" and next(model.parameters()).device.type == "cpu":
         raise TrainError(
-            "train.compile is for GPUs, and this is a processor, where training was a fifth slower "
+            "train.compile is for GPUs; on a processor, training was a fifth slower "
             "with it: leave it out"
         )
     compiled = partial(torch.compile, dynamic=True, backend=backend)
@@ -63,7 +63,7 @@ def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
     ]
     if not layers:
         raise TrainError(
-            "train.compile is for Transformers, and this model has no layer of one: leave it out"
+            "train.compile is for Transformers, and this model has no such layer: leave it out"
         )
     _wrap(attention, torch.compiler.disable)
     _wrap(layers, compiled)
@@ -133,7 +133,7 @@ def recompute(model: nn.Module) -> None:
     layers = [layer for side in sides for layer in side]  # of two directions each is one
     if not layers:
         raise TrainError(
-            "train.recompute is for models with layers, one on another, and this has none: "
+            "train.recompute is for models with stacked layers, and this has none: "
             "leave it out, or make train.batch_tokens smaller"
         )
     for layer in layers:

@@ -108,7 +108,7 @@ class _Ending(Schedule):
         self.total = config.total_steps or max_steps
         if self.total is None and not timed:
             raise ConfigError(
-                f"{config.kind} has to know where training ends: set train.max_steps or "
+                f"{config.kind} must know when training ends: set train.max_steps or "
                 "train.max_minutes, or total_steps here",
                 ("train", "schedule", "total_steps"),
             )
@@ -283,7 +283,7 @@ class MuonConfig(OptimizerConfig, kind="muon"):
         if any(map(is_shard, _trainable(model))):
             raise ConfigError(
                 "train.optimizer: muon needs whole matrices, and sharding divides them; "
-                "take adamw, or leave sharding out"
+                "use adamw, or leave sharding out"
             )
         decayed, constant = _by_decay(model)
         matrices = [p for p in decayed if p.ndim == 2]
@@ -444,14 +444,14 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
     counters, are taken from the last. Raises `TrainError` where names or shapes differ.
     """
     if not folders:
-        raise TrainError("there is no checkpoint to average")
+        raise TrainError("no checkpoints to average")
     mean: dict[str, Tensor] = {}
     with ExitStack() as stack:
         every = [stack.enter_context(opened(folder / WEIGHTS)) for folder in folders]
         names = set(every[-1].keys())
         for folder, file in zip(folders, every, strict=True):
             if odd := names ^ set(file.keys()):
-                raise TrainError(f"{folder} is of another model than {folders[-1]}: {min(odd)}")
+                raise TrainError(f"{folder} holds another model than {folders[-1]}: {min(odd)}")
         for name in sorted(names):
             last = every[-1].get_tensor(name)
             if not last.is_floating_point():

@@ -242,10 +242,10 @@ def opened(path: Path) -> Iterator[TensorFile]:
     if len(head) < 8 or length > min(size - 8, HEADER):
         why = f"it has {size:,} bytes, and its header would have {length:,}"
         if len(head) == 8 and length <= size - 8:
-            why = f"its header has {length:,} bytes, and {HEADER:,} are the most that is read"
+            why = f"its header has {length:,} bytes, and {HEADER:,} are the most allowed"
         for begin, kind in FOREIGN.items():
             if head.startswith(begin) and length > size:
-                why = f"it looks like {kind}, which is never opened, for it could run any code"
+                why = f"it looks like {kind}, which is never opened, since it could run any code"
         raise DamagedError(f"{path} is not a safetensors file: {why}")
     try:
         with safe_open(path, framework="pt") as file:
@@ -335,7 +335,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
         if there != needed:
             few, many = sorted(needed - there), sorted(there - needed)
             raise TrainError(
-                f"{path} is of another model: it lacks {few[:3] or 'nothing'} and has "
+                f"{path} belongs to another model: it lacks {few[:3] or 'nothing'} and has "
                 f"{many[:3] or 'nothing'} besides; use the config.toml beside it"
             )
         for name in sorted(needed):
@@ -351,8 +351,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
             # a sum is quickly had; a large one may overflow
             if not (math.isfinite(value.sum()) or bool(value.isfinite().all())):
                 raise TrainError(
-                    f"{path}: {name} holds NaN or infinite numbers, so that every output would be "
-                    "nonsense; take another checkpoint (--checkpoint), or train again"
+                    f"{path}: {name} holds NaN or infinite numbers, so every output would be "
+                    "nonsense; use another checkpoint (--checkpoint), or train again"
                 )
             assign(tensor, value)
 

@@ -257,8 +257,8 @@ def follows_the_clock(config: TrainConfig, schedule: Schedule) -> list[str]:
     if config.max_minutes is None or schedule.rate_at(1, 1.0) == schedule.rate(1):
         return []
     return [
-        "the learning rate comes down with the clock (train.max_minutes), so that the same seed "
-        "gives other weights on a slower or busier machine; with train.max_steps alone it does not"
+        "the learning rate decays with the clock (train.max_minutes), so the same seed "
+        "gives other weights on a slower or busier machine; set train.max_steps alone to avoid it"
     ]
 
 

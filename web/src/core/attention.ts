@@ -123,7 +123,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
   function showMap(): void { // another layer or head of the same block
     const { layer, head } = heights();
     map = maps.map(layer, head);
-    wrong.hidden = !(wrong.textContent = map ? "" : maps.failure ? `The weights could not be had: ${maps.failure}` : "The weights are on their way …");
+    wrong.hidden = !(wrong.textContent = map ? "" : maps.failure ? `The weights could not be loaded: ${maps.failure}` : "Loading the weights …");
     if (parts.has("heads")) picker.select(layer, head);
     if (!map) return;
     const { rows, columns } = block;

@@ -141,7 +141,7 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
   };
   const queue = (frame: FrameDrawing, act: (made: Values) => void) => {
     const coming = decode(frame.values), at = kept.at;
-    if (coming instanceof Promise) coming.then((made) => { if (kept.at === at) act(made); }, (error: unknown) => { reading.textContent = `The numbers could not be had: ${String(error)}`; });
+    if (coming instanceof Promise) coming.then((made) => { if (kept.at === at) act(made); }, (error: unknown) => { reading.textContent = `The numbers could not be loaded: ${String(error)}`; });
     else ready.push(() => { act(coming); });
   };
   let ready: (() => void)[] = [];

@@ -28,7 +28,7 @@ export function largest(values: ArrayLike<number>): number {
   return best;
 }
 
-/** The places of the largest weight and of those that equal it; none where there is no weight. */
+/** The places of the largest weight and of those that equal it; none without weights. */
 export function equals(weights: ArrayLike<number>): number[] {
   const top = weights[largest(weights)] ?? 0;
   return Array.from(weights, (_, i) => i).filter((i) => top > 0 && weights[i]! >= 0.999 * top);

@@ -78,7 +78,7 @@ export const picture: Draw<PictureDrawing> = (stage, drawing) => {
       shades = grids.map((grid) => opacities(grid, drawing.scale));
       paint();
       stage.changed();
-    }, (error: unknown) => { reading.textContent = `The weights could not be had: ${String(error)}`; });
+    }, (error: unknown) => { reading.textContent = `The weights could not be loaded: ${String(error)}`; });
     side.append(h("p", { class: "fv-quiet" }, `tint: ${palette.overlays[drawing.scale]}`));
   } else if (path.length) {
     box.append(glimpses(drawing));

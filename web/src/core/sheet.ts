@@ -48,7 +48,7 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
     stage.changed();
   };
   const coming = decode(drawing.values);
-  if (coming instanceof Promise) coming.then(paint, (error: unknown) => { reading.textContent = `The numbers could not be had: ${String(error)}`; });
+  if (coming instanceof Promise) coming.then(paint, (error: unknown) => { reading.textContent = `The numbers could not be loaded: ${String(error)}`; });
   else paint(coming);
   const quiet = selection.on(() => {
     const row = rows.length ? selection.placeOf(rows) : undefined, column = columns.length ? selection.placeOf(columns) : undefined;

@@ -103,7 +103,7 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     stage.body.classList.toggle("fv-all", isWhole());
     cards.forEach((card) => {
       const coming = decode(card.stage.values);
-      if (coming instanceof Promise) coming.then((made) => { paint(card, made); }, (error: unknown) => { reading.textContent = `The numbers could not be had: ${String(error)}`; });
+      if (coming instanceof Promise) coming.then((made) => { paint(card, made); }, (error: unknown) => { reading.textContent = `The numbers could not be loaded: ${String(error)}`; });
       else paint(card, coming);
     });
   };

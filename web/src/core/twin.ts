@@ -30,7 +30,7 @@ export function seriesTwin(drawing: { title: string; up: string; across: string 
 }
 
 export function twinOf(make: () => Twin | undefined): { element: HTMLElement; refresh(): void } {
-  const place = h("div", { class: "fv-scroll", tabindex: 0, role: "region", "aria-label": "table of the numbers" });
+  const place = h("div", { class: "fv-scroll", tabindex: 0, role: "region", "aria-label": "table of numbers" });
   const fill = () => {
     const twin = element.open ? make() : undefined;
     if (twin) place.replaceChildren(tableOf(twin));

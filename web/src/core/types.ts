@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/draw; do not edit. Of f061d500d2575a1a.
+// Written by `npm run types` from src/foveate/draw; do not edit. Of c33b1c1f76db9d9a.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -91,7 +91,7 @@ export interface Snapshot {
  *
  * NaN stays blank. ``cells`` are texts that stand in the cells, ``told`` says what the ends are
  * where they should not be numbers. ``aspect`` is the height of a cell by its width. ``dots`` are
- * places (row, column) that are marked, between cells where they are no whole numbers.
+ * places (row, column) that are marked, between cells unless they are whole numbers.
  */
 export interface SheetDrawing {
   title: string;
@@ -229,7 +229,7 @@ export interface FrameDrawing {
   most: number;
 }
 /**
- * Lines over one axis ``x`` (N,), with own colours and dashes; NaN where there is no value.
+ * Lines over one axis ``x`` (N,), with own colours and dashes; NaN for a missing value.
  *
  * ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic. Points are
  * ``joined`` by lines unless there is nothing between them. ``ends`` are those of the axis across
@@ -273,7 +273,7 @@ export interface Mark {
   label: string;
 }
 /**
- * Bars for each label, beside each other where there are several series; NaN is no bar.
+ * Bars for each label, beside each other if there are several series; NaN has none.
  *
  * ``at`` is a value that bars are compared with, a dashed line.
  */

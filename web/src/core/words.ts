@@ -46,7 +46,7 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
     const rows = word.alternatives.map(({ text: other, p }, k) => {
       const name = h("bdi", { class: "fv-other" }, other);
       const named = options.onforce
-        ? h("button", { type: "button", title: "put this here and go on", click: () => options.onforce?.(index, k) }, name) : name;
+        ? h("button", { type: "button", title: "use this word and continue", click: () => options.onforce?.(index, k) }, name) : name;
       return barred(named, p / top, p, other === word.text);
     });
     others.replaceChildren(h("p", {}, h("bdi", {}, `“${word.text}”`), said && ` ${said}`), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));

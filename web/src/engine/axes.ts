@@ -69,7 +69,7 @@ export const joined = (...axes: readonly Axis[]): Axis =>
     return { groups: [...all.groups, ...groups.map((pieces) => pieces.map((piece) => count + piece))], labels: [...all.labels, ...labels] };
   });
 
-/** The axis of some tokens that are no part of a text. */
+/** The axis of some tokens that are not part of a text. */
 export const single = (...labels: string[]): Axis => ({ groups: labels.map((_, n) => [n]), labels });
 
 /** The axis of lines, their ends by themselves. */

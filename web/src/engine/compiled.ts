@@ -39,7 +39,7 @@ export interface AttentionMap { name: string; heads: number; rows: number; colum
 export const STAGES = ["query", "rotated query", "key", "rotated key", "value", "score", "bias", "weights", "context", "output"] as const;
 export type Stage = (typeof STAGES)[number];
 const REFUSALS: Record<number, string> = {
-  0: "an id that the model does not know", [-1]: "no room: there is too little memory", [-2]: "scores that are no numbers",
+  0: "an id that the model does not know", [-1]: "no room: there is too little memory", [-2]: "scores that are not finite",
   [-3]: "more tokens than the model has positions", [-4]: "a model of another kind, or with other labels",
 };
 const TENSOR = 24, SETTINGS = 88, TAP = 32, POSITIONS = 1 << 20, ROOM = 16;
@@ -168,7 +168,7 @@ export class CompiledSearch {
     fields.setBigUint64(64, BigInt(sampling?.seed ?? 0), true);
     [never, own.never.length, after].forEach((field, k) => fields.setInt32(72 + 4 * k, field, true));
     this.#address = engine.lend([settings], (address) => engine.functions.new_search(model.address, address));
-    if (!this.#address) throw new Error("the engine cannot search so: a setting is out of bounds");
+    if (!this.#address) throw new Error("the engine cannot run this search: a setting is out of bounds");
   }
 
   free(): void {

@@ -169,7 +169,7 @@ export class PackedModel {
   /** The ids that are read of a line, with its end; what is longer than the model allows is cut. */
   sourceIds(line: string, to?: string): number[] {
     const known = this.languages;
-    if (to !== undefined && !known.includes(to)) throw new Error(`no language ${to} to translate to; there are: ${known.join(", ") || "none"}`);
+    if (to !== undefined && !known.includes(to)) throw new Error(`cannot translate to ${to}; the languages are: ${known.join(", ") || "none"}`);
     const ids = this.#reads.encode(to === undefined || !line.trim() ? line : `<2${to}> ${line}`);
     return [...ids.slice(0, this.header.max_length), EOS];
   }

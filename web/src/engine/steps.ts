@@ -10,7 +10,7 @@ interface Made { title: string; equation: string; origin: string; rows: Rows; of
 
 const ORDER = ["query", "rotated query", "key", "rotated key", "product", "score", "bias", "masked score", "exp", "sum", "weights", "value", "weighted values", "context", "output of the head", "output"];
 const CAPTURED = "computed by the engine", SOFTMAX = 1e-3; // the largest difference of weights that are a softmax
-const CAPTION = "Computed: by the engine, as it computed this output. Derived: computed from such stages and compared with the stage that follows. Steps of a decoder are named by the token that it produces, others by the one that is read.";
+const CAPTION = "Computed: by the engine, for this output. Derived: computed from such stages and compared with the next stage. Decoder steps are labelled with the token that they produce, others with the one that is read.";
 
 const dot = (a: Float64Array, b: Float64Array) => a.reduce((sum, x, i) => sum + x * b[i]!, 0);
 const largest = (rows: Rows) => rows.reduce((most, row) => row.reduce((m, x) => (Number.isFinite(x) ? Math.max(m, Math.abs(x)) : m), most), 0);
@@ -40,7 +40,7 @@ function through({ shape, values, scale }: Tensor, context: Float64Array, head: 
 /** The stages of a head, derived ones included. */
 function stagesOf({ name, flat, rows: { length: T }, columns: { length: S }, equations, output }: Attention, head: number): Made[] {
   const weights = spreadOf(name, flat.weights, S, T), { heads } = weights, size = flat.context.length / T / heads;
-  if (head < 0 || head >= heads) throw new Error(`no head ${head}: ${name} has ${heads}, counted from 0`);
+  if (head < 0 || head >= heads) throw new Error(`head ${head} does not exist: ${name} has ${heads}, counting from 0`);
   const keyHeads = flat.value.length / S / size, keyHead = Math.floor((head * keyHeads) / heads), isCausal = flat.weights.length < heads * T * S;
   const made: Made[] = [], hides = isCausal ? ", −∞ where hidden" : "";
   const put = (title: string, of: Made["of"], own: Rows, equation = "", origin = CAPTURED) => { made.push({ title, equation, origin, rows: own, of }); return own; };

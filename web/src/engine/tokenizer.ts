@@ -80,7 +80,7 @@ export class Tokenizer {
 
   constructor(tree: TokenizerTree) {
     const kind = KINDS[tree.config.kind];
-    if (!kind) throw new Error(`this page has no tokenizer of the kind ${tree.config.kind}`);
+    if (!kind) throw new Error(`this page does not support the tokenizer ${tree.config.kind}`);
     this.#kind = kind(tree);
     const tags = tree.tags ?? [];
     this.#tags = new Map(tags.map((tag, n) => [tag, this.#kind.surfaces.length + n]));
@@ -98,13 +98,13 @@ export class Tokenizer {
   }
 
   encode(line: string): number[] {
-    if (!line.isWellFormed()) throw new Error("the text has half a character: a lone surrogate");
+    if (!line.isWellFormed()) throw new Error("the text contains a lone surrogate (half a character)");
     const tag = [...this.#tags.keys()].find((each) => line.startsWith(each));
     if (!tag) return this.#kind.encode(line);
     return [this.#tags.get(tag)!, ...this.#kind.encode(line.slice(tag.length).replace(/^ /, ""))];
   }
 
-  /** What each id adds to the text of some; bytes that are no UTF-8 become U+FFFD. */
+  /** What each id adds to the text of some; invalid UTF-8 becomes U+FFFD. */
   #added(ids: readonly number[]): Uint8Array[] {
     let before: string | undefined;
     const { between, trimsFirst } = this.#kind, first = ids.findIndex((id) => !SILENT.has(id));

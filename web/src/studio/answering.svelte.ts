@@ -74,7 +74,7 @@ export class Answering {
         this.timer ??= setTimeout(() => this.hear(), this.pause);
       }
       this.hear();
-      if (this.status === "working") Object.assign(this, { status: "failed", failure: "the answer broke off" });
+      if (this.status === "working") Object.assign(this, { status: "failed", failure: "the answer was cut off" });
       return this.status === "done";
     } catch (error) {
       if (stopper !== this.stopper) return false; // another question has been asked

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of b6824c798a25611d.
+// Written by `npm run types` from src/foveate/server; do not edit. Of cc5b9bf9fa195c40.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -525,7 +525,7 @@ export interface LectureFile {
  * All lectures, and the runs that they look into.
  *
  * ``folder`` is where one's own are, if the studio has one; ``problems`` says which files there
- * are no lectures, and why.
+ * are not lectures, and why.
  */
 export interface LectureList {
   lectures: Lecture[];

@@ -43,7 +43,7 @@ export function changed(field: ViewField, asked: Settings, text: string): Settin
   return text === own || (text.trim() === "" && kind !== "choices") ? others : { ...others, [field.name]: text };
 }
 
-/** Settings as the API wants them; what is no field is left out. */
+/** Settings as the API wants them; anything but a field is left out. */
 export function typed(fields: readonly ViewField[], asked: Settings): Record<string, unknown> {
   return Object.fromEntries(fields.filter(({ name }) => asked[name] !== undefined).map((field) => {
     const kind = entryOf(field), text = String(asked[field.name]);

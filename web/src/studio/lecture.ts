@@ -26,7 +26,7 @@ export function standing(command: string, runs: LectureList["runs"], has: (name:
   const wanted = [...small, ...others, ...missing].filter((name) => runs[name]), isMade = has(GRAMMAR)?.packaged === false || wanted.includes(GRAMMAR);
   const absent = !isMade && wanted.some((name) => runs[name]!.command.includes("runs/grammar/")) ? [GRAMMAR, ...wanted] : wanted;
   const minutes = absent.reduce((sum, name) => sum + runs[name]!.minutes, 0), made = others.map((name) => `runs/${name}`).join(", ");
-  const away = others.map((name) => `runs/${name} is not here: this is runs/${runs[name]!.instead}, ${runs[runs[name]!.instead]?.about ?? "another run"}`);
+  const away = others.map((name) => `runs/${name} was not found: this is runs/${runs[name]!.instead}, ${runs[runs[name]!.instead]?.about ?? "another run"}`);
   const first = away.join("; ") || `Drawn with the small ${small.length > 1 ? "runs" : "run"} ${small.join(", ")} of foveate`;
   const line = made || small.length ? `${first}; in ${lasting(minutes)} this makes ${others.length ? made : "your own"}:` : "";
   return { missing, line, makes: absent.map((name) => runs[name]!.command), minutes, others: others.map((name) => runs[name]!.command) };

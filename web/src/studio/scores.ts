@@ -49,11 +49,11 @@ export function byLength({ rows, scored }: Evaluated): BarsDrawing | undefined {
   if (all.length < 2) return undefined;
   const ends = all.map(({ values }) => interval(values, random));
   return {
-    kind: "bars", title: `${figureName(scored)} by length of the source`, caption: "Means of bins of about as many examples; whiskers: 95 % by bootstrap over examples.",
-    notes: [`examples in each: ${all.map(({ values }) => values.length).join(", ")}`],
+    kind: "bars", title: `${figureName(scored)} by source length`, caption: "Mean of bins with about equally many examples; whiskers: 95 % by bootstrap over examples.",
+    notes: [`examples per bin: ${all.map(({ values }) => values.length).join(", ")}`],
     labels: all.map(({ from, to }) => (from === to ? String(from) : `${from}–${to}`)),
     series: [{ name: figureName(scored), values: all.map(({ values }) => mean(values)), low: ends.map(([low]) => low), high: ends.map(([, high]) => high) }],
-    up: figureName(scored), across: "words of the source", at: null,
+    up: figureName(scored), across: "source length in words", at: null,
   };
 }
 

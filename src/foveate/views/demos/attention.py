@@ -54,7 +54,7 @@ def lookup(
     """
     count = len(values)
     if key > count:
-        raise UserError(f"there is no key {key}, only {count}: choose another or add --values")
+        raise UserError(f"key {key} does not exist, only {count}: choose another or add --values")
     keys, mixed = torch.eye(count), torch.tensor(values)
     query = (1 - blend) * keys[key - 1] + blend * keys[key % count]
     scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))

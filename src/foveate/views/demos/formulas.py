@@ -307,7 +307,7 @@ def smoothing(
     """
     count = len(words)
     if right > count:
-        raise UserError(f"there is no word {right}, only {count}: choose another or add --words")
+        raise UserError(f"word {right} does not exist, only {count}: choose another or add --words")
     rows = dict[str, Tensor]()
     for name, share in (("one-hot y", 0.0), (f"smoothed, α = {alpha:g}", alpha)):
         logits = torch.zeros(1, count, requires_grad=True)

@@ -123,7 +123,9 @@ def _parsed(content: bytes, where: str) -> Element:
     try:
         root: Element = etree.fromstring(content, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise DocumentError(f"{where} is encrypted, or not XML: {error}") from None
+        raise DocumentError(
+            f"{where} is encrypted, or not XML: {' '.join(str(error).split())}"
+        ) from None
     if root.getroottree().docinfo.internalDTD is not None:
         raise DocumentError(f"{where} cannot be read: it declares entities of its own")
     return root

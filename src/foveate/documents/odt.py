@@ -58,9 +58,8 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
     members = archive_of(data, "ODT", where)
     kind = members.get("mimetype", b"").decode("ascii", "replace").strip()
     if not kind.startswith(MIMETYPE) or PARTS[0] not in members:
-        raise DocumentError(
-            f"{where} is not an ODT file: the archive is {kind[:80] or 'another one'}"
-        )
+        what = " ".join(kind[:80].split()) or "another one"
+        raise DocumentError(f"{where} is not an ODT file: the archive is {what}")
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     roots: dict[str, Element] = {}
     for name in PARTS:
@@ -68,7 +67,9 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
             try:
                 roots[name] = etree.fromstring(members[name], parser)
             except etree.XMLSyntaxError as error:
-                raise DocumentError(f"{where}: {name} is encrypted, or not XML: {error}") from None
+                raise DocumentError(
+                    f"{where}: {name} is encrypted, or not XML: {' '.join(str(error).split())}"
+                ) from None
     elements = [element for root in roots.values() for element in _paragraphs(root)]
     paragraphs = [OdtParagraph(element, options) for element in elements]
 

@@ -152,6 +152,35 @@ CHOSEN = {
 }
 
 
+ROWS = [f"the dog number {n} sleeps" for n in range(40)]
+EXPORTS = {  # as public data sets are written, and what new reads of them
+    "Kaggle, cells without text.csv": (
+        "v1,v2,,,\n" + "".join(f'{"ab"[n % 2]},"{row}, ok",,,\n' for n, row in enumerate(ROWS)),
+        "columns = ['v2', 'v1']",
+    ),
+    "one value in a column.csv": (
+        "".join(f"{n % 2},NO_QUERY,{row}\n" for n, row in enumerate(ROWS)),
+        "columns = [3, 1]",
+    ),
+    "pairs of Hugging Face.jsonl": (
+        "".join(f'{{"id": "{n}", "translation": {{"en": "{row}", "fr": "le chien {n} dort"}}}}\n'
+        for n, row in enumerate(ROWS)),
+        "keys = ['en', 'fr']",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_exports_of_public_data_are_read_by_what_they_hold(name: str, tmp_path: Path) -> None:
+    content, expected = EXPORTS[name]
+    (tmp_path / name).write_text(content)
+    config = tmp_path / "c.toml"
+    result = CliRunner().invoke(app, ["new", "auto", str(tmp_path / name), "--out", str(config)])
+    assert result.exit_code == 0, result.output
+    assert expected in config.read_text().replace('"', "'")
+    assert "40 lines" in result.output and "odd: empty" not in result.output
+
+
 @pytest.mark.parametrize("name", ASKED)
 def test_what_files_do_not_show_is_asked_on_a_terminal(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

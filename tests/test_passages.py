@@ -113,6 +113,22 @@ def test_patterns_of_ones_own(given_text: str, pattern: str, data: st.DataObject
     assert spans(rules, passage.joined(answers, diagonal)) == spans(rules, given_text)
 
 
+@pytest.mark.parametrize(
+    "span", ["{% if x %}", "<%= x %>", "<0>", "</0>", r"\n", "$x", "@x", ":x_y"]
+)
+def test_spans_of_templates_stay_as_often_as_they_are_there(span: str) -> None:
+    passage = text_passage(f"a dog {span} sleeps.")
+    for answer in ("LE CHIEN DORT.", f"LE {span} {span.upper()}X DORT."):
+        assert passage.joined([answer], diagonal).count(span) == 1
+    assert passage.sentences == ["a dog sleeps."]
+
+
+def test_a_span_behind_one_that_overlaps_is_protected() -> None:
+    rules = Rules(own=("``[^`]+``", "`[^`]+`"))
+    found = [span for span, hidden in rules.spans("``a`` or `b` and ``c`` or `d`")]
+    assert found == [(0, 5), (9, 12), (17, 22), (26, 29)]
+
+
 def test_a_pattern_that_is_none_is_named() -> None:
     with pytest.raises(ConfigError, match=r"'\(' is not a regular expression"):
         Rules(own=("(",))

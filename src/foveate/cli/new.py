@@ -326,7 +326,9 @@ def _table(file: Path, settings: Tree) -> tuple[list[list[str]], bool]:
         table = [row for row in rows if isinstance(row, list) and row]
     whole = [row for row in table if table[0] and len(row) == len(table[0])]
     if len(whole) < 2:
-        reason = str(bad[0]) if bad else f"{file}: no row has as many cells as the first"
+        short = f"{file} has no rows, or only the names of columns" if len(table) < 2 else ""
+        short = short or f"{file}: no row has as many cells as the first"
+        reason = str(bad[0]) if bad else short
         single = any(cell.startswith("'") for row in table[1:2] for cell in row)
         raise DataError(reason + "; quote cells with \", not with '" * single)
     return whole, named
@@ -341,7 +343,7 @@ def _columns(file: Path, task: TaskName, settings: Tree) -> tuple[dict[str, obje
     header = table[0]
     if keys and task != "classification" and {"source", "target"} <= {*header}:
         return {}, False
-    again = any(row[i] == cell for row in table[1:] for i, cell in enumerate(header))
+    again = any(row[i] == cell for row in table[1:] for i, cell in enumerate(header) if cell)
     if tabs and not again and all(re.fullmatch(NAMES, cell, re.I) for cell in header):
         raise DataError(
             f"{file}:1: {', '.join(header)}: this is a row of column names, and a .tsv has none: "
@@ -361,8 +363,12 @@ def _columns(file: Path, task: TaskName, settings: Tree) -> tuple[dict[str, obje
     names = header if named else [str(i + 1) for i in range(width)]
     labels = task in ("auto", "classification")
     first, second, label = of(PAIRS[0]), of(PAIRS[1]), of(LABELS) if labels else None
+    languages = [i for i in range(width) if named and re.fullmatch(LANGUAGES, header[i], re.I)]
+    if label is None and len(languages) == 2:  # as "en" and "fr" of Hugging Face's data
+        first, second = languages
     if label is not None or first is None or second is None:
-        short = [i for i in range(width) if labels and are_labels(columns[i])]
+        several = [i for i in range(width) if len({*columns[i]} - {""}) > 1]  # different texts
+        short = [i for i in several if labels and are_labels(columns[i])]
         few = min(short, key=lambda i: (len(set(columns[i])), i), default=None)
         second = label if label is not None else 1 if few is None else few
         if label is None and few is None and width > 2 and not tabs and not sys.stdin.isatty():

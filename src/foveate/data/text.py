@@ -653,7 +653,9 @@ def text_under(record: object, key: str) -> str:
 def json_records(path: Path) -> Iterator[tuple[int, object]]:
     """The items of a JSON array, each with its number from 1, or of JSON lines, with their lines.
 
-    A line that is not JSON is a `BadLine`. Raises `DataError` for an array that cannot be read.
+    Of an item such as {"translation": {"en": …, "fr": …}} its keys are that object's
+    too. A line that is not JSON is a `BadLine`. Raises `DataError` for an array that cannot be
+    read.
     """
     lines = decoded_lines(path)
     first = list(islice(lines, 1))
@@ -663,13 +665,19 @@ def json_records(path: Path) -> Iterator[tuple[int, object]]:
             items = from_json_text(text)
         except UserError as error:
             raise DataError(f"{path}: not a JSON array: {error}") from None
-        yield from enumerate(cast(list[object], items), start=1)
+        yield from enumerate(map(_flat, cast(list[object], items)), start=1)
         return
     for number, (line, why) in enumerate(chain(first, lines), start=1):
         try:
-            yield number, BadLine(str(path), number, why) if why else from_json_text(line)
+            yield number, BadLine(str(path), number, why) if why else _flat(from_json_text(line))
         except UserError as error:
             yield number, BadLine(str(path), number, str(error))
+
+
+def _flat(item: object) -> object:
+    """The item with the keys of the one object in it, as "translation" in Hugging Face's data."""
+    inner = [v for v in item.values() if isinstance(v, dict)] if isinstance(item, dict) else []
+    return {**inner[0], **cast(dict[str, object], item)} if len(inner) == 1 else item
 
 
 def _json(path: Path, config: TextData) -> Iterator[PairRow]:

@@ -162,7 +162,8 @@ def parsed_part(content: bytes, kind: str, where: str) -> Element:
     try:
         root: Element = etree.fromstring(content, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise DocumentError(f"{where} is encrypted, or not XML: {error}") from None
+        why = " ".join(str(error).split())
+        raise DocumentError(f"{where} is encrypted, or not XML: {why}") from None
     if root.getroottree().docinfo.internalDTD is not None:
         raise DocumentError(f"{where} cannot be read: it declares entities of its own")
     return root

@@ -10,7 +10,6 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as XML
@@ -21,15 +20,16 @@ from foveate.documents.base import (
     Document,
     DocumentOptions,
     Reader,
+    counted,
     decoded,
     escaped,
     with_mark,
 )
 from foveate.documents.docx import read_docx
-from foveate.documents.html import html_passage
+from foveate.documents.html import html_passage, left_in
 from foveate.documents.odt import read_odt
 from foveate.documents.po import read_po
-from foveate.documents.spans import DocumentError, Rules, half_character
+from foveate.documents.spans import DocumentError, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
 from foveate.errors import ConfigError, install
 
@@ -65,15 +65,17 @@ def format_of(path: Path, name: str | None = None) -> str:
 # ------------------------------------------------------------------------------ whole texts
 
 
-def read_whole(
-    data: bytes,
-    options: DocumentOptions,
-    where: str,
-    passage_of: Callable[[str, Rules], Passage] = text_passage,
-) -> Document:
-    """A plain text, or with `html_passage` an HTML document or a fragment of one."""
-    passage = passage_of(decoded(data, where), options.rules)
+def read_whole(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """Read a plain text."""
+    passage = text_passage(decoded(data, where), options.rules)
     return Document([passage], lambda texts: texts[0].encode())
+
+
+def read_html(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """Read an HTML document or a fragment of one; what stays of it is counted."""
+    html = decoded(data, where)
+    passage = html_passage(html, options.rules)
+    return Document([passage], lambda texts: texts[0].encode(), counted(left_in(html)))
 
 
 # ------------------------------------------------------------------------------ rows
@@ -134,8 +136,11 @@ def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
         lines = []
         for number, (row, end) in enumerate(rows, start=1):
             if number in objects:
-                record = {**objects[number], "target": targets[number]}
-                row = json.dumps(record, ensure_ascii=False)
+                target = {"target": targets[number]}
+                row = json.dumps({**objects[number], **target}, ensure_ascii=False)
+                if "target" not in objects[number]:  # the other values stay as they are written
+                    added = json.dumps(target, ensure_ascii=False)[1:]
+                    row = f"{rows[number - 1][0].rstrip().removesuffix('}').rstrip()}, {added}"
             lines.append(row + end)
         return "".join(lines).encode()
 
@@ -152,7 +157,7 @@ def jsonl_object(row: str, where: str) -> dict[str, str] | None:
     if not row.strip():
         return None
     try:
-        record = json.loads(row)
+        record = json.loads(row, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"{where} is not JSON: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("source"), str):
@@ -160,6 +165,13 @@ def jsonl_object(row: str, where: str) -> dict[str, str] | None:
     if "\\u" in row and half_character(json.dumps(record, ensure_ascii=False)):
         raise DocumentError(f"{where} holds half a character: a lone surrogate")
     return record
+
+
+def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """The object of these keys. Raises ``ValueError`` for a key that is there twice."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key occurs twice in an object")
+    return dict(pairs)
 
 
 # ------------------------------------------------------------------------------ subtitles
@@ -367,7 +379,7 @@ def _add(unit: XML.Element, text: str, to: str) -> None:
 
 READERS: dict[str, Reader] = {
     "text": with_mark(read_whole),
-    "html": with_mark(partial(read_whole, passage_of=html_passage)),
+    "html": with_mark(read_html),
     "tsv": read_tsv,
     "jsonl": read_jsonl,
     "srt": read_srt,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html as entities
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -146,6 +146,14 @@ CONTEXTS = {  # what a fragment that begins so has to stand in
     **dict.fromkeys(("tbody", "thead", "tfoot", "caption", "colgroup"), "table"),
     "col": "colgroup",
 }
+# Attributes that a reader sees, which stay and are counted, as are the texts of some elements.
+ATTRIBUTES_LEFT = {
+    "alt": "alternative texts",
+    "title": "titles of elements",
+    "placeholder": "placeholders",
+    "aria-label": "labels for screen readers",
+}
+ELEMENTS_LEFT = {"option": "options", "textarea": "text areas"}
 DEPTH = 32  # inline elements in each other; what is deeper is left as it is
 
 _DOCUMENT = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
@@ -200,6 +208,27 @@ def written(piece: Piece) -> str:
 
 
 # ------------------------------------------------------------------------------ reading
+
+
+def left_in(html: str) -> Counter[str]:
+    """What a reader of the page sees that stays in its language, by kind."""
+    left = Counter[str]()
+    todo = _nodes(without_repeats(html)[0])
+    while todo:
+        node = todo.pop()
+        if not node.is_element_node or _refuses(node):
+            continue
+        attributes, name = node.attributes, _name(node)
+        left.update(
+            what for key, what in ATTRIBUTES_LEFT.items() if (attributes.get(key) or "").strip()
+        )
+        described = str(attributes.get("name") or attributes.get("property") or "").lower()
+        if name == "meta" and described.endswith(("description", "title")):
+            left["descriptions of the page"] += bool(attributes.get("content"))
+        if name in ELEMENTS_LEFT:
+            left[ELEMENTS_LEFT[name]] += bool((node.text() or "").strip())
+        todo += _chain(node.first_child)
+    return left
 
 
 def _stable(html: str) -> list[Event]:
@@ -299,6 +328,11 @@ def _with_blocks(nodes: Sequence[LexborNode]) -> set[int]:
 def _untouched(node: LexborNode) -> bool:
     if _name(node) in UNTOUCHED:
         return True
+    return _refuses(node)
+
+
+def _refuses(node: LexborNode) -> bool:
+    """Whether the page says that an element is not to be translated."""
     attributes = node.attributes
     classes = (attributes.get("class") or "").split()
     return (attributes.get("translate") or "").lower() == "no" or "notranslate" in classes

@@ -54,9 +54,8 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
     members = archive_of(data, "ODT", where)
     kind = members.get("mimetype", b"").decode("ascii", "replace").strip()
     if not kind.startswith(MIMETYPE) or PARTS[0] not in members:
-        raise DocumentError(
-            f"{where} is not an ODT file: the archive is {kind[:80] or 'of another kind'}"
-        )
+        what = " ".join(kind[:80].split()) or "of another kind"
+        raise DocumentError(f"{where} is not an ODT file: the archive is {what}")
     roots = {
         name: parsed_part(members[name], "ODT", f"{where}: {name}")
         for name in PARTS

@@ -40,7 +40,7 @@ OPENING, CLOSING = "([{«“‘¿¡/-'’\"", ".,;:!?…)]}»”'’\""
 
 
 # Marks in plain text: tags, codes of subtitles, emphasis. They stand beside words as markup does.
-MARK = re.compile(r"</?[A-Za-z][^<>\n]*>|\{\\[^{}\n]*\}|\*\*")
+MARK = re.compile(r"</?[A-Za-z\d][^<>\n]*>|<%.*%>|\{[\\%][^{}\n]*\}|\\[nrt]|\*\*")
 
 
 class PieceWriter:
@@ -112,6 +112,9 @@ HIDDEN = (
     r"\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}|%?\{[^{}\s]*\}",  # {{x}}, ${x}, {x}, %{x}
     r"\{\s*\w+\s*,(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}",  # {1, number}, {n, plural, …}
     r"\{\\[^{}\n]*\}",  # {\an8} of subtitles
+    r"\{%(?:[^%\n]|%(?!\})){0,300}+%\}|<%(?:[^%]|%(?!>)){0,300}+%>",  # {% if x %}, <%= x %>
+    r"</?\d+/?>|\\[nrt]|(?<![\w@$\\])[$@][A-Za-z_]\w*",  # <0> of React, \n as two characters, $x
+    r"(?<!\S):[a-z_]++(?!:)",  # :x of Laravel
     r"%\(\w+\)[-#0 +]*+\d*+(?:\.\d+)?[diouxXeEfFgGcrsa]|%<\w+>[-#0 +]*+\d*+(?:\.\d+)?[a-zA-Z]"
     r"|%(?:\d++\$)?[-#0+]*+(?:\d++|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLqjzt])?"
     r"[diouxXeEfFgGaAcsp]\b|%(?:\d++\$)?@|%%|%L?(?:\d{1,2}(?!\d)%?|n\b)",
@@ -122,7 +125,7 @@ SHOWN = (r"(?<!\w)\d+(?:[.,:/]\d+)*(?!\w)",)
 _IN_ORDER = re.compile(
     r"%(?!$|[%({|]|<(?!PRI)|\d+[$%]|L?\d{1,2}$|L?n$)|~(?![~%\n]$)|\{(?:[!:].*)?\}$"
 )
-_MAYBE = re.compile(r"://|www\.|[@<{%\d]")  # what holds none of these holds no such span
+_MAYBE = re.compile(r"www\.|[:@<{%$\\\d]")  # what holds none of these holds no such span
 
 
 @dataclass(frozen=True)
@@ -154,17 +157,22 @@ class Rules:
         """
         if not self.own and not _MAYBE.search(text):
             return []
-        matches = sorted(
-            (m.start(), order, m.end(), hidden)
-            for order, (pattern, hidden) in enumerate(self._patterns)
-            for m in pattern.finditer(text)
-            if m.end() > m.start()
-        )
         spans: list[tuple[Span, bool]] = []
-        for start, _, end, hidden in matches:
-            if not spans or start >= spans[-1][0][1]:
-                spans.append(((start, end), hidden))
+        following = [self._after(pattern, text, 0) for pattern, _ in self._patterns]
+        while (start := min(match[0] for match in following)) < len(text):
+            chosen = next(n for n, match in enumerate(following) if match[0] == start)
+            end = following[chosen][1]
+            spans.append(((start, end), self._patterns[chosen][1]))
+            for n, (pattern, _) in enumerate(self._patterns):
+                if following[n][0] < end:
+                    following[n] = self._after(pattern, text, end)
         return spans
+
+    @staticmethod
+    def _after(pattern: re.Pattern[str], text: str, place: int) -> Span:
+        """The first match from a position that is not empty; behind the text if there is none."""
+        found = (m.span() for m in pattern.finditer(text, place) if m.end() > m.start())
+        return next(found, (len(text), len(text)))
 
     def count(self, texts: Iterable[str]) -> Counter[str]:
         """Return the number of occurrences of each span, of some spans at each turn."""

@@ -518,9 +518,8 @@ def overload(run: Path, sentences: Path, source: Path, seconds: float) -> Figure
             return asyncio.run(offered(server, lines, rate, seconds))
 
         load(5, 3)
-        began, before = time.monotonic(), server.metric("foveate_batch_items_sum")
-        load(80, 10)
-        rate = (server.metric("foveate_batch_items_sum") - before) / (time.monotonic() - began) / 10
+        began, full = time.monotonic(), load(80, 10)
+        rate = full["states"]["200"] / (time.monotonic() - began)
         result["capacity_requests_per_second"] = round(rate, 1)
         for times in (2, 4):
             with health(server, seconds) as figures:

@@ -23,10 +23,11 @@ from foveate.server.common import RequestError
 
 TURN = 2000  # characters that a client has in the line: most requests are there as a whole
 FIRST_RATE = 1000.0  # characters a second, until a batch has been measured
+FIRST_SECONDS = 0.1  # for which that counts
 MEMORY = 10.0  # seconds of computing after which a measured rate counts 1/e
 WINDOW_SECONDS, LEAST_WINDOW = 1.0, 1024  # of work in a window, and its characters at least
 ENTRANCE = 0.25  # of `max_wait`, which a request may wait until the event loop begins it
-PACE_MEMORY = 0.5  # as `MEMORY`, of the event loop
+FIRST_PACE, PACE_MEMORY = 100.0, 0.5  # as `FIRST_RATE` and `MEMORY`: requests that begin
 MOST_RETRY = 60.0  # seconds that a client is asked to wait at most
 A = TypeVar("A")
 Pair = tuple[str, str]
@@ -113,8 +114,8 @@ class Rate:
     a time; times in which none does do not count.
     """
 
-    def __init__(self, memory: float = MEMORY) -> None:
-        self._characters, self._seconds = FIRST_RATE / memory, 1 / memory
+    def __init__(self, first: float = FIRST_RATE, memory: float = MEMORY) -> None:
+        self._characters, self._seconds = first * FIRST_SECONDS, FIRST_SECONDS
         self._running, self._since, self._memory = 0, 0.0, memory
 
     def set(self, rate: float) -> None:
@@ -156,7 +157,7 @@ class Pace:
     """
 
     def __init__(self, most: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.most, self.clock, self.rate = most, clock, Rate(PACE_MEMORY)
+        self.most, self.clock, self.rate = most, clock, Rate(FIRST_PACE, PACE_MEMORY)
         self._begun, self._new = deque[asyncio.Future[None]](), deque[asyncio.Future[None]]()
         self._passing = False
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from foveate.errors import ConfigError, UserError
 from foveate.native.kernels import (

@@ -176,23 +176,24 @@ class Pace:
         loop = asyncio.get_running_loop()
         if not self._passing:
             self._passing = True
-            self._schedule(loop)
+            self._schedule(loop, line)
         else:
             line.append(turn := loop.create_future())
             await turn
 
-    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _schedule(self, loop: asyncio.AbstractEventLoop, line: object) -> None:
+        """Let the next piece follow that of ``line``, which comes before it in the next pass."""
         self.rate.begin(self.clock())
-        loop.call_soon(self._pass, loop)
+        loop.call_soon(self._pass, loop, line)
 
-    def _pass(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _pass(self, loop: asyncio.AbstractEventLoop, done: object) -> None:
+        self.rate.end(self.clock(), done is self._new)
         line = self._begun or self._new
-        self.rate.end(self.clock(), line is self._new)
         self._passing = bool(line)
         if line:
             if not (turn := line.popleft()).done():
                 turn.set_result(None)
-            self._schedule(loop)
+            self._schedule(loop, line)
 
 
 class ClientQueue:

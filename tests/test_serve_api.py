@@ -170,7 +170,7 @@ def test_a_folder_that_does_not_translate_is_refused(run: Run, tmp_path: Path) -
 
     with pytest.raises(ConfigError, match=r"set them with --as transformer=en:fr"):
         RunPool([run.path])
-    with pytest.raises(ConfigError, match="no run"):
+    with pytest.raises(ConfigError, match="is not a run"):
         RunPool([tmp_path])
 
 

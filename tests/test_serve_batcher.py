@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.decode.outputs import Stop, Stopped
+from foveate.decode.outputs import SearchStopped, Stop
 from foveate.server.batching import AnswerPlan, Batcher, Operation
 from foveate.server.common import RequestError
 from foveate.server.waiting import (
@@ -68,7 +68,7 @@ class Upper(Operation[Any]):
         while not run.gate.wait(0.01):
             if stop():
                 run.at_work -= 1
-                raise Stopped
+                raise SearchStopped("stopped")
         time.sleep(0.001)
         with run.lock:
             run.at_work -= 1

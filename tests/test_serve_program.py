@@ -263,12 +263,10 @@ def test_what_is_unsafe_or_makes_no_sense_is_refused(run, message, words) -> Non
         )
 
 
-def test_the_batch_delay_is_in_milliseconds(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_batch_delay_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     started: list[launch.ServerOptions] = []
     monkeypatch.setattr(launch, "serve", lambda runs, options, loader: started.append(options))
-    done = CliRunner().invoke(app, ["serve", str(tmp_path), "--max-batch-delay-ms", "3"])
+    done = CliRunner().invoke(app, ["serve", str(run.path), "--max-batch-delay-ms", "3"])
     assert done.exit_code == 0 and started[0].batching["max_delay"] == 0.003
 
 

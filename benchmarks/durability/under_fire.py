@@ -384,18 +384,21 @@ def reloads(run: Path, sentences: Path, times: int = 60) -> Figures:
 
 WATCH = """
 import http.client, json, sys, time
-times, address = [], (sys.argv[1], int(sys.argv[2]))
+times, failed, address = [], 0, (sys.argv[1], int(sys.argv[2]))
 print("ready", flush=True)
 end = time.monotonic() + float(sys.argv[3])
 while time.monotonic() < end:
     began = time.monotonic()
     connection = http.client.HTTPConnection(*address, timeout=300)
-    connection.request("GET", "/health")
-    connection.getresponse().read()
+    try:
+        connection.request("GET", "/health")
+        connection.getresponse().read()
+    except (OSError, http.client.HTTPException):
+        failed += 1
     connection.close()
     times.append(time.monotonic() - began)
     time.sleep(max(0, 0.05 - times[-1]))
-print(json.dumps(times))
+print(json.dumps([times, failed]))
 """
 
 
@@ -408,8 +411,9 @@ def health(server: Server, seconds: float) -> Iterator[Figures]:
         assert watch.stdout is not None
         watch.stdout.readline()
         yield figures
-        times = json.loads(watch.stdout.readline())
-    figures["health_asked"] = len(times)
+        times, failed = json.loads(watch.stdout.readline())
+    figures["load_average"] = round(os.getloadavg()[0], 1)
+    figures |= {"health_asked": len(times), "health_failed": failed}
     figures["health_p50_ms"] = round(1000 * sorted(times)[len(times) // 2], 1)
     figures["health_max_ms"] = round(1000 * max(times), 1)
 
@@ -469,7 +473,8 @@ async def offered(server: Server, lines: Sequence[str], rate: float, seconds: fl
 
     The client is bare sockets: one that computes much would measure its own waits.
     """
-    random, states, times, silent = Random(1), Counter[str](), list[float](), 0
+    random, states, silent = Random(1), Counter[str](), 0
+    times, refusals = list[float](), [0.0]
     loop = asyncio.get_running_loop()
 
     async def one(body: bytes) -> None:
@@ -489,6 +494,7 @@ async def offered(server: Server, lines: Sequence[str], rate: float, seconds: fl
         if answer[9:12] == b"200":
             times.append(loop.time() - began)
         else:
+            refusals.append(loop.time() - began)
             silent += b"retry-after:" not in answer.lower()
 
     end, due, tasks = loop.time() + seconds, loop.time(), set[asyncio.Task[None]]()
@@ -505,6 +511,7 @@ async def offered(server: Server, lines: Sequence[str], rate: float, seconds: fl
         "refused_without_retry_after": silent,
         "p50_s": round(times[len(times) // 2], 2),
         "max_s": round(times[-1], 2),
+        "refused_max_s": round(max(refusals), 2),
     }
 
 
@@ -518,9 +525,8 @@ def overload(run: Path, sentences: Path, source: Path, seconds: float) -> Figure
             return asyncio.run(offered(server, lines, rate, seconds))
 
         load(5, 3)
-        began, before = time.monotonic(), server.metric("foveate_batch_items_sum")
-        load(80, 10)
-        rate = (server.metric("foveate_batch_items_sum") - before) / (time.monotonic() - began) / 10
+        began, full = time.monotonic(), load(80, 10)
+        rate = full["states"]["200"] / (time.monotonic() - began)
         result["capacity_requests_per_second"] = round(rate, 1)
         for times in (2, 4):
             with health(server, seconds) as figures:

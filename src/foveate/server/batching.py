@@ -194,6 +194,11 @@ class Batcher(Generic[ModelType]):
                 self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
                 self._thread.start()
 
+    def check(self, client: Hashable, waited: float) -> None:
+        """Raise `RequestError` (429) where what has ``waited`` already would wait too long."""
+        with self._ready:
+            self._queue.check(client, waited=waited)
+
     def submit(
         self,
         client: Hashable,

@@ -263,6 +263,7 @@ class Guard(ABC):
             await send(message)
 
         try:
+            await self.enter(scope)
             self.check_sender(headers)
             most, in_flight = self.check(scope, headers)
             with in_flight.request() as count:
@@ -282,6 +283,10 @@ class Guard(ABC):
 
         Raises `RequestError` where the request is refused.
         """
+
+    async def enter(self, scope: Scope) -> None:
+        """Wait until the request may begin; raise `RequestError` where it would take too long."""
+        return
 
     def error_body(self, path: str, error: RequestError) -> JsonObject | None:
         """The body of the response to a request of this path that is refused; None: the usual."""

@@ -24,7 +24,7 @@ from foveate.server.translation import LEFT
 
 HEAD = 64 * 2**10  # bytes of a head
 FORCED = 5.0  # seconds after the time to drain until the process ends by force
-SWITCH = 0.0005  # seconds for which a thread that computes keeps the event loop waiting
+SWITCH = 0.0001  # seconds for which a thread that computes keeps the event loop waiting
 GRACE = 0.5  # seconds in which a new connection can send its request when the server ends
 
 log = logging.getLogger("foveate.server")

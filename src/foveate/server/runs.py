@@ -207,6 +207,7 @@ class RunPool(RunStore[ServedRun, Translator]):
         folder does not translate, has no weights, or is larger than the memory alone.
         """
         super().__init__(memory, loader=loader, copies=copies)
+        self.batching = batching = batching or Batching()
         self.observe_batch: Callable[[str, int, float], None] = lambda name, size, seconds: None
         named = dict(named or {})
         for folder in folders:

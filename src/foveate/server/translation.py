@@ -7,6 +7,7 @@ routes are in `foveate.server.translation_api`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter as Counts
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +42,7 @@ from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.server.languages import Detected, Detector, Direction
 from foveate.server.runs import RunPool, ServedRun
 from foveate.server.translation_schemas import Limits, StreamBody, TranslateBody
-from foveate.server.waiting import Answers, Pair
+from foveate.server.waiting import ENTRANCE, Answers, Pace, Pair
 
 T = TypeVar("T")
 AUTO = "auto"
@@ -130,7 +131,7 @@ class Service:
         self.glossaries = GlossaryStore(limits.glossaries, glossaries)
         self.usage = Counts[str]()  # characters by the owners of keys
         self.files = ByteStore(limits.file_cache, 60 * limits.file_minutes)
-        self.closing = False
+        self.closing, self.pace = False, Pace(ENTRANCE * pool.batching.max_wait)
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
         self.computing = ThreadPoolExecutor(COMPUTING, thread_name_prefix="compute")
         self.documents = DocumentProcesses()
@@ -142,6 +143,7 @@ class Service:
     async def computed(self, work: Callable[[], T], size: float = inf) -> T:
         """The result of a function, for so many characters; the event loop is not held up."""
         if size <= SHORT:
+            await self.pace.resume()
             return work()
         return await asyncio.get_running_loop().run_in_executor(self.computing, work)
 
@@ -335,6 +337,9 @@ async def start(
     """Put texts into the queues of their runs; errors of the request are raised before that."""
     check_size(service, texts, client, service.limits.characters, service.limits.items)
     routes = await find_routes(service, body.source, body.target, texts)
+    for route in set(routes):
+        if route.run is not None:
+            route.run.batcher.check(client.name, time.perf_counter() - client.record.began)
     size = sum(map(len, texts)) if not body.assists else inf
     prepare = partial(_prepared, service, body, texts, routes, versions)
     return submit(service, await service.computed(prepare, size), client)

@@ -93,6 +93,7 @@ from foveate.server.translation_schemas import (
     TranslatedFile,
 )
 
+ALWAYS = ("/health", "/ready", "/metrics")  # paths that are answered under any load
 FILE_PATHS = ("/translate_file",)  # whose bodies bring a file
 HOME = ("/api/", "/assets/", "/icon.svg")  # paths of the studio, beside its page
 METHODS = frozenset(
@@ -139,8 +140,13 @@ class TranslationGuard(Guard):
     ) -> None:
         super().__init__(app, hosts, origins)
         self.limits, self.metrics, self.keys = service.limits, service.metrics, service.keys
+        self.pace = service.pace
         self.known = BytesInFlight(self.limits.in_flight)
         self.unknown = BytesInFlight(self.limits.unknown)
+
+    async def enter(self, scope: Scope) -> None:
+        if scope["path"] not in ALWAYS:
+            await self.pace.begin()
 
     def check(self, scope: Scope, headers: Headers) -> tuple[int, BytesInFlight]:
         """Bodies of clients whose head holds no key are few."""

@@ -6,6 +6,7 @@ late. `foveate.server.batching` answers what waits.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
@@ -22,8 +23,11 @@ from foveate.server.common import RequestError
 
 TURN = 2000  # characters that a client has in the line: most requests are there as a whole
 FIRST_RATE = 1000.0  # characters a second, until a batch has been measured
+FIRST_SECONDS = 0.1  # for which that counts
 MEMORY = 10.0  # seconds of computing after which a measured rate counts 1/e
 WINDOW_SECONDS, LEAST_WINDOW = 1.0, 1024  # of work in a window, and its characters at least
+ENTRANCE = 0.25  # of `max_wait`, which a request may wait until the event loop begins it
+FIRST_PACE, PACE_MEMORY = 100.0, 0.5  # as `FIRST_RATE` and `MEMORY`: requests that begin
 MOST_RETRY = 60.0  # seconds that a client is asked to wait at most
 A = TypeVar("A")
 Pair = tuple[str, str]
@@ -110,9 +114,9 @@ class Rate:
     a time; times in which none does do not count.
     """
 
-    def __init__(self) -> None:
-        self._characters, self._seconds = FIRST_RATE / MEMORY, 1 / MEMORY
-        self._running, self._since = 0, 0.0
+    def __init__(self, first: float = FIRST_RATE, memory: float = MEMORY) -> None:
+        self._characters, self._seconds = first * FIRST_SECONDS, FIRST_SECONDS
+        self._running, self._since, self._memory = 0, 0.0, memory
 
     def set(self, rate: float) -> None:
         """Begin with a rate that was measured in a second."""
@@ -126,7 +130,7 @@ class Rate:
     def end(self, now: float, characters: int) -> None:
         """A batch is done."""
         passed, self._since = max(1e-6, now - self._since), now
-        weight = exp(-passed / MEMORY)
+        weight = exp(-passed / self._memory)
         self._characters = self._characters * weight + characters
         self._seconds = self._seconds * weight + passed
         self._running -= 1
@@ -142,6 +146,54 @@ class Rate:
     def _stalled(self, now: float) -> float:
         """The seconds for which batches have been computed, and none was done."""
         return now - self._since if self._running else 0.0
+
+
+class Pace:
+    """The event loop's work on requests, one piece in each pass of the loop, which is then short.
+
+    /health is therefore answered soon, however many requests arrive or are done at once. What has
+    begun goes on before new requests begin; these are refused where they would wait longer than
+    ``most`` seconds, by the rate at which they have begun of late.
+    """
+
+    def __init__(self, most: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.most, self.clock, self.rate = most, clock, Rate(FIRST_PACE, PACE_MEMORY)
+        self._begun, self._new = deque[asyncio.Future[None]](), deque[asyncio.Future[None]]()
+        self._passing = False
+
+    async def begin(self) -> None:
+        """Wait until a new request may begin. Raises `RequestError` (503) if that takes long."""
+        wait = self.rate.wait(len(self._new), self.clock())
+        if wait > self.most:
+            raise RequestError(503, "the server is busy: try again later", retry_after=1 + wait)
+        await self._turn(self._new)
+
+    async def resume(self) -> None:
+        """Wait until a request that has begun may go on."""
+        await self._turn(self._begun)
+
+    async def _turn(self, line: deque[asyncio.Future[None]]) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._passing:
+            self._passing = True
+            self._schedule(loop, line)
+        else:
+            line.append(turn := loop.create_future())
+            await turn
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop, line: object) -> None:
+        """Let the next piece follow that of ``line``, which comes before it in the next pass."""
+        self.rate.begin(self.clock())
+        loop.call_soon(self._pass, loop, line)
+
+    def _pass(self, loop: asyncio.AbstractEventLoop, done: object) -> None:
+        self.rate.end(self.clock(), done is self._new)
+        line = self._begun or self._new
+        self._passing = bool(line)
+        if line:
+            if not (turn := line.popleft()).done():
+                turn.set_result(None)
+            self._schedule(loop, line)
 
 
 class ClientQueue:
@@ -187,10 +239,8 @@ class FairQueue:
 
         What comes to an empty queue always fits, and so does a part of what was ``admitted``.
         """
-        if not admitted and self._refusal(client, answers.waiting) and self._over:
-            self._drop_over()
-        if not admitted and (refusal := self._refusal(client, answers.waiting)):
-            raise refusal
+        if not admitted:
+            self.check(client, answers.waiting)
         if answers.waiting:
             queue = self._clients.setdefault(client, ClientQueue())
             queue.requests.append(answers)
@@ -199,8 +249,18 @@ class FairQueue:
             self._line_up(client, queue)
             answers.future.add_done_callback(self._note)
 
-    def _refusal(self, client: Hashable, cost: int) -> RequestError | None:
-        wait, bounds = self.wait(client), self.bounds
+    def check(self, client: Hashable, cost: int = 0, waited: float = 0.0) -> None:
+        """Raise `RequestError` (429) where so many characters do not fit or wait for too long.
+
+        The request has ``waited`` for so many seconds already.
+        """
+        if self._over and self._refusal(client, cost, waited):
+            self._drop_over()
+        if refusal := self._refusal(client, cost, waited):
+            raise refusal
+
+    def _refusal(self, client: Hashable, cost: int, waited: float) -> RequestError | None:
+        wait, bounds = waited + self.wait(client), self.bounds
         message = f"a request would wait for {wait:.0f} seconds: try again later"
         retry = wait - bounds.max_wait / 2
         if self.characters and self.characters + cost > bounds.queue:

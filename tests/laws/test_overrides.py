@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.program import CannotPack, Program
+from foveate.engine.pytorch import compiled
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory
 from foveate.models.language_model import LanguageSteps
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
@@ -22,8 +23,9 @@ from foveate.nn.context import Mask
 from foveate.nn.feed_forward import FeedForward, NoFeedForward
 from foveate.nn.linear import NoNorm, Norm
 from foveate.nn.recurrent import Cell, Recurrence
+from foveate.nn.ssm import SelectiveStateSpace
 from foveate.spec import Labels, Tokens
-from foveate.tasks.base import DecoderBatch
+from foveate.tasks.base import DecoderBatch, Loss
 from foveate.tasks.classification import LabelledBatch, TextClassification
 from foveate.tasks.masked import MaskedBatch, MaskedLanguage
 from foveate.tasks.objectives import CrossEntropy, token_loss
@@ -272,3 +274,39 @@ def test_other_models_are_trained_on_what_they_answer_with(kind, method, how) ->
         close(trained(), -token_log_probabilities(scores[None], labels[None]).sum(), terms=90)
         if method != "encode":
             assert differ(trained(), plain)
+
+
+@HOWS
+@pytest.mark.parametrize("name", ["transformer", "ssru", "mamba", "recurrent"])
+def test_the_engine_in_c_computes_no_module_that_is_another(name: str, how: str) -> None:
+    model = build(MODELS[name]).eval()
+    for module in model.modules():
+        if not isinstance(module, nn.ModuleList):
+            with overriding(module, "forward", how):
+                assert compiled(model) is None
+    assert compiled(model) is not None
+
+
+def test_a_loss_of_scores_is_minimised_also_where_a_kernel_computes_its_base() -> None:
+    class Halved(CrossEntropy):
+        def of_scores(self, scores: Tensor, target: Tensor) -> Loss:
+            return super().of_scores(scores / 2, target)
+
+    hidden, weight, target = torch.randn(5, 4), torch.randn(9, 4), torch.arange(5)
+    for bias in (None, torch.randn(9)):
+        loss = Halved(CrossEntropy.Config())
+        close(
+            loss(hidden, weight, target, bias).total,
+            loss.of_scores(nn.functional.linear(hidden, weight, bias), target).total,
+        )
+
+
+@HOWS
+@pytest.mark.parametrize("part", ["input", "select", "step", "output"])
+def test_a_state_space_calls_its_maps(part: str, how: str) -> None:
+    torch.manual_seed(0)
+    space, x = SelectiveStateSpace(SelectiveStateSpace.Config(), SIZE), torch.randn(2, 5, SIZE)
+    plain = space(x)
+    with overriding(getattr(space, part), "forward", how):
+        assert differ(space(x), plain)
+    close(space(x), plain)

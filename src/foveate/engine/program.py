@@ -40,6 +40,7 @@ from foveate.models.transformer import (
 )
 from foveate.nn import feed_forward, positions, scores
 from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.context import as_written
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
 from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, RMSNorm
 from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
@@ -95,6 +96,9 @@ class Program:
         self._bias = ""  # the equation of what positions add to scores
         self._over_memory = False  # whether the attention that is written reads the memory
         self._model(model)
+        for part in model.modules():
+            if not as_written(part):
+                raise cannot(part)
 
     def _write(self, *numbers: float) -> None:
         self.numbers += [int(n) if isinstance(n, (bool, int)) else float(n) for n in numbers]

@@ -49,6 +49,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.native.kernels import WeightCache, library
 from foveate.nn.attention import BaseAttention
+from foveate.nn.context import as_written
 from foveate.nn.scores import Location
 
 M = TypeVar("M", bound=nn.Module)
@@ -182,9 +183,10 @@ def descendants(module: nn.Module) -> list[nn.Module]:
 
 
 def observed(module: nn.Module) -> bool:
-    """Whether a tap or a hook reads what a module computes, or changes it."""
+    """Whether a tap, hook or method of its own reads or changes what a module computes."""
     tapped = isinstance(module, BaseAttention) and module.observed
-    return tapped or bool(module._forward_hooks or module._forward_pre_hooks)
+    hooked = bool(module._forward_hooks or module._forward_pre_hooks)
+    return tapped or hooked or not as_written(module)
 
 
 def in_single_precision(modules: Sequence[nn.Module]) -> bool:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from types import FrameType
 
 import torch
@@ -242,8 +243,22 @@ def overridden(module: nn.Module, base: type, *methods: str) -> bool:
     )
 
 
-def definer(module: nn.Module, name: str) -> type:
-    """The class that gives a module this attribute."""
+@cache
+def _methods(kind: type) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
+
+
+def as_written(module: nn.Module) -> bool:
+    """Whether the class of a module is ours or PyTorch's, and the object has no method of its own.
+
+    An engine that has only the numbers of a module may compute in its place then.
+    """
+    ours = type(module).__module__.startswith(("foveate.", "torch.nn."))
+    return ours and vars(module).keys().isdisjoint(_methods(type(module)))
+
+
+def definer(module: object, name: str) -> type:
+    """The class that gives an object this attribute."""
     return next(each for each in type(module).__mro__ if name in vars(each))
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.native.kernels import fits, fits_either, library
 from foveate.native.layers import Convolve, Scan, apply
-from foveate.nn.context import State
+from foveate.nn.context import State, overridden
 from foveate.nn.linear import Linear, linear, single, to_autocast_dtype
 
 Scanned = tuple[Tensor, Tensor]  # h at every step (B, T, E, N), and after the last (B, E, N)
@@ -177,7 +177,10 @@ class SelectiveStateSpace(Configurable, nn.Module):
         length.
         """
         x = to_autocast_dtype(x)
-        inner, gate = (linear(x, weight) for weight in self.input.weight.chunk(2))
+        if overridden(self.input, Linear, "forward"):
+            inner, gate = self.input(x).chunk(2, dim=-1)
+        else:
+            inner, gate = (linear(x, weight) for weight in self.input.weight.chunk(2))
         h = None
         if state is None:
             u = convolve(inner, self.kernel, self.kernel_bias, keys, backwards)
@@ -188,7 +191,9 @@ class SelectiveStateSpace(Configurable, nn.Module):
             window, u = inner[:, x.shape[1] :], convolve(inner, self.kernel, self.kernel_bias)
             u = u[:, -x.shape[1] :]
         rank, into, out = self.select(u).split(self.sizes, dim=-1)
-        inputs = linear(rank, self.step.weight), u, into, out, gate
+        own = overridden(self.step, Linear, "forward")  # the scan adds the bias
+        step = self.step(rank) - self.step.bias if own else linear(rank, self.step.weight)
+        inputs = step, u, into, out, gate
         weights = -self.log_a.exp(), self.step.bias, self.skip
         y, h = selective_scan(*inputs, *weights, start=h, keys=keys, backwards=backwards)
         if state is not None and h is not None:

@@ -23,8 +23,8 @@ from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.language_model import LanguageModel
 from foveate.models.pointer import PointerGenerator
 from foveate.nn.attention import BaseAttention, Tap
-from foveate.nn.context import State
-from foveate.nn.linear import single
+from foveate.nn.context import State, definer
+from foveate.nn.linear import linear, single
 from foveate.nn.loss import Product, linear_cross_entropy, linear_divergence, linear_taught
 from foveate.nn.scores import HardChoice
 from foveate.tasks.base import DecoderBatch, Loss
@@ -316,6 +316,9 @@ class CrossEntropy(Objective):
         if bias is not None:  # W h + b = [W b] [h; 1]
             hidden = torch.cat((hidden, hidden.new_ones(len(hidden), 1)), dim=1)
             weight = torch.cat((weight, bias[:, None]), dim=1)
+        product, scores = definer(self, "_of_product"), definer(self, "of_scores")
+        if scores is not product and issubclass(scores, product):  # a derived loss, not the kernel
+            return self.of_scores(linear(hidden, weight), target)
         return self._of_product(hidden, weight, target)
 
     def of_scores(self, scores: Float[Tensor, "N V"], target: Int[Tensor, "N"]) -> Loss:

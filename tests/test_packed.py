@@ -277,6 +277,8 @@ def test_runs_that_ship_and_folders_need_no_pytorch(tmp_path: Path) -> None:
 )
 def test_a_verb_that_needs_pytorch_says_how_to_install_it(tmp_path: Path, verb: list[str]) -> None:
     (tmp_path / "run").mkdir()
+    for file in ("a.toml", "run/config.toml"):  # what is there is found before PyTorch is needed
+        (tmp_path / file).write_text("seed = 1\n", "utf-8")
     command = [sys.executable, "-m", "foveate", *verb]
     done = subprocess.run(
         command, text=True, capture_output=True, env=no_torch(tmp_path), cwd=tmp_path

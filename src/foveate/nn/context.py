@@ -254,7 +254,7 @@ def as_written(module: nn.Module) -> bool:
     An engine that has only the numbers of a module may compute in its place then.
     """
     ours = type(module).__module__.startswith(("foveate.", "torch.nn."))
-    return ours and vars(module).keys().isdisjoint(_methods(type(module)))
+    return ours and vars(module).keys().isdisjoint(_methods(type(module)))  # type: ignore[arg-type]
 
 
 def definer(module: object, name: str) -> type:

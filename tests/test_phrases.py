@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from unicodedata import normalize
 
 import pytest
 
+from foveate.config import ConfigError
 from foveate.data.tokenizer import UNK, Tokenizer
 from foveate.decode.phrases import BannedPhrases, phrase_of, word_pieces
 
@@ -110,3 +112,18 @@ def test_a_letter_of_several_tokens_continues_a_word(tokenizer: Tokenizer) -> No
         ids = tokenizer.encode(f"a{mark}").ids
         if UNK not in ids and ids[: len(start)] == start:
             assert not pieces.goes_on[ids[len(start)]], mark
+
+
+@pytest.mark.parametrize("made", [BannedPhrases, phrase_of])
+def test_a_string_is_not_taken_for_its_characters(made) -> None:
+    tokenizer = Tokenizer.Config.parse(KINDS["byte"]).build()
+    with pytest.raises(ConfigError, match="'gare' is a string: expected a list of strings"):
+        made("gare", tokenizer)
+
+
+@pytest.mark.parametrize("written", ["NFC", "NFD"])
+@pytest.mark.parametrize("asked", ["NFC", "NFD"])
+def test_a_ban_holds_for_composed_and_decomposed_characters(asked: str, written: str) -> None:
+    tokenizer = Tokenizer.Config.parse(KINDS["byte"]).build()
+    *begun, last = tokenizer.encode(normalize(written, "x déjà")).ids
+    assert last in BannedPhrases([normalize(asked, "déjà")], tokenizer).completing(begun)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
+from unicodedata import normalize
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import SPECIALS, UNK, Tokenizer
@@ -15,6 +16,13 @@ UNFINISHED = "\ufffd"  # in the place of a character of which some bytes are the
 CHARACTER = 4  # tokens that make one at most: its bytes in UTF-8
 
 
+def _listed(phrases: Sequence[str]) -> Sequence[str]:
+    """Return the phrases. Raises ``ConfigError`` for a string, which is a list of characters."""
+    if isinstance(phrases, str):
+        raise ConfigError(f"{phrases!r} is a string: expected a list of strings, [{phrases!r}]")
+    return phrases
+
+
 class BannedPhrases:
     """Phrases in whatever case; those that begin or end with a letter or digit as whole words.
 
@@ -23,8 +31,14 @@ class BannedPhrases:
 
     def __init__(self, phrases: Sequence[str], tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        folded = (" ".join(phrase.casefold().split()) for phrase in phrases)
-        self.phrases = [phrase for phrase in folded if phrase]
+        folded = [" ".join(phrase.casefold().split()) for phrase in _listed(phrases)]
+        forms = [
+            form
+            for each in folded
+            for form in (each, normalize("NFC", each), normalize("NFD", each))
+            if form
+        ]
+        self.phrases = list(dict.fromkeys(forms))
         longest = max(map(len, self.phrases), default=0)
         self.longest = CHARACTER * (longest + 1)  # tokens that a phrase and what is before it have
         texts = [text.casefold() for text in after_a_word(tokenizer)]
@@ -97,7 +111,7 @@ def phrase_of(variants: Sequence[str], tokenizer: Tokenizer) -> Phrase:
     Spellings with unknown tokens are left out, so that a term that no output can hold has none.
     """
     spellings: dict[Spelling, None] = {}
-    for variant in variants:
+    for variant in _listed(variants):
         for text in dict.fromkeys((variant, variant[:1].upper() + variant[1:])):
             for before, bare in (("a", False), ("l'", True)):
                 blank = "" if bare else " "

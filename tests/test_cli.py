@@ -192,7 +192,7 @@ def test_data_list(call: Call) -> None:
     ("arguments", "expected"),
     [
         (["kinds", "skore"], "no family 'skore'"),
-        (["data", "get", "multi31k"], "no data set 'multi31k'"),
+        (["data", "get", "multi31k"], "unknown data set 'multi31k'"),
         (["train", "nowhere.toml"], "nowhere.toml"),
         (["show", "nowhere"], "nowhere"),
         (["translate", "nowhere"], "nowhere"),
@@ -210,7 +210,7 @@ def test_an_error_is_one_line_without_traceback(arguments, expected, call) -> No
 def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
     done = command("--debug", "data", "get", "multi31k")
     assert done.returncode == 1
-    assert "Traceback" in done.stderr and "no data set 'multi31k'" in done.stderr
+    assert "Traceback" in done.stderr and "unknown data set 'multi31k'" in done.stderr
     monkeypatch.setenv("FOVEATE_DEBUG", "1")
     monkeypatch.setattr(sys, "argv", ["foveate", "kinds", "skore"])
     with pytest.raises(ConfigError, match="no family 'skore'"):

@@ -141,7 +141,7 @@ def test_weights_in_eight_bits(folder: Path, call: Call) -> None:
         refused = call("translate", folder / "run", "--precision", "int8", *option, text=text)
         assert refused.code == 2 and "leave out --precision int8" in refused.err
     printed = call("translate", folder / "run", "--precision", "int4", text=text)
-    assert printed.code == 2 and "there are: fp32, int8" in printed.err
+    assert printed.code == 2 and "choose one of fp32, int8" in printed.err
 
 
 def test_n_best(folder: Path, call: Call) -> None:

@@ -235,7 +235,7 @@ def test_what_a_folder_is_refused_for(run: Path, corpus: Path, tmp_path: Path) -
     assert "no --processes, folders" in refused("--ban", "chien")
     assert "no n-best" in refused("--num-hypotheses", 2)
     stream = CliRunner().invoke(app, ["translate", str(run), "--engine", "ray"], input="a\n")
-    assert "--engine ray translates folders" in str(stream.exception)
+    assert "--engine ray only translates folders" in str(stream.exception)
 
 
 @pytest.mark.ray

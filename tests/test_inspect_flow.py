@@ -172,7 +172,7 @@ def test_a_model_without_attention_has_no_relevance() -> None:
     )
     model = config.build(Tokens(20), Tokens(20)).eval()
     forced = translating(model, torch.tensor([4, 5]), torch.tensor([7]))
-    with pytest.raises(ConfigError, match="no attention, and so no relevance"):
+    with pytest.raises(ConfigError, match="no attention, so relevance"):
         relevance(forced)
 
 

@@ -407,7 +407,7 @@ def health(server: Server, seconds: float) -> Iterator[Figures]:
     """How long /health takes for so many seconds, asked every 50 ms by another process."""
     figures: Figures = {}
     command = [sys.executable, "-c", WATCH, *map(str, server.address), str(seconds)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as watch:
         assert watch.stdout is not None
         watch.stdout.readline()
         yield figures
@@ -540,7 +540,7 @@ def overload(run: Path, sentences: Path, source: Path, seconds: float) -> Figure
 def commit(source: Path) -> str:
     """The commit of the version in a folder."""
     command = ["git", "-C", str(source), "describe", "--always", "--dirty"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.strip()
 
 
 def generated(run: Path, examples: int) -> Figures:

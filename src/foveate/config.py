@@ -32,7 +32,7 @@ T = TypeVar("T")
 Tree = dict[str, Any]  # a table of TOML or JSON
 LARGEST = 2**20  # bytes of a config
 DEEPEST = 32  # tables and lists in each other; a config needs about ten
-WHOLE = 2**63  # whole numbers are below it, as those of PyTorch and TOML are
+WHOLE = 2**63  # whole numbers have 64 bits, as those of PyTorch do
 
 
 class Config(pydantic.BaseModel):
@@ -198,8 +198,8 @@ def _refuse_odd(tree: object) -> None:
     left: list[tuple[Where, object]] = [((), tree)]
     while left:
         where, value = left.pop()
-        if isinstance(value, int) and not -WHOLE <= value < WHOLE:
-            raise ConfigError("a whole number is between -2^63 and 2^63", where)
+        if isinstance(value, int) and not -WHOLE <= value < 2 * WHOLE:
+            raise ConfigError("a whole number is between -2^63 and 2^64", where)
         inner: Iterable[tuple[object, object]] = ()
         if isinstance(value, Mapping):
             inner = value.items()

@@ -177,6 +177,6 @@ def open_streams() -> None:
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None:
             handle = os.open(os.devnull, os.O_RDWR)
-            silent = os.fdopen(handle, "w", encoding="utf-8", closefd=False)
+            silent = os.fdopen(handle, "w", encoding="utf-8", newline="\n", closefd=False)
             closed = ClosedStream(f"standard {name.removeprefix('std')}put")
             setattr(sys, name, silent if name == "stderr" else closed)

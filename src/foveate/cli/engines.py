@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from foveate.cli.options import say
-from foveate.config import shipped
 from foveate.errors import ConfigError, UserError, message_of
 from foveate.files import cache_folder
 
@@ -78,6 +77,8 @@ class RunSpec(NamedTuple):
 
     def chosen(self, torch_only: Mapping[str, object]) -> tuple[Path | None, str]:
         """The file of `packed`, which is not loaded; None, and why, for PyTorch."""
+        from foveate.config import shipped
+
         self.check()
         own = {
             f"checkpoint {self.checkpoint}": self.checkpoint != "best",

@@ -12,7 +12,9 @@ from foveate.config import Tree, unknown
 from foveate.errors import ConfigError
 
 COMMON = ("max_ratio", "max_extra", "rules", "shortlist", "whole_characters")  # of every search
-DRAWN = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")  # of sampling
+DRAWN = (  # fields of sampling
+    "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "num_samples",
+)  # fmt: skip
 PENALTY = 0.6  # of a beam that is taken in place of another search
 
 

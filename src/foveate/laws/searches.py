@@ -163,6 +163,22 @@ class Shortlisted:
         return self.steps.step(ids)[:, self.vocabulary]
 
 
+@law("it gives what the search gives that it reimplements", "search", of=ANY)
+def equals_search(trial: Trial) -> None:
+    """The same outputs in the same order."""
+    assert trial.reference is not None
+    tables, name = _tables(trial), trial.reference.kind
+    results = (_find(trial, config, tables) for config in (trial.config, trial.reference))
+    for table, own, other in zip(tables, *results, strict=True):
+        if [_tokens(h) for h in own] != [_tokens(h) for h in other]:
+            expected = "\n".join(
+                f"{_spell(_tokens(h))}: log p {number(h.log_probability)}" for h in other
+            )
+            shown = _shown(table, own) | {f"'{name}' gives": expected}
+            why = f"other outputs than '{name}': {meaning_of(trial.reference)}"
+            raise Counterexample(why, shown)
+
+
 @law("outputs are the same followed and not, with and without a shortlist", "search")
 def follows_search(trial: Trial) -> None:
     """The shortlist holds every token whose p is not 0, under other numbers."""
@@ -196,19 +212,3 @@ def follows_search(trial: Trial) -> None:
             if [_tokens(h) for h in own] != [_tokens(h) for h in other]:
                 shown = {"alone": str([_tokens(h) for h in own])}
                 raise Counterexample(f"other outputs {how}: {[_tokens(h) for h in other]}", shown)
-
-
-@law("it gives what the search gives that it reimplements", "search", of=ANY)
-def equals_search(trial: Trial) -> None:
-    """The same outputs in the same order."""
-    assert trial.reference is not None
-    tables, name = _tables(trial), trial.reference.kind
-    results = (_find(trial, config, tables) for config in (trial.config, trial.reference))
-    for table, own, other in zip(tables, *results, strict=True):
-        if [_tokens(h) for h in own] != [_tokens(h) for h in other]:
-            expected = "\n".join(
-                f"{_spell(_tokens(h))}: log p {number(h.log_probability)}" for h in other
-            )
-            shown = _shown(table, own) | {f"'{name}' gives": expected}
-            why = f"other outputs than '{name}': {meaning_of(trial.reference)}"
-            raise Counterexample(why, shown)

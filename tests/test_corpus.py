@@ -128,7 +128,7 @@ def test_links_lead_neither_out_of_the_folder_nor_out_of_its_output(tmp_path: Pa
 
 def test_a_job_is_not_mixed_with_others(tmp_path: Path) -> None:
     FolderJob(tmp_path, {"beam_size": 5}, ["a.txt"])
-    with pytest.raises(ConfigError, match="begun with beam_size = 5, now it is 4"):
+    with pytest.raises(ConfigError, match="started with beam_size = 5, now it is 4"):
         FolderJob(tmp_path, {"beam_size": 4}, ["a.txt"])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.txt").write_text("mine")

@@ -213,7 +213,9 @@ def test_an_original_of_another_form_is_named(origin: Origin, tmp_path: Path) ->
         file(origin="pairs", convert="column", argument="2"),
     ]
     for item in wrong:
-        with pytest.raises(DataError, match=rf"{item.origin} is not what text\.en\.gz was made of"):
+        with pytest.raises(
+            DataError, match=rf"{item.origin} is not what text\.en\.gz was made from"
+        ):
             get(a_set(origin.address, item), tmp_path)
 
 

@@ -104,7 +104,7 @@ def test_a_lookup_mixes_picks_and_refuses_a_key_that_does_not_exist() -> None:
     rows = sheets("lookup", blend=0.0, temperature=[0.01]).sheets[0]
     assert rows.rows[1:] == ["τ = 0.01: out = 20.0", "hardmax: out = 20.0"]
     np.testing.assert_allclose(rows.values.array[2], [0, 1, 0, 0])
-    with pytest.raises(ValueError, match="no key 5, only 4"):
+    with pytest.raises(ValueError, match="key 5 does not exist, only 4"):
         DEMOS["lookup"].draw({"key": 5})
 
 

@@ -47,7 +47,7 @@ def test_as_many_lines_as_sources_and_true_pairs_beside(teacher: Run, tmp_path: 
     assert true.targets == [source.upper() for source in SOURCES[:2]]
     assert output[0].startswith("12 lines") and "no test data" in output[-1]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["train.jsonl", "valid.jsonl"]
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         write_distilled(teacher, tmp_path, {})
 
 

@@ -76,7 +76,7 @@ def test_idx_files_that_do_not_belong_together(tmp_path: Path) -> None:
     (tmp_path / "train-labels").write_bytes(idx(np.zeros(7, np.uint8)))
     with pytest.raises(DataError, match=r"train-labels \(7,\).*belong together"):
         pictures.album("train")
-    with pytest.raises(DataError, match="held_out = 24 leaves nothing"):
+    with pytest.raises(DataError, match="held_out = 24 leaves none of 24"):
         idx_pictures(tmp_path, held_out=24).album("train")
 
 

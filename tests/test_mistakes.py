@@ -81,7 +81,8 @@ def test_a_mistake_is_answered_with_one_sentence(row, answers) -> None:
 # Mistakes in the command itself: a path, a file that cannot be read, an option, an override. The
 # keys and kinds of a config are those of classes that import PyTorch.
 PLAIN = re.compile(
-    r"^Usage|is not a run:|cannot read|not TOML|is no override|holds no TOML|no such model is", re.M
+    r"^Usage|is not a run:|cannot read|not TOML|is not an override|is not a TOML|no such model is",
+    re.M,
 )
 WITHOUT_TORCH = """
 import runpy, sys

@@ -141,7 +141,7 @@ def test_columns_and_formats_are_told_apart(name, content, expected, tmp_path) -
 ASKED = {
     "a.csv": (table("a,b,c", "{i},{text},y {i}"), "c\nb\nTranslation\ntranslation\n"),
     "b.tsv": (table("", "{label}\t{text}").replace('"', ""), "\n\n"),
-    "c.jsonl": ('{"a": "x y", "b": "z w v"}\n' * 40, "a\n\n"),
+    "c.jsonl": ('{"a": "x y", "b": "z w v"}\n{"a": "y", "b": "w v"}\n' * 20, "a\n\n"),
     "d.tmx": (TMX, "fr\n\n\n"),
 }
 CHOSEN = {
@@ -229,7 +229,7 @@ def test_mistakes_are_refused(tmp_path: Path) -> None:
     other, sheet = tmp_path / "b.txt", tmp_path / "a.xlsx"
     other.write_text("eins\n" * 40)
     text.write_text("one\n" * 39)
-    assert "has no partner" in refusal("auto", str(text), str(other))
+    assert "has no counterpart" in refusal("auto", str(text), str(other))
     assert "is named twice" in refusal("auto", str(text), str(text))
     sheet.write_text("one\teins\n" * 40)
     assert "is an Excel file: export its sheet as .csv" in refusal("auto", str(sheet))

@@ -301,7 +301,7 @@ def test_the_verbs_take_a_file_and_that_of_a_run(
     silenced = ("--silence", "decoder.layers.0.cross_attention")
     refused = call("translate", folder / NAME, *silenced, text=b"a b\n")
     assert refused.code == 2 and "needs PyTorch" in refused.err
-    assert "name the run" in refused.err
+    assert "give the run" in refused.err
     by_torch = call("translate", folder, *silenced, "-v", text=b"a b\n")
     assert not by_torch.code and "engine: PyTorch, since --silence needs PyTorch" in by_torch.err
     scored = call("score", folder / NAME, text=b"a b\tb a\n")
@@ -344,12 +344,12 @@ def test_a_file_of_another_checkpoint_is_left_aside(
 def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) -> None:
     with pytest.raises(CannotPack, match="task image_classification"):
         pack(runs["vit"], tmp_path / "m.safetensors")
-    with pytest.raises(PackedError, match="no search diverse_beam"):
+    with pytest.raises(PackedError, match="lacks the search diverse_beam"):
         pack(runs["rnn"].decoding("diverse_beam"), tmp_path / "m.safetensors")
     assert not (tmp_path / "m.safetensors").exists()
     with pytest.raises(UserError, match="cannot generate"):
         packed(runs["rnn"], tmp_path).generate(["a"])
-    with pytest.raises(UserError, match="a search greedy cannot force terms"):
+    with pytest.raises(UserError, match="greedy search cannot force terms"):
         packed(runs["rnn"], tmp_path).translate(["a"], 1, required=[[["b"]]])
 
 

@@ -389,7 +389,7 @@ def test_what_has_no_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExchangeError, match=r"bart does not support .*encoder\.norm_order = 'pre'"):
         to_huggingface(ours(), tmp_path, "bart")
     turned = ours(position=Rotary.Config())
-    expected = r"no architecture fits .*; pegasus has no place for decoder\.position\.kind = 'rope'"
+    expected = r"no architecture fits .*; pegasus does not support decoder\.position\.kind = 'rope'"
     with pytest.raises(ExchangeError, match=expected):
         to_huggingface(turned, tmp_path)
     with pytest.raises(ExchangeError, match=r"fits EncoderDecoder\.Config; none is of this kind"):
@@ -419,7 +419,7 @@ def test_a_preset_with_a_head_becomes_theirs(tmp_path: Path) -> None:
         for local, there in zip(outputs_of_ours(model), outputs_of_theirs(other), strict=True):
             assert float(there.std()) > 0.05
             assert float((local - there).abs().max()) < rounding(MODEL)
-    with pytest.raises(ExchangeError, match=r"bert has no place for tie = 'none'"):
+    with pytest.raises(ExchangeError, match=r"bert does not support tie = 'none'"):
         to_huggingface(masked(tie="none"), tmp_path, "bert")
     with pytest.raises(ExchangeError, match=r"roberta has no place for activation = 'relu'"):
         to_huggingface(masked(activation="relu"), tmp_path, "roberta")

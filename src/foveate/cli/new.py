@@ -26,6 +26,7 @@ from foveate.data.report import SplitReport, are_labels, dated, report_files
 from foveate.data.series import SeriesData, date_column
 from foveate.data.text import (
     BILINGUAL,
+    UNPAIRED,
     BadLine,
     CSVFile,
     TextData,
@@ -252,7 +253,7 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
 
 def _refuse_too_few(train: SplitReport, file: Path) -> None:
     """Raise `DataError` where a side is shorter than the other, or too few lines can be used."""
-    if unpaired := [line for line in train.skipped if "has no partner" in line]:
+    if unpaired := [line for line in train.skipped if UNPAIRED in line]:
         raise DataError(f"{unpaired[0]}; line n of both files must be the same pair")
     if train.pairs < LEAST:
         lost = "".join(f"; {what}: {count:,}" for what, count in train.dropped.items())

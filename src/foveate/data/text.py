@@ -77,6 +77,7 @@ SEP = re.compile(r'"?sep=([^"\s]|\t)"?\s*', re.IGNORECASE)  # Excel's line that 
 SAMPLED = 50  # lines from which the delimiter of a CSV is detected
 QUOTED = 1000  # lines at most that a quoted cell of a CSV may span
 RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its length ratio
+UNPAIRED = "has no counterpart"  # why a line of the longer of two files is left out
 
 
 class TextFormat(Configurable, ABC):
@@ -376,7 +377,7 @@ def _aligned(source: Path, target: Path) -> Iterator[PairRow]:
         if None in pair:
             short, long = (source, target) if pair[0] is None else (target, source)
             total = number + sum(1 for _ in (right if pair[0] is None else left))
-            reason = f"has no counterpart: {long} has {total} lines, {short} has {number - 1}"
+            reason = f"{UNPAIRED}: {long} has {total} lines, {short} has {number - 1}"
             yield from ([BadLine(str(long), n, reason)] for n in range(number, total + 1))
             return
         bad = [side for side in pair if isinstance(side, BadLine)]

@@ -221,7 +221,7 @@ def test_a_walk_of_a_mean_is_that_of_the_head_with_most_weight(open_url, runs) -
     weights = [w for name, w in record.maps.items() if name.endswith("cross_attention")][-1]
     row = weights.mean(axis=0)[1]
     assert head == weights[:, 1, row.argmax()].argmax()
-    assert f"Head {head} has the most weight" in walk.inner_text()
+    assert f"Head {head} has the largest weight" in walk.inner_text()
     until(page, "scrollY > 0")
 
 

@@ -342,7 +342,7 @@ def test_phrases_are_found_as_their_pattern_says(phrases: list[str], text: str) 
         match = next(filter(None, matches), None)
         expected += [] if match is None else [match.group()]
         place = max(place + 1, 0 if match is None else match.end())
-    assert list(PhraseIndex(phrases).found_in(text)) == expected
+    assert list(PhraseIndex(phrases).terms_in(text)) == expected
     together = re.compile(whole_words(wanted)) if wanted else re.compile("(?!)")
     assert (together.search(text) is None) == (not expected)
 

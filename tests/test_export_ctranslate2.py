@@ -45,7 +45,7 @@ def test_a_run_is_exported_and_points_back(runs: dict[str, Run], tmp_path: Path)
     pointer = json.loads((tmp_path / "a" / POINTER).read_text())
     assert pointer["run"] == "transformer" and pointer["checkpoint"] == run.checkpoint
     assert str(tmp_path) not in (tmp_path / "a" / POINTER).read_text()
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         exported(run, tmp_path / "a")
 
 

@@ -78,9 +78,9 @@ def test_graphs_refuse_what_they_cannot_say(runs: dict[str, Run], tmp_path: Path
     )
     joined = transformer(runs["transformer"], position=appended, tie="none")
     for run, reason in (
-        (runs["rnn"], "no loop over the words of a sentence, which recurrent is"),
-        (runs["vit"], "takes translations here, .* of the task image_classification"),
-        (printed, r'no .*score.softmax_over = "max_length"'),
+        (runs["rnn"], "no loop over the words of a sentence, which recurrent needs"),
+        (runs["vit"], "takes translations here, .* has the task image_classification"),
+        (printed, r'.*score.softmax_over = "max_length"'),
         (joined, "not support joined positions; use sinusoidal"),
         (local, r"self_attention has the kind local, whose shape depends on the length"),
     ):

@@ -461,7 +461,7 @@ def test_the_page_says_how_it_is_built_where_it_is_missing(runs: dict[str, Run],
     folder = [runs["rnn"].path]
     with TestClient(application(folder, static=tmp_path / "none"), base_url=HERE) as client:
         page = client.get("/")
-        assert page.status_code == 503 and "make web" in page.text
+        assert page.status_code == 503 and "make page" in page.text
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text("<p>built</p>")
     (tmp_path / "assets" / "app.js").write_text("1;" * 10_000)

@@ -222,10 +222,10 @@ def test_a_demo_is_drawn_with_the_options_that_are_given(client: TestClient) -> 
     expected = DEMOS["lookup"].draw({"values": [1, 2, 3], "temperature": [0.5]}).drawings()
     assert [each["title"] for each in whole] == [each.title for each in expected]
     for name, options, message in (
-        ("beam", {"file": "/etc/passwd"}, "a page names no files"),
+        ("beam", {"file": "/etc/passwd"}, "a page cannot name files"),
         ("beam", {"beam_size": 0}, "greater than or equal to 1"),
         ("beam", {"beams": 2}, "beams"),
-        ("lookup", {"key": 9}, "key 9 of 4"),
+        ("lookup", {"key": 9}, "key 9 does not exist, only 4"),
         ("beams", {}, "no demo 'beams'"),
     ):
         assert message in str(drawn(name, **options)["error"])
@@ -352,7 +352,7 @@ def test_a_tail_tells_each_line_once(tmp_path: Path) -> None:
 def test_a_reader_goes_on_where_it_was(tmp_path: Path, after: str, expected: list[str]) -> None:
     write(tmp_path / "run", range(9, 12))
     assert places(LogTail(tmp_path / "run" / "log.jsonl", after)) == expected
-    with pytest.raises(ValueError, match="no place"):
+    with pytest.raises(ValueError, match="not a position"):
         LogTail(tmp_path, "ten")
 
 

@@ -168,9 +168,9 @@ def test_long_sentences_have_every_length_as_often_and_share_the_rules() -> None
             "dev",
             1,
             "short",
-            "everyday, short, long, with train, valid, test; there is no short dev",
+            "everyday, short, long, with train, valid, test; short dev does not exist",
         ),
-        ("test", 1, "huge", "there is no huge test"),
+        ("test", 1, "huge", "huge test does not exist"),
         ("test", 1001, "short", "has 1,000 short pairs in test, not 1,001"),
     ],
 )

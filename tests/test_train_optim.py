@@ -329,7 +329,7 @@ def test_other_models_are_refused(tmp_path: Path) -> None:
         write_tensors(tensors, tmp_path / name / WEIGHTS)
     with pytest.raises(TrainError, match=r"w is \(2,\) there and \(3,\)"):
         average([tmp_path / "a", tmp_path / "b"])
-    with pytest.raises(TrainError, match="of another model"):
+    with pytest.raises(TrainError, match="holds another model"):
         average([tmp_path / "a", tmp_path / "c"])
     with pytest.raises(TrainError, match="no checkpoint"):
         average([])

@@ -184,7 +184,7 @@ def _request(data: bytes) -> object:
     from starlette.requests import Request
 
     from foveate.server.bodies import read_fields, validated
-    from foveate.server.translation_schemas import TranslateBody
+    from foveate.server.translation_schemas import Limits, TranslateBody
 
     scope = {
         "type": "http", "method": "POST", "path": "/translate", "query_string": data[:5],
@@ -197,7 +197,9 @@ def _request(data: bytes) -> object:
     async def computed(work: Callable[[], Any], size: int) -> Any:
         return work()
 
-    fields = read_fields(Request(scope, receive), SimpleNamespace(computed=computed))
+    fields = read_fields(
+        Request(scope, receive), SimpleNamespace(computed=computed, limits=Limits())
+    )
     try:
         fields.send(None)  # nothing is waited for, so that no event loop is needed
     except StopIteration as end:

@@ -318,7 +318,7 @@ class Run:
         return self.beside_baseline(task, examples, evaluation) if baseline else evaluation
 
     @staticmethod
-    def beside_baseline(task: AnyTask, examples: Any, evaluation: Evaluation) -> Evaluation:
+    def beside_baseline(task: AnyTask, examples: object, evaluation: Evaluation) -> Evaluation:
         """The evaluation with the figures of the task's baseline, and where that is better."""
         try:
             fitted = task.baseline(examples)

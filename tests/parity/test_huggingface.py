@@ -421,7 +421,7 @@ def test_a_preset_with_a_head_becomes_theirs(tmp_path: Path) -> None:
             assert float((local - there).abs().max()) < rounding(MODEL)
     with pytest.raises(ExchangeError, match=r"bert does not support tie = 'none'"):
         to_huggingface(masked(tie="none"), tmp_path, "bert")
-    with pytest.raises(ExchangeError, match=r"roberta has no place for activation = 'relu'"):
+    with pytest.raises(ExchangeError, match=r"roberta does not support activation = 'relu'"):
         to_huggingface(masked(activation="relu"), tmp_path, "roberta")
 
 

@@ -51,7 +51,7 @@ _LETTER = rf"[^\W{UNSPACED.pattern[1:-1]}]"  # of a script with blanks between w
 def whole_words(phrases: Iterable[str]) -> str:
     """Return a pattern of phrases as whole words, of which the longest is found.
 
-    Any character may be beside one of a script without blanks. The pattern is a tree of characters,
+    A character may be beside one of a script without blanks. The pattern is a tree of characters,
     so that at a position of a text one path is tried, however many phrases there are. A look-around
     takes 1 ms to compile: there is one for all phrases of a kind.
     """
@@ -99,7 +99,7 @@ class PhraseIndex:
             lengths.setdefault(phrase[0], set()).add(len(phrase))
         self._lengths = {first: sorted(each, reverse=True) for first, each in lengths.items()}
 
-    def found_in(self, text: str) -> Iterator[str]:
+    def terms_in(self, text: str) -> Iterator[str]:
         """Yield the phrases of a text in order, folded; of those that overlap the longest first."""
         text, start = folded(text), 0
         while start < len(text):
@@ -143,7 +143,7 @@ class Glossary:
 
     def variants(self, line: str) -> list[Variants]:
         """Return the variants of each term of a line, each term once."""
-        return [self.terms[term] for term in dict.fromkeys(self._index.found_in(line))]
+        return [self.terms[term] for term in dict.fromkeys(self._index.terms_in(line))]
 
 
 class TermEntry(NamedTuple):

@@ -171,8 +171,8 @@ class Rules:
     @staticmethod
     def _after(pattern: re.Pattern[str], text: str, place: int) -> Span:
         """The first match from a position that is not empty; behind the text if there is none."""
-        found = (m.span() for m in pattern.finditer(text, place) if m.end() > m.start())
-        return next(found, (len(text), len(text)))
+        matches = (m.span() for m in pattern.finditer(text, place) if m.end() > m.start())
+        return next(matches, (len(text), len(text)))
 
     def count(self, texts: Iterable[str]) -> Counter[str]:
         """Return the number of occurrences of each span, of some spans at each turn."""

@@ -25,7 +25,7 @@ from foveate.data.batches import sorted_batches
 from foveate.decode.outputs import Stop
 from foveate.documents.memory import Assistance, AssistanceCounts, AssistedRun
 from foveate.server.common import RequestError
-from foveate.server.waiting import Answers, Batching, FairQueue, Item, Pair, QueuedItem, cost_of
+from foveate.server.waiting import AnyAnswers, Batching, FairQueue, Item, Pair, QueuedItem, cost_of
 
 PAIR_TOKENS = 1024  # of a side of a pair at most: its attention takes the product of both
 ModelType = TypeVar("ModelType")
@@ -206,14 +206,14 @@ class Batcher(Generic[ModelType]):
         items: Sequence[Item],
         instead: object = None,
         admitted: bool = False,
-    ) -> Answers[Any]:
+    ) -> AnyAnswers:
         """Put the items of a request into the queue, all of them or none.
 
         Raises `RequestError` (429) where they do not fit, or would wait longer than ``max_wait``
         seconds, unless they are part of what was ``admitted``. After `close` everything is refused
         (503).
         """
-        answers = Answers[Any](operation, items, instead)
+        answers = AnyAnswers(operation, items, instead)
         with self._ready:
             if self._closed:
                 raise RequestError(503, "the server is shutting down", retry_after=1)

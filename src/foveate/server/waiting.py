@@ -93,10 +93,13 @@ class Answers(Generic[A]):
         return not self.over and self.future.set_running_or_notify_cancel()
 
 
+AnyAnswers = Answers[Any]
+
+
 class QueuedItem(NamedTuple):
     """An item that was taken out of the queue."""
 
-    answers: Answers[Any]
+    answers: AnyAnswers
     number: int
 
     @property
@@ -200,7 +203,7 @@ class ClientQueue:
     """What waits of one client: requests that are not in the line yet, and characters."""
 
     def __init__(self) -> None:
-        self.requests, self.characters = deque[Answers[Any]](), 0
+        self.requests, self.characters = deque[AnyAnswers](), 0
         self.in_line = 0  # characters in the line, `TURN` at most unless one text has more
 
 
@@ -209,7 +212,7 @@ class Turn:
     """A part of a request that stands in the line."""
 
     client: Hashable
-    answers: Answers[Any]
+    answers: AnyAnswers
     characters: int
     since: float
 
@@ -234,7 +237,7 @@ class FairQueue:
         """Whether something waits."""
         return bool(self._line)
 
-    def put(self, client: Hashable, answers: Answers[Any], admitted: bool = False) -> None:
+    def put(self, client: Hashable, answers: AnyAnswers, admitted: bool = False) -> None:
         """Append a request. Raises `RequestError` (429) where it does not fit or waits too long.
 
         What comes to an empty queue always fits, and so does a part of what was ``admitted``.
@@ -364,7 +367,7 @@ class FairQueue:
                 self._drop(queue, answers)
             self._line_up(client, queue)
 
-    def _drop(self, queue: ClientQueue, answers: Answers[Any]) -> None:
+    def _drop(self, queue: ClientQueue, answers: AnyAnswers) -> None:
         self.characters -= answers.waiting
         self._count(queue, -answers.waiting)
         answers.waiting = 0

@@ -189,5 +189,5 @@ def test_a_source_past_the_limit_is_refused() -> None:
 
 
 def test_it_needs_a_source() -> None:
-    with pytest.raises(ValueError, match='language model has none; take "recurrent"'):
+    with pytest.raises(ValueError, match='language model lacks; use "recurrent"'):
         built(memory_size=None)

@@ -138,7 +138,7 @@ BAD_DEEPL: list[tuple[str, dict[str, Any], int, str]] = [
     ("/v2/glossaries", ENTRIES | {"entries": ""}, 400, "entries is empty"),
     ("/v2/glossaries", ENTRIES | {"entries": "a\tb\nc"}, 400, "entries:2 has no translation"),
     ("/v2/glossaries", ENTRIES | {"entries": "a\t "}, 400, "entries:1 is not an entry"),
-    ("/v2/glossaries", ENTRIES | {"entries": "a\tb\n\nA\tc"}, 400, "entries:3 and entries:1 translate 'A' differently"),
+    ("/v2/glossaries", ENTRIES | {"entries": "a\tb\n\nA\tc"}, 400, "entries:3 and entries:1"),
     ("/v2/glossaries", ENTRIES | {"entries": LONG}, 413, "at most 10"),
     ("/v2/glossaries", ENTRIES | {"target_lang": "de"}, 400, "no model translates en to de"),
     ("/v2/glossaries", ENTRIES | {"name": ""}, 400, "name"),

@@ -271,7 +271,7 @@ def test_the_loss_of_validation_is_log_p_without_coverage(copying: Run) -> None:
 
 
 def test_what_cannot_run_a_pointer_generator_names_it(copying: Run, tmp_path: Path) -> None:
-    with pytest.raises(CannotPack, match="no PointerGenerator"):
+    with pytest.raises(CannotPack, match="lacks PointerGenerator"):
         Program(copying.model)
     with pytest.raises(ConfigError, match="no shortlist"):
         copying.decoding("greedy", shortlist=True).translate(["name dabadaba"])

@@ -165,7 +165,7 @@ def test_a_full_disk_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def full(folder: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(DataError, match="no room for prepared data: make some, or name another"):
+    with pytest.raises(DataError, match="too little free space for prepared data: free some"):
         corpus_module.stored({"a": 1}, full)
     assert not list(cache.glob("*.new"))
 

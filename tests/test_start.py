@@ -54,7 +54,7 @@ def test_without_parts_everything_is_taken() -> None:
         (model(size=5), ("encoder",), "runs/a/config.toml"),
         (model(labels=3), (), "output.bias"),
         (model(), ("encoders",), "no 'encoders'; there are encoder, encoder2, output"),
-        (nn.ModuleDict({"encoder": nn.Linear(3, 4)}), ("encoder",), "of another model"),
+        (nn.ModuleDict({"encoder": nn.Linear(3, 4)}), ("encoder",), "belongs to another model"),
     ],
 )
 def test_what_does_not_fit_is_refused_whole(own, parts, message) -> None:
@@ -192,7 +192,7 @@ MISMATCHES: dict[str, tuple[dict[str, Any], str]] = {
     "task": ({"task": "classification"}, "belongs to another model|classification cannot extend"),
     "masked": (
         {"task": "masked_language"},
-        "of another model|neither another vocabulary|cannot extend",
+        "belongs to another model|neither another vocabulary|cannot extend",
     ),
 }
 

@@ -259,7 +259,7 @@ class Batcher(Generic[ModelType]):
                     pool.submit(self._answer_batch, plan, batch, workers)
 
     def _measure(self) -> None:
-        """Answer the sample; a model that cannot is told to those who ask."""
+        """Answer the sample to set the first rate; ignore errors, which requests will meet."""
         operation, items = self._sample or (None, ())
         with suppress(Exception):
             if operation is not None:

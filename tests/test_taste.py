@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 FUNCTION, NESTING, ANY, CASTS = 60, 4, 178, 99
 
 # Lines of src/foveate. The cap only falls: a change that needs more takes something out first.
-LINES = 65_478
+LINES = 65_476
 
 # "file::function" → why its limits are raised.
 EXCEPTIONS: dict[str, str] = {}

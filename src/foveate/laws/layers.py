@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, cast
@@ -188,13 +188,15 @@ def _transformed(trial: Trial) -> list[LayerOutput]:
     return [LayerOutput("forward", layer, inputs, shape, "(B, T, D)", layer, apart)]
 
 
-def without_dropout(config: Config) -> Config:
-    """The config with every dropout 0, so that training computes what use does."""
+def without_dropout(config: Config, most: Mapping[str, int] | None = None) -> Config:
+    """Return the config without dropout, its sizes bounded by ``most``, named by their fields."""
     changes: dict[str, object] = {}
     for name in type(config).model_fields:
         value = getattr(config, name)
         if isinstance(value, Config):
-            changes[name] = without_dropout(value)
+            changes[name] = without_dropout(value, most)
+        elif most and name in most and isinstance(value, int):
+            changes[name] = min(value, most[name])
         elif name.endswith("dropout"):
             changes[name] = 0.0
     return config.model_copy(update=changes)

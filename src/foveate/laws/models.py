@@ -10,7 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from foveate.config import Config
-from foveate.laws.layers import COMPUTATIONS, FUTURE, ROW, Apart, LayerOutput, computations
+from foveate.laws.layers import (
+    COMPUTATIONS,
+    FUTURE,
+    ROW,
+    Apart,
+    LayerOutput,
+    computations,
+    without_dropout,
+)
 from foveate.laws.trial import Trial, law, require_same
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Memory
@@ -42,20 +50,6 @@ def _reads_tokens(config: Config) -> bool:
     return own and all(_reads_tokens(part) for part in parts if isinstance(part, Config))
 
 
-def small(config: Config) -> Config:
-    """The config with small sizes and without dropout."""
-    changes: dict[str, object] = {}
-    for name in type(config).model_fields:
-        value = getattr(config, name)
-        if isinstance(value, Config):
-            changes[name] = small(value)
-        elif name in SMALL and isinstance(value, int):
-            changes[name] = min(value, SMALL[name])
-        elif name.endswith("dropout"):
-            changes[name] = 0.0
-    return config.model_copy(update=changes)
-
-
 def _ids(x: Tensor) -> Tensor:
     """Tokens (B, T) of numbers; other numbers are other tokens."""
     return 4 + x.mul(10).round().long().remainder(VOCABULARY - 4)
@@ -73,7 +67,7 @@ def _memory(trial: Trial, rows: int, size: int) -> Memory:
 
 def _encoded(trial: Trial) -> list[LayerOutput]:
     rows, length, _, _, _ = trial.sizes
-    encoder: Encoder = trial.prepare(small(trial.config).build(Tokens(VOCABULARY)))
+    encoder: Encoder = trial.prepare(without_dropout(trial.config, SMALL).build(Tokens(VOCABULARY)))
 
     def forward(x: Tensor) -> Tensor:
         return encoder(_ids(x), _real(rows, length)).values
@@ -86,7 +80,7 @@ def _encoded(trial: Trial) -> list[LayerOutput]:
 
 def _decoded(trial: Trial) -> list[LayerOutput]:
     rows, length, _, width, _ = trial.sizes
-    config, owner = small(trial.config), cast(type[Decoder], trial.config.owner)
+    config, owner = without_dropout(trial.config, SMALL), cast(type[Decoder], trial.config.owner)
     size = 2 * width if owner.reads_memory else None
     decoder: Decoder = trial.prepare(config.build(Tokens(VOCABULARY), size))
     memory = None if size is None else _memory(trial, rows, size)
@@ -108,7 +102,9 @@ def _modelled(trial: Trial) -> list[LayerOutput]:
     owner, tokens = cast(type[nn.Module], trial.config.owner), Tokens(VOCABULARY)
     several = {EncoderDecoder: (tokens, tokens), Classifier: (tokens, LABELS)}
     kind = next(known for known in KNOWN if issubclass(owner, known))
-    model: nn.Module = trial.prepare(small(trial.config).build(*several.get(kind, (tokens,))))
+    model: nn.Module = trial.prepare(
+        without_dropout(trial.config, SMALL).build(*several.get(kind, (tokens,)))
+    )
     source, keys = _ids(trial.draw(rows, length)), _real(rows, length)
 
     def forward(x: Tensor) -> Tensor:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from foveate.run import Run
 from foveate.training import train
@@ -18,6 +21,22 @@ class Printed(NamedTuple):
     code: int
     out: str
     err: str
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A program that is killed at the end of the block and after two minutes: no test hangs on it.
+
+    ``with subprocess.Popen(…)`` waits for ever where an assertion in the block fails.
+    """
+    with subprocess.Popen(command, **options) as process:
+        last = threading.Timer(120, process.kill)
+        last.start()
+        try:
+            yield process
+        finally:
+            last.cancel()
+            process.kill()
 
 
 Call = Callable[..., Printed]  # the fixture `call`

@@ -25,7 +25,7 @@ from foveate.config import ConfigError
 from foveate.data.corpus import WorkerError
 from foveate.engine.packed import PackedEngine
 from foveate.run import Run
-from small_runs import Call
+from small_runs import Call, running
 
 # ---- The command line: verbs answer, quickly and in one line where something is wrong
 ROOT = Path(__file__).parent.parent
@@ -264,11 +264,11 @@ def test_many_lines_of_an_error_become_one() -> None:
 def test_a_closed_pipe_is_quiet() -> None:
     command = [sys.executable, "-m", "foveate", "data", "list"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=ENVIRONMENT) as process:
+    with running(command, stdout=pipe, stderr=pipe, env=ENVIRONMENT) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode in (1, 141)  # of typer, of a shell
+        assert process.wait(30) in (1, 141)  # of typer, of a shell
 
 
 # ---- what stands in the files beside the code

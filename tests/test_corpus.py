@@ -132,7 +132,7 @@ def test_a_job_is_not_mixed_with_others(tmp_path: Path) -> None:
         FolderJob(tmp_path, {"beam_size": 4}, ["a.txt"])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"a\.txt is there already"):
+    with pytest.raises(ConfigError, match=r"a\.txt already exists"):
         FolderJob(tmp_path / "other", {"beam_size": 5}, ["a.txt"])
     assert unpacked(packed(b"x\ny", {"cut": [3], "nothing": []})) == (b"x\ny", {"cut": [3]})
 

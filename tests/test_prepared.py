@@ -29,6 +29,7 @@ from foveate.data.tokenizer import BPE, Byte, Tokenizer, Unigram, WordTokenizer
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
 WHOLE = (TextData(), TextData(drop_duplicates=True, drop_identical=True), TextData(holdout=0.3))
+from small_runs import running
 
 
 @pytest.fixture
@@ -188,11 +189,9 @@ corpus.prepare_texts([Reading(*sys.argv[1:], "train", TextData())])
 def test_killed_it_leaves_nothing_half(cache: Path, files: Path) -> None:
     sides = [str(files / f"{{split}}.{side}") for side in ("en", "fr")]
     path = os.pathsep.join(filter(None, sys.path))
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED, *sides],
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": path},
-    ) as process:
+    command = [sys.executable, "-c", KILLED, *sides]
+    env = os.environ | {"PYTHONPATH": path}
+    with running(command, stdout=subprocess.PIPE, env=env) as process:
         assert process.stdout is not None and process.stdout.readline() == b"some\n"
         assert list(cache.glob("*.new"))
         process.send_signal(signal.SIGKILL)

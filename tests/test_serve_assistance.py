@@ -125,7 +125,7 @@ def test_quality_is_the_log_probability_of_the_model(app: FastAPI, run: Run) -> 
         ({"glossary": {"dog": " "}}, "glossary: 'dog' is not an entry"),
         ({"glossary": {"dog": []}}, "glossary: 'dog' is not an entry"),
         ({"glossary": {"dog": "a", "Dog": "b"}}, "glossary: 'dog' translate 'Dog' differently"),
-        ({"glossary": "dog\ta\n\nDog\tb"}, "glossary:3 translates 'Dog' otherwise than glossary:1"),
+        ({"glossary": "dog\ta\n\nDog\tb"}, "glossary:3 and glossary:1 translate 'Dog' differently"),
         ({"glossary": "dog"}, "glossary:1 is not an entry: write TERM TAB"),
         ({"glossary": "{dog"}, "glossary begins with { but is not a JSON object"),
         ({"glossary": '{"dog": 3}'}, "the translation of 'dog' is not a string"),

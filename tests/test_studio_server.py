@@ -20,7 +20,7 @@ import uvicorn
 from foveate.run import Run
 from foveate.server.studio_api import application
 from foveate.server.studio_state import POLL, StudioState
-from small_runs import made
+from small_runs import made, running
 
 EVENTS = {"accept": "text/event-stream"}
 PATH = "/runs/language/answer"
@@ -164,13 +164,9 @@ def test_a_running_training_is_told_as_it_goes_on(server, language) -> None:
 def test_the_program_serves_and_ends(language: Run) -> None:
     words = [sys.executable, "-m", "foveate", "studio", str(language.path), "--no-browser"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [*words, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment,
-    ) as program:  # fmt: skip
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with running([*words, "--port", "0"], text=True, env=environment, **pipes) as program:
         assert program.stdout is not None and program.stderr is not None
-        last = threading.Timer(90, program.kill)  # whatever happens, this test ends
-        last.start()
         output = program.stdout.readline()
         result = re.search(r"http://127\.0\.0\.1:\d+/", output)
         assert result, output
@@ -180,7 +176,6 @@ def test_the_program_serves_and_ends(language: Run) -> None:
             next(answer.iter_lines())
             program.send_signal(signal.SIGINT)
             assert program.wait(30) in (0, -signal.SIGINT, 130)
-        last.cancel()
         assert "Traceback" not in program.stderr.read()
 
 

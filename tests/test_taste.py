@@ -126,3 +126,11 @@ def test_data_are_split_at_line_feeds_alone() -> None:
         if isinstance(node, ast.Attribute) and node.attr == "splitlines"
     }
     assert calls == set(OWN_LINES)
+
+
+def test_no_test_waits_for_ever_for_a_program() -> None:
+    """A bare `subprocess.Popen` in a ``with`` does where an assertion fails; `running` does not."""
+    tests = Path(__file__).parent
+    bare = "with " + "subprocess.Popen("
+    found = {p.name for p in tests.rglob("*.py") if bare in p.read_text(encoding="utf-8")}
+    assert found == {"small_runs.py"}

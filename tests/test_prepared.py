@@ -26,10 +26,10 @@ from foveate.data.report import traits_of
 from foveate.data.synthetic import write
 from foveate.data.text import Reading, TextData, read_split
 from foveate.data.tokenizer import BPE, Byte, Tokenizer, Unigram, WordTokenizer
+from small_runs import running
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
 WHOLE = (TextData(), TextData(drop_duplicates=True, drop_identical=True), TextData(holdout=0.3))
-from small_runs import running
 
 
 @pytest.fixture

@@ -246,9 +246,11 @@ class Batcher(Generic[ModelType]):
             self._measure()
             while window := self._take():
                 try:
-                    items = [item.item for item in window]
+                    items, model = [item.item for item in window], self.model()
+                    with self._ready:
+                        self._queue.rate.begin(time.monotonic())
                     operation: Operation[ModelType] = window[0].answers.operation
-                    plan = operation.plan(self.model(), items, self.bounds.tokens)
+                    plan = operation.plan(model, items, self.bounds.tokens)
                     batches = self._batches(plan, window)
                 except BaseException as error:  # a tokenizer's panic is not an Exception
                     self._release(window, error)
@@ -280,7 +282,7 @@ class Batcher(Generic[ModelType]):
     def _release(self, items: Sequence[QueuedItem], error: BaseException) -> None:
         """These items wait no more; their answer is the error."""
         with self._ready:
-            self._queue.done(items)
+            self._queue.done(items, answered=False)
         for item in items:
             item.answers.fail(item.number, error)
 
@@ -298,17 +300,15 @@ class Batcher(Generic[ModelType]):
     def _answer_batch(self, plan: AnswerPlan, batch: list[QueuedItem], workers: int) -> None:
         items = [item for item in batch if not item.answers.over]
         with self._ready:
-            self._queue.done([item for item in batch if item.answers.over])
-            self._queue.rate.begin(time.monotonic())
+            self._queue.done([item for item in batch if item.answers.over], answered=False)
         try:
             if items:
                 self._answer(plan, items)
         finally:
             with self._ready:
-                cost = self._queue.done(items)
+                self._queue.done(items)
                 self._free += workers
                 self._batch_done_at = time.monotonic()
-                self._queue.rate.end(self._batch_done_at, cost)
                 self._ready.notify()
         for answers in dict.fromkeys(item.answers for item in items):
             answers.changed()

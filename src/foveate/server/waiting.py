@@ -109,37 +109,40 @@ class QueuedItem(NamedTuple):
 
 
 class Rate:
-    """Characters a second while something is computed, by the batches of late.
+    """Characters a second while there is work, by what was done of late.
 
         r = Σ_i c_i e^(−(T − t_i)/τ) / Σ_i d_i e^(−(T − t_i)/τ)
 
-    c_i characters were done at t_i, d_i seconds after the batch before. Several batches may run at
-    a time; times in which none does do not count.
+    c_i characters were done at t_i, d_i seconds after those before. What passes between batches
+    counts, as long as something waits: who waits, waits for it too.
     """
 
     def __init__(self, first: float = FIRST_RATE, memory: float = MEMORY) -> None:
         self._characters, self._seconds = first * FIRST_SECONDS, FIRST_SECONDS
-        self._running, self._since, self._memory = 0, 0.0, memory
+        self._memory = memory
+        self._since: float | None = None  # when something was done last; None without work
 
     def set(self, rate: float) -> None:
         """Begin with a rate that was measured in a second."""
         self._characters, self._seconds = rate, 1.0
 
     def begin(self, now: float) -> None:
-        """A batch begins."""
-        self._since = self._since if self._running else now
-        self._running += 1
+        """There is work, unless there was some already."""
+        self._since = now if self._since is None else self._since
 
-    def end(self, now: float, characters: int) -> None:
-        """A batch is done."""
-        passed, self._since = max(1e-6, now - self._since), now
+    def done(self, now: float, characters: int) -> None:
+        """So much is done."""
+        passed, self._since = max(1e-6, self._stalled(now)), now
         weight = exp(-passed / self._memory)
         self._characters = self._characters * weight + characters
         self._seconds = self._seconds * weight + passed
-        self._running -= 1
+
+    def rest(self) -> None:
+        """There is no work."""
+        self._since = None
 
     def value(self, now: float) -> float:
-        """The rate, which falls while no batch is done."""
+        """The rate, which falls while nothing is done."""
         return self._characters / (self._seconds + self._stalled(now))
 
     def wait(self, characters: int, now: float) -> float:
@@ -147,8 +150,8 @@ class Rate:
         return max(self._stalled(now), characters / self.value(now)) if characters else 0.0
 
     def _stalled(self, now: float) -> float:
-        """The seconds for which batches have been computed, and none was done."""
-        return now - self._since if self._running else 0.0
+        """The seconds for which there has been work, and nothing was done."""
+        return 0.0 if self._since is None else now - self._since
 
 
 class Pace:
@@ -190,10 +193,12 @@ class Pace:
         loop.call_soon(self._pass, loop, line)
 
     def _pass(self, loop: asyncio.AbstractEventLoop, done: object) -> None:
-        self.rate.end(self.clock(), done is self._new)
+        self.rate.done(self.clock(), done is self._new)
         line = self._begun or self._new
         self._passing = bool(line)
-        if line:
+        if not line:
+            self.rate.rest()
+        else:
             if not (turn := line.popleft()).done():
                 turn.set_result(None)
             self._schedule(loop, line)
@@ -346,11 +351,12 @@ class FairQueue:
         queue.in_line -= characters
         self._in_line -= characters
 
-    def done(self, items: Sequence[QueuedItem]) -> int:
-        """These are not worked on any more; their characters."""
+    def done(self, items: Sequence[QueuedItem], answered: bool = True) -> None:
+        """These are not worked on any more; what is ``answered`` counts for the rate."""
         cost = sum(cost_of(item.item) for item in items)
-        self.characters -= cost
-        return cost
+        if answered:
+            self.rate.done(self.clock(), cost)
+        self._remove(cost)
 
     def _note(self, future: Future[Any]) -> None:
         self._over = self._over or future.cancelled()
@@ -367,8 +373,13 @@ class FairQueue:
                 self._drop(queue, answers)
             self._line_up(client, queue)
 
+    def _remove(self, characters: int) -> None:
+        self.characters -= characters
+        if not self.characters:
+            self.rate.rest()
+
     def _drop(self, queue: ClientQueue, answers: AnyAnswers) -> None:
-        self.characters -= answers.waiting
+        self._remove(answers.waiting)
         self._count(queue, -answers.waiting)
         answers.waiting = 0
 

@@ -22,6 +22,7 @@ from foveate.server.batching import AnswerPlan, Batcher, Operation
 from foveate.server.common import RequestError
 from foveate.server.waiting import (
     LEAST_WINDOW,
+    TURN,
     WINDOW_SECONDS,
     Answers,
     Batching,
@@ -237,11 +238,11 @@ class Simulated:
         self.free, self.waits, self.refused = workers, list[float](), list[float]()
         self.began: dict[Answers[Any], float] = {}
 
-    def send(self, client: str, texts: Sequence[str]) -> Answers[Any] | None:
+    def send(self, client: str, texts: Sequence[str], **how: Any) -> Answers[Any] | None:
         """A request that comes now; None where it is refused."""
         answers = Answers[Any](Upper(), texts)
         try:
-            self.queue.put(client, answers)
+            self.queue.put(client, answers, **how)
         except RequestError as error:
             assert error.status == 429
             self.refused.append(error.retry_after or 0)
@@ -311,6 +312,25 @@ def test_a_file_of_one_client_does_not_keep_others_out() -> None:
         assert few.over, "answered within five seconds"
     model.run(inf)
     assert file is not None and file.over
+
+
+@pytest.mark.parametrize("size", [1, TURN, 3 * TURN])
+@pytest.mark.parametrize("clients", [1, 50])
+def test_what_an_answer_still_needs_is_before_what_is_new(size: int, clients: int) -> None:
+    """A text with markup waits for its translation, then for links: not for two lines."""
+    model = Simulated(1000, max_wait=5.0)
+    for number in range(100):
+        model.send(str(number % clients), ["x" * 99] * 10)
+        model.run(model.now + 0.1)
+    assert model.refused and model.queue.wait("new") > 3
+    began, links = model.now, model.send("0", ["y" * 99] * (size // 100 + 1), admitted=True)
+    assert links is not None
+    while not links.values:
+        model.run(model.now + 0.1)
+        model.send("1", ["x" * 99])
+    assert model.now - began < 3, "the window before it, and its own"
+    model.run(inf)
+    assert links.over and not model.queue.characters
 
 
 def test_a_rate_that_falls_is_noticed_before_a_batch_is_done() -> None:

@@ -210,8 +210,8 @@ class Batcher(Generic[ModelType]):
         """Put the items of a request into the queue, all of them or none.
 
         Raises `RequestError` (429) where they do not fit, or would wait longer than ``max_wait``
-        seconds, unless they are part of what was ``admitted``. After `close` everything is refused
-        (503).
+        seconds, unless the answer to what was ``admitted`` needs them. After `close` everything is
+        refused (503).
         """
         answers = AnyAnswers(operation, items, instead)
         with self._ready:

@@ -517,10 +517,12 @@ async def join(
         chosen = await service.computed(
             lambda: list(map(_versions, pending)), size if plain else inf
         )
-        links = [
-            await service.links(text.route, client, pairs)
-            for text, (_, pairs) in zip(pending, chosen, strict=True)
-        ]
+        links = await asyncio.gather(
+            *(
+                service.links(text.route, client, pairs)
+                for text, (_, pairs) in zip(pending, chosen, strict=True)
+            )
+        )
         placed = lambda: list(map(_placed, pending, chosen, links))  # noqa: E731
         texts = await service.computed(placed, size if plain else inf)
     finally:

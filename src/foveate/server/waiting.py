@@ -245,16 +245,21 @@ class FairQueue:
     def put(self, client: Hashable, answers: AnyAnswers, admitted: bool = False) -> None:
         """Append a request. Raises `RequestError` (429) where it does not fit or waits too long.
 
-        What comes to an empty queue always fits, and so does a part of what was ``admitted``.
+        What comes to an empty queue always fits, and so does what the answer to an ``admitted``
+        request still needs, such as links of words: the first `TURN` of it heads the line, for its
+        client has waited already.
         """
         if not admitted:
             self.check(client, answers.waiting)
         if answers.waiting:
             queue = self._clients.setdefault(client, ClientQueue())
-            queue.requests.append(answers)
             self.characters += answers.waiting
             self._count(queue, answers.waiting)
-            self._line_up(client, queue)
+            if admitted:
+                self._line.appendleft(self._turn_of(client, queue, answers))
+            else:
+                queue.requests.append(answers)
+                self._line_up(client, queue)
             answers.future.add_done_callback(self._note)
 
     def check(self, client: Hashable, cost: int = 0, waited: float = 0.0) -> None:
@@ -341,10 +346,15 @@ class FairQueue:
             size = min(self._turn, queue.requests[0].waiting)
             if queue.in_line and queue.in_line + size > self._turn:
                 return
-            queue.in_line, self._in_line = queue.in_line + size, self._in_line + size
-            self._line.append(Turn(client, queue.requests.popleft(), size, self.clock()))
+            self._line.append(self._turn_of(client, queue, queue.requests.popleft()))
         if not queue.characters:
             del self._clients[client]
+
+    def _turn_of(self, client: Hashable, queue: ClientQueue, answers: AnyAnswers) -> Turn:
+        """The next part of a request, which counts as in the line."""
+        size = min(self._turn, answers.waiting)
+        queue.in_line, self._in_line = queue.in_line + size, self._in_line + size
+        return Turn(client, answers, size, self.clock())
 
     def _leave_line(self, turn: Turn, queue: ClientQueue, characters: int) -> None:
         turn.characters -= characters

@@ -29,7 +29,7 @@ from foveate.nn.recurrent import ElmanCell, GRUCell, LSTMCell
 from foveate.nn.scores import Additive, General
 
 Tie = Literal["none", "target", "all"]
-_TIED = 'one table for embeddings and output (tie = "none" for two)'
+_TIED = 'input embeddings and output projection are tied (tie = "none" unties them)'
 
 
 class VaswaniBase(EncoderDecoder.Config, kind="vaswani-base"):
@@ -90,8 +90,8 @@ class Bahdanau2015(EncoderDecoder.Config, kind="bahdanau-2015"):
     """
 
     differs: ClassVar[str] = (
-        "a tanh read-out for maxout, the GRU of PyTorch for that of Cho et al. (cell = gru_cho), "
-        f"biases in the score, D = 256, {_TIED}"
+        "a tanh read-out instead of maxout; PyTorch's GRU instead of that of Cho et al. (cell = "
+        f'"gru_cho"); biases in the score; D = 256; {_TIED}'
     )
 
     encoder: Encoder.Config = RecurrentEncoder.Config(cell=GRUCell.Config(), bidirectional=True)
@@ -107,8 +107,8 @@ class Luong2015(EncoderDecoder.Config, kind="luong-2015"):
     """
 
     differs: ClassVar[str] = (
-        "two layers of 256 for four of 1,000; the source is not reversed; the read-out also reads "
-        f"the token; {_TIED}"
+        "two layers of 256 units instead of four of 1,000; the source is not reversed; the "
+        f"read-out also depends on the token; {_TIED}"
     )
 
     encoder: Encoder.Config = RecurrentEncoder.Config(cell=LSTMCell.Config(), num_layers=2)
@@ -125,8 +125,8 @@ class See2017(PointerGenerator.Config, kind="see-2017"):
     """
 
     differs: ClassVar[str] = (
-        "the context is not fed into the decoder; p_gen reads the read-out, which has the "
-        f"token already; {_TIED}"
+        "the context is not fed into the decoder; p_gen is computed from the read-out, which "
+        f"already contains the token; {_TIED}"
     )
 
     encoder: Encoder.Config = RecurrentEncoder.Config(
@@ -142,8 +142,8 @@ class Sutskever2014(EncoderDecoder.Config, kind="sutskever-2014"):
     """
 
     differs: ClassVar[str] = (
-        "two layers of 256 for four of 1,000; the source is not reversed; a tanh read-out of state "
-        f'and token, where the paper has the state alone (decoder.readout = "state"); {_TIED}'
+        "two layers of 256 units instead of four of 1,000; the source is not reversed; a tanh "
+        f'read-out of state and token, not of the state only (decoder.readout = "state"); {_TIED}'
     )
 
     encoder: Encoder.Config = RecurrentEncoder.Config(cell=LSTMCell.Config(), num_layers=2)
@@ -244,8 +244,8 @@ class Mikolov2010(LanguageModel.Config, kind="mikolov-2010"):
     """One layer of Elman's network over words (Mikolov et al., 2010), D = 256."""
 
     differs: ClassVar[str] = (
-        "tanh for the logistic function (activation), gradients through a whole block, dropout, "
-        f"{_TIED}"
+        'tanh instead of the logistic function (cell.activation = "sigmoid"); backpropagation '
+        f"through a whole block; dropout; {_TIED}"
     )
 
     decoder: Decoder.Config = RecurrentDecoder.Config(cell=ElmanCell.Config(), readout="state")
@@ -272,8 +272,7 @@ class GPT2(LanguageModel.Config, kind="gpt-2"):
     """12 layers, D = 768, 12 heads, GELU, norm before, learned places (Radford et al., 2019)."""
 
     differs: ClassVar[str] = (
-        "GELU by the normal distribution function; GPT-2 takes the tanh form: feed_forward = "
-        '"gelu_tanh"'
+        'exact GELU; for the tanh approximation of the original, set feed_forward = "gelu_tanh"'
     )
 
     decoder: Decoder.Config = TransformerDecoder.Config(
@@ -360,7 +359,7 @@ class ShowAttendTell(EncoderDecoder.Config, kind="show-attend-tell"):
     """
 
     differs: ClassVar[str] = (
-        "a small network trained from the start for VGG; no gate on the context; a tanh in the "
+        "a small CNN trained from scratch instead of VGG; no gate on the context; a tanh in the "
         "read-out"
     )
 

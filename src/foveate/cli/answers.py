@@ -99,9 +99,6 @@ def _noted(
         yield each
 
 
-# ------------------------------------------------------------------------------ labels
-
-
 def classify(
     run: options.RunPath,
     images: Annotated[
@@ -173,9 +170,6 @@ def pictures_of(names: Sequence[str]) -> list[Picture]:
     from foveate.views.examples import picture_of
 
     return [picture_of(name) for name in names]
-
-
-# ------------------------------------------------------------------------------ texts
 
 
 def generate(
@@ -296,9 +290,6 @@ def forecast(
 
     replace_file(out, text.encode())
     typer.echo(f"wrote {out}")
-
-
-# ------------------------------------------------------------------------------ scores
 
 
 def score(

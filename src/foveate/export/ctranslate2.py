@@ -95,7 +95,6 @@ def _attention(name: str, config: Any) -> Iterator[Part]:
         yield "value_size", f"{name}.value_size", config.value_size
 
 
-# ------------------------------------------------------------------------------------- ctranslate2
 # A translator or language model of Transformer layers as a model of CTranslate2.
 
 ACTIVATIONS = {  # our feed-forward networks and CTranslate2's names of what is in them
@@ -160,9 +159,6 @@ def first_misfit(model: nn.Module) -> str | None:
     """The first choice of a model that CTranslate2 does not have; None where it has them all."""
     parts = transformer_parts(model)
     return next((f"{key} = {v!r}" for what, key, v in parts if v not in WAYS[what]), None)
-
-
-# ------------------------------------------------------------------------------ the weights
 
 
 def specification(run: Run, named: Pieces | None = None) -> Any:

@@ -126,9 +126,6 @@ class Onnx(Export):
         return compare(self.run, sample, searches(self.run), theirs, exact=True)
 
 
-# ------------------------------------------------------------------------------ the graphs
-
-
 class Growing(State):
     """A state whose tensors are given and taken, without room that is kept ready."""
 
@@ -271,9 +268,6 @@ def _rms_norm(graph: Any, x: Any, shape: Any, weight: Any, eps: Any) -> object:
 
 
 LACKING = {"aten::mT": _transposed, "aten::rms_norm": _rms_norm}  # what the exporter has not
-
-
-# ------------------------------------------------------------------------------ searching
 
 
 class Graphs:

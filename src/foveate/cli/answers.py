@@ -119,7 +119,7 @@ def classify(
     """Label each line of stdin, or each picture."""
     if scores and as_json:
         raise ConfigError("--scores and --json are two output formats: choose one")
-    tally, names = Tally(), cast("Iterable[str | None]", images or repeat(None))
+    tally, names = Tally(), images or repeat(None)
     spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
     model = spec.packed({"pictures": images}, threads, verbose)
     if model is None:

@@ -165,7 +165,7 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
     """Our weights in CTranslate2's layout; ``named`` are other names of the pieces."""
     from ctranslate2.specs import transformer_spec  # type: ignore[import-untyped]
 
-    model = cast(EncoderDecoder, run.model)
+    model: EncoderDecoder = run.model
     encoder = cast(TransformerEncoder, model.encoder)
     decoder = cast(TransformerDecoder, model.decoder)
     spec = transformer_spec.TransformerSpec(

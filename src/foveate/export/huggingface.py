@@ -143,7 +143,7 @@ def _read_settings(path: Path) -> Settings:
         )
     if not isinstance(settings := _json(path, AGAIN), dict):
         raise ExchangeError(f"{path}: not a JSON object; {AGAIN}")
-    return cast(Settings, settings)
+    return settings
 
 
 def _families(name: str, path: Path) -> list[Family]:

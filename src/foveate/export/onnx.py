@@ -81,7 +81,7 @@ class Onnx(Export):
                 f"onnx takes translations here, but this run has the task "
                 f"{self.run.config.task.kind}; safetensors takes any run"
             )
-        model = cast(EncoderDecoder, self.run.model)
+        model: EncoderDecoder = self.run.model
         for side, kind in (
             (model.encoder, TransformerEncoder),
             (model.decoder, TransformerDecoder),
@@ -104,7 +104,7 @@ class Onnx(Export):
 
     def write(self, place: Path, pointer: dict[str, object]) -> None:
         place.mkdir()
-        model = cast(EncoderDecoder, self.run.model)
+        model: EncoderDecoder = self.run.model
         names = _write_graphs(model, place)
         for side, tokenizer in translator(self.run).tokenizers_by_name().items():
             tokenizer.save(place / f"{side}.tokenizer.json")

@@ -18,7 +18,7 @@ from foveate.inspect.flow import by_distance
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.mamba import MambaDecoder
-from foveate.models.presets import VaswaniBase
+from foveate.models.presets import PRESETS
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.native.kernels import without_kernels
 from foveate.nn.attention import Attention, BaseAttention
@@ -558,7 +558,9 @@ def base() -> Answer:
     counts = {}
     for tie in ("all", "none"):
         with torch.device("meta"):
-            model = EncoderDecoder(VaswaniBase.parse({"tie": tie}), Tokens(37_000), Tokens(37_000))
+            model = EncoderDecoder(
+                PRESETS["vaswani-base"].parse({"tie": tie}), Tokens(37_000), Tokens(37_000)
+            )
         counts[tie] = sum(p.numel() for p in model.parameters()) / 1e6
     figure = (
         f"{counts['all']:.1f} M with one table of 37,000 tokens, {counts['none']:.1f} M with three"

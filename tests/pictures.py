@@ -12,6 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from foveate.models.transformer import TransformerEncoder
+from foveate.nn.embedding import PatchStem
+from foveate.nn.feed_forward import GELU
+from foveate.nn.positions import Learned
+
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 60, 220)}
 
 
@@ -66,3 +71,20 @@ def write_squares(folder: Path) -> Path:
     with tarfile.open(folder / "pictures.tar", "w") as archive:
         archive.add(folder / "pictures", arcname="images")
     return folder
+
+
+def vit(
+    patch_size: int, places: int, sizes: tuple[int, int, int, int]
+) -> TransformerEncoder.Config:
+    """The encoder of a Vision Transformer; ``sizes`` are D, heads, layers, feed-forward."""
+    hidden, heads, layers, ffn = sizes
+    return TransformerEncoder.Config(
+        stem=PatchStem.Config(patch_size=patch_size, class_token=True),
+        position=Learned.Config(max_length=places),
+        hidden_size=hidden,
+        num_heads=heads,
+        num_layers=layers,
+        ffn_size=ffn,
+        dropout=0.0,
+        feed_forward=GELU.Config(),
+    )

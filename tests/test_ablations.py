@@ -27,7 +27,7 @@ from foveate.models.encoder_decoder import (
     Model,
 )
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
-from foveate.models.presets import GPTTiny, TransformerSmall
+from foveate.models.presets import PRESETS
 from foveate.models.recurrent import LocationDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
@@ -54,7 +54,9 @@ def translator(tie: str = "target", **choices: Any) -> EncoderDecoder:
     torch.manual_seed(0)
     encoder = Encoder.Config.parse({"kind": "transformer"} | SIZES | choices)
     decoder = Decoder.Config.parse({"kind": "transformer"} | SIZES | choices)
-    config = TransformerSmall.parse({"encoder": encoder, "decoder": decoder, "tie": tie})
+    config = PRESETS["transformer-small"].parse(
+        {"encoder": encoder, "decoder": decoder, "tie": tie}
+    )
     model: EncoderDecoder = config.build(Tokens(30), Tokens(30)).eval()
     return model
 
@@ -388,10 +390,10 @@ def test_steps_compute_what_the_model_does_and_exports_refuse(name: str) -> None
 
 
 def test_a_model_that_cheats_is_not_exported() -> None:
-    decoder = GPTTiny().decoder.model_copy(update={"causal": False})
-    fitting(GPTTiny().plain(), "gpt2")
+    decoder = PRESETS["gpt-tiny"]().decoder.model_copy(update={"causal": False})
+    fitting(PRESETS["gpt-tiny"]().plain(), "gpt2")
     with pytest.raises(ExchangeError, match="causal"):
-        fitting(GPTTiny(decoder=decoder).plain(), "gpt2")
+        fitting(PRESETS["gpt-tiny"](decoder=decoder).plain(), "gpt2")
 
 
 # ------------------------------------------------------------------------------ shipped configs

@@ -19,7 +19,7 @@ from foveate.engine.compiled import CompiledSearch, Settings
 from foveate.engine.pytorch import compiled
 from foveate.inspect.edits import edit, silenced
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
-from foveate.models.presets import TransformerSmall
+from foveate.models.presets import PRESETS
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
 from foveate.native.kernels import library, without_kernels
 from foveate.nn.context import Mask
@@ -39,7 +39,9 @@ SIZES = {"hidden_size": 24, "num_heads": 3, "num_layers": 2, "ffn_size": 36, "dr
 def made() -> EncoderDecoder:
     """A small translator with weights that are not those of a start."""
     parts = [each.Config.parse({"kind": "transformer"} | SIZES) for each in (Encoder, Decoder)]
-    model = build(TransformerSmall(encoder=parts[0], decoder=parts[1]), vocabulary=VOCABULARY)
+    model = build(
+        PRESETS["transformer-small"](encoder=parts[0], decoder=parts[1]), vocabulary=VOCABULARY
+    )
     with torch.no_grad():
         for weight in model.parameters():
             weight += 0.2 * torch.randn(weight.shape)

@@ -23,10 +23,9 @@ from foveate.decode.beam import Greedy
 from foveate.draw.pictures import AttendedPicture, PictureDrawing
 from foveate.engine.base import SearchRequest
 from foveate.models.classifier import Classifier, First
-from foveate.models.presets import vit
 from foveate.models.vision import Glimpse
 from foveate.tasks.image_classification import ImageClassification
-from pictures import COLOURS, bars, idx, png, write_bars, write_squares
+from pictures import COLOURS, bars, idx, png, vit, write_bars, write_squares
 from tolerances import close, near
 
 

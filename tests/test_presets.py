@@ -7,21 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.config import Config, ConfigError, kinds
+from foveate.config import Config, ConfigError
 from foveate.export.huggingface_families import BART, BERT, BERT_MASKED, ROBERTA, T5, VIT_LABELS
-from foveate.models import presets
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.language_model import MaskedLanguageModel
-from foveate.models.presets import (
-    BERT_NORM,
-    BartBase,
-    BertBase,
-    RobertaBase,
-    T5Small,
-    TransformerSmall,
-    VaswaniBase,
-    ViTBase,
-)
+from foveate.models.presets import PRESETS
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
@@ -29,14 +19,12 @@ from foveate.nn.linear import RMSNorm
 from foveate.spec import Tokens
 
 # ------------------------------ Models of the literature by name
-PRESETS = {
-    name: config
-    for name, config in kinds("model")["model"].items()
-    if config.__module__ == presets.__name__
-    and issubclass(config, EncoderDecoder.Config)
-    and config is not presets.ShowAttendTell
-}
-every = pytest.mark.parametrize("name", PRESETS)
+TRANSLATORS = [
+    name
+    for name, config in PRESETS.items()
+    if issubclass(config, EncoderDecoder.Config) and name != "show-attend-tell"
+]
+every = pytest.mark.parametrize("name", TRANSLATORS)
 
 
 class Run(Config):
@@ -63,11 +51,11 @@ def attentions(config: EncoderDecoder.Config) -> dict[str, Attention]:
 
 def test_there_are_presets() -> None:
     expected = "bahdanau-2015 luong-2015 sutskever-2014 vaswani-base transformer-tiny"
-    assert {*expected.split(), "transformer-small"} <= set(PRESETS)
+    assert {*expected.split(), "transformer-small"} <= set(TRANSLATORS)
 
 
 def test_vaswani_base_has_its_65_million_parameters() -> None:
-    count = parameters(VaswaniBase(), 37_000)
+    count = parameters(PRESETS["vaswani-base"](), 37_000)
     assert 63_000_000 <= count <= 65_000_000
     # by hand: one table, and per layer 4 D² + 4 D an attention, 2·D·F + D + F, 2 D a norm
     size, ffn, attention, norm = 512, 2048, 4 * 512**2 + 4 * 512, 2 * 512
@@ -78,7 +66,7 @@ def test_vaswani_base_has_its_65_million_parameters() -> None:
 
 
 def test_vaswani_base_is_the_papers() -> None:
-    config = VaswaniBase()
+    config = PRESETS["vaswani-base"]()
     for part in (config.encoder, config.decoder):
         assert isinstance(part, TransformerEncoder.Config | TransformerDecoder.Config)
         assert (part.hidden_size, part.num_heads, part.num_layers, part.ffn_size) == (
@@ -175,16 +163,16 @@ def test_overrides_of_both_sides() -> None:
             "decoder": {"position": {"kind": "learned", "max_length": 99}},
         }
     )
-    assert isinstance(config, TransformerSmall)
+    assert isinstance(config, PRESETS["transformer-small"])
     assert config.encoder.norm == RMSNorm.Config()
     assert config.decoder.position.max_length == 99
-    assert config.encoder.position == TransformerSmall().encoder.position
+    assert config.encoder.position == PRESETS["transformer-small"]().encoder.position
 
 
 def test_another_kind_replaces_the_whole_part() -> None:
     config = read({"kind": "transformer-small", "encoder": {"kind": "recurrent"}, "tie": "target"})
     assert config.encoder == RecurrentEncoder.Config()
-    assert config.decoder == TransformerSmall().decoder
+    assert config.decoder == PRESETS["transformer-small"]().decoder
 
 
 def test_errors_say_where() -> None:
@@ -202,15 +190,16 @@ BART_SIZES = {"d_model": 768}
 for _side in ("encoder", "decoder"):
     BART_SIZES |= {f"{_side}_layers": 6, f"{_side}_attention_heads": 12, f"{_side}_ffn_dim": 3072}
 ROBERTA_SAID = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
-MASKED = MaskedLanguageModel.Config(encoder=BertBase(), norm=BERT_NORM)
+BERT_BASE: Any = PRESETS["bert-base"]()
+MASKED = MaskedLanguageModel.Config(encoder=BERT_BASE, norm=BERT_BASE.norm)
 IMAGENET = {n: f"LABEL_{n}" for n in range(1000)}
 THEIRS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "bert": (BertBase(), BERT, {}),
+    "bert": (BERT_BASE, BERT, {}),
     "bert masked": (MASKED, BERT_MASKED, {}),
-    "roberta": (RobertaBase(), ROBERTA, ROBERTA_SAID),
-    "t5": (T5Small(), T5, {}),
-    "bart": (BartBase(), BART, BART_SIZES),
-    "vit": (ViTBase(), VIT_LABELS, {"id2label": IMAGENET, "layer_norm_eps": 1e-5}),
+    "roberta": (PRESETS["roberta-base"](), ROBERTA, ROBERTA_SAID),
+    "t5": (PRESETS["t5-small"](), T5, {}),
+    "bart": (PRESETS["bart-base"](), BART, BART_SIZES),
+    "vit": (PRESETS["vit-base"](), VIT_LABELS, {"id2label": IMAGENET, "layer_norm_eps": 1e-5}),
 }
 # of the published files, without the pooler of BERT and RoBERTa (D² + D) and the rows of places
 # that stand for nothing (2 in RoBERTa, 2 + 2 in BART); b of BART is no parameter there

@@ -241,9 +241,8 @@ def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
         )
     if not isinstance(value, dict | str) or (isinstance(value, str) and config.family is None):
         raise ConfigError(f"needs a table, not {reprlib.repr(value)}", where)
-    if typing.get_origin(annotation) is dict:
-        tables = cast(Tree, value)
-        return {k: config.parse(v, (*where, k)) for k, v in tables.items()}
+    if typing.get_origin(annotation) is dict and isinstance(value, dict):
+        return {k: config.parse(v, (*where, k)) for k, v in value.items()}
     if isinstance(field.default, Config) and isinstance(value, dict) and "kind" not in value:
         value = merge(field.default.tree(), value)  # a table without a kind changes the default
     return config.parse(value, where)
@@ -360,7 +359,7 @@ def _as_table(value: object, known: Mapping[str, object]) -> Tree | None:
     """A table, or the name of a kind as one; nothing of any other value."""
     if isinstance(value, str) and known and value != "none":
         return {"kind": value}
-    return cast(Tree, value) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def parse_tree(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pydantic
 import torch
@@ -245,7 +245,8 @@ class Run:
     ) -> Search:
         """The run's own search, or a beam of the given choices, wide enough for the hypotheses."""
         config = with_beam(self.config.decode, beam_size, length_penalty)
-        return cast(Search, config.giving(num_hypotheses).build())
+        search: Search = config.giving(num_hypotheses).build()
+        return search
 
     def decoding(self, kind: str | None = None, **fields: object) -> Run:
         """The same run with another search: other ``fields`` of its own, or another ``kind``.

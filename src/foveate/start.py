@@ -12,7 +12,7 @@ run is loaded by `foveate.training`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +61,7 @@ def begin(
     ``tasks`` are those of the earlier run and of this one. Raises ``ConfigError`` where the parts
     do not fit.
     """
-    state = cast(dict[str, Tensor], earlier.state_dict())
+    state: dict[str, Tensor] = earlier.state_dict()
     if start.vocabulary == "same":
         return copy_parts(start, state, model) + _other_settings(start, earlier, model)
     theirs, ours = (task.pieces() for task in tasks)
@@ -104,7 +104,7 @@ def copy_parts(start: Start, earlier: State, model: nn.Module) -> str:
             f'"{start.vocabulary}" is not available for this task; write "same"',
             ("start", "vocabulary"),
         )
-    own = cast(dict[str, Tensor], model.state_dict())
+    own: dict[str, Tensor] = model.state_dict()
     for part in start.parts:
         for state, whose in ((earlier, start.run), (own, "this model")):
             if not _of(state, (part,)):

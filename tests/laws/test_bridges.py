@@ -10,7 +10,7 @@ import torch
 
 from foveate.inspect.cells import capture_cells
 from foveate.models.encoder_decoder import EncoderDecoder, Memory, Model
-from foveate.models.presets import Cho2014, Sutskever2014
+from foveate.models.presets import PRESETS
 from foveate.models.recurrent import Bridge, RecurrentDecoder, StatesBridge
 from foveate.nn.context import State
 from foveate.nn.recurrent import GRUCell, LSTMCell
@@ -99,7 +99,7 @@ def test_a_language_model_has_no_bridge() -> None:
 
 
 def test_presets_hand_over_as_their_papers_and_earlier_runs_as_before() -> None:
-    for preset, bridge in ((Sutskever2014, "states"), (Cho2014, "summary")):
+    for preset, bridge in ((PRESETS["sutskever-2014"], "states"), (PRESETS["cho-2014"], "summary")):
         tree = preset().tree()
         assert tree["decoder"].pop("bridge") == {"kind": bridge}
         assert Model.Config.parse(tree) == preset(decoder=changed(preset().decoder, bridge=None))

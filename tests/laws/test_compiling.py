@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.models.presets import Bahdanau2015, TransformerSmall
+from foveate.models.presets import PRESETS
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.train.layers import compile_layers
 from foveate.train.stored import TrainError
@@ -36,7 +36,7 @@ def learnt(model: EncoderDecoder, length: int, device: str) -> dict[str, Tensor]
 @pytest.mark.parametrize("device", DEVICES)
 def test_compiled_layers_learn_the_same(device: str) -> None:
     torch._dynamo.reset()
-    config = TransformerSmall(
+    config = PRESETS["transformer-small"](
         encoder=TransformerEncoder.Config.parse(SIZES | {"norm_order": "pre"}),
         decoder=TransformerDecoder.Config.parse(SIZES | {"norm_order": "post"}),
     )
@@ -53,6 +53,6 @@ def test_compiled_layers_learn_the_same(device: str) -> None:
 
 def test_where_it_brings_nothing_that_is_said() -> None:
     with pytest.raises(TrainError, match=r"train\.compile is for Transformers"):
-        compile_layers(build(Bahdanau2015()), "aot_eager")
+        compile_layers(build(PRESETS["bahdanau-2015"]()), "aot_eager")
     with pytest.raises(TrainError, match=r"train\.compile is for GPUs"):
-        compile_layers(build(TransformerSmall()))
+        compile_layers(build(PRESETS["transformer-small"]()))

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.models.encoder_decoder import Decoder, Encoder
-from foveate.models.presets import TransformerSmall
+from foveate.models.presets import PRESETS
 from foveate.native.kernels import cross_entropy_, library, without_kernels
 from foveate.native.layers import EVEN, add_bias_, dropped, outer, random_bytes
 from foveate.nn.attention import Attention
@@ -192,7 +192,7 @@ def test_a_step_of_training(precision: str) -> None:
         "dropout": 0.2,
     }
     sizes |= {"kind": "transformer"}
-    config = TransformerSmall(
+    config = PRESETS["transformer-small"](
         encoder=Encoder.Config.parse(sizes), decoder=Decoder.Config.parse(sizes)
     )
     model = build(config, vocabulary=67).train()

@@ -18,7 +18,6 @@ from foveate.engine.base import SearchRequest
 from foveate.inspect.hooks import capture
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.encoder_decoder import EncoderDecoder, Model
-from foveate.models.presets import vit
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder
 from foveate.models.vision import ConvolutionalEncoder, Glimpse
@@ -31,7 +30,7 @@ from foveate.tasks.captioning import Captioning
 from foveate.tasks.image_classification import ImageClassification
 from foveate.tasks.objectives import CrossEntropy, Reinforce
 from laws.conftest import gradients_reach, ids
-from pictures import write_bars, write_squares
+from pictures import vit, write_bars, write_squares
 from tolerances import close, differ
 
 SOURCE, VOCABULARY = Pixels(3, 8, 8), 12

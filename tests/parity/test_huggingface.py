@@ -20,7 +20,7 @@ from foveate.export.huggingface import FAMILIES, from_huggingface, to_huggingfac
 from foveate.export.huggingface_rules import Family
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
-from foveate.models.presets import RobertaBase
+from foveate.models.presets import PRESETS
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.positions import Rotary
 from foveate.spec import Tokens
@@ -403,7 +403,7 @@ def test_what_has_no_place_is_named(tmp_path: Path) -> None:
 
 def masked(**fields: Any) -> MaskedLanguageModel:
     sizes = {"hidden_size": 16, "num_heads": 4, "num_layers": 1, "ffn_size": 20}
-    config = MaskedLanguageModel.Config(encoder=RobertaBase(**sizes), **fields)
+    config = MaskedLanguageModel.Config(encoder=PRESETS["roberta-base"](**sizes), **fields)
     torch.manual_seed(0)
     model: MaskedLanguageModel = config.build(Tokens(VOCABULARY)).eval()
     return model

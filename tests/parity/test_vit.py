@@ -17,8 +17,9 @@ from torch import Tensor
 from foveate.export.base import ExchangeError
 from foveate.export.huggingface import from_huggingface, to_huggingface
 from foveate.models.classifier import Classifier, First, Mean
-from foveate.models.presets import ViTTiny, vit
+from foveate.models.presets import PRESETS
 from foveate.spec import Labels, Pixels
+from pictures import vit
 from tolerances import MODEL, rounding
 
 transformers = pytest.importorskip("transformers", reason="parity needs transformers (extra: dev)")
@@ -123,7 +124,7 @@ def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) 
 @torch.no_grad()
 def test_our_preset_becomes_theirs(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model: Classifier = ViTTiny().build(Pixels(1, 28, 28), Labels(NAMES)).eval()
+    model: Classifier = PRESETS["vit-tiny"]().build(Pixels(1, 28, 28), Labels(NAMES)).eval()
     to_huggingface(model, tmp_path)
     other = quietly(lambda: transformers.AutoModelForImageClassification.from_pretrained(tmp_path))
     seen = torch.randn(2, 1, 28, 28)

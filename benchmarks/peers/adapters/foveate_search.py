@@ -18,7 +18,7 @@ from foveate.data.corpus import Arrays, Work, Workers
 from foveate.engine.base import SearchRequest
 from foveate.engine.packed import PackedEngine, PackedSearch
 from foveate.engine.pytorch import compile_model, packed_engine
-from foveate.models.presets import TransformerSSRU
+from foveate.models.presets import PRESETS
 from foveate.models.transformer import SSRUDecoder, TransformerEncoder
 from foveate.spec import Tokens
 from foveate.train.config import resolve
@@ -84,7 +84,7 @@ def tiny11(job: Job) -> torch.nn.Module:
     """An encoder of six layers and a recurrent decoder of two."""
     sizes = job.sizes
     each = {"num_heads": sizes["heads"], "ffn_size": sizes["ffn"], "hidden_size": sizes["size"]}
-    config = TransformerSSRU(
+    config = PRESETS["transformer-ssru"](
         encoder=TransformerEncoder.Config(num_layers=sizes["layers"], **each),
         decoder=SSRUDecoder.Config(num_layers=job.layers_that_write, **each),
     )

@@ -99,9 +99,6 @@ def _noted(
         yield each
 
 
-# ------------------------------------------------------------------------------ labels
-
-
 def classify(
     run: options.RunPath,
     images: Annotated[
@@ -122,7 +119,7 @@ def classify(
     """Label each line of stdin, or each picture."""
     if scores and as_json:
         raise ConfigError("--scores and --json are two output formats: choose one")
-    tally, names = Tally(), cast("Iterable[str | None]", images or repeat(None))
+    tally, names = Tally(), images or repeat(None)
     spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
     model = spec.packed({"pictures": images}, threads, verbose)
     if model is None:
@@ -173,9 +170,6 @@ def pictures_of(names: Sequence[str]) -> list[Picture]:
     from foveate.views.examples import picture_of
 
     return [picture_of(name) for name in names]
-
-
-# ------------------------------------------------------------------------------ texts
 
 
 def generate(
@@ -296,9 +290,6 @@ def forecast(
 
     replace_file(out, text.encode())
     typer.echo(f"wrote {out}")
-
-
-# ------------------------------------------------------------------------------ scores
 
 
 def score(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -76,8 +76,9 @@ def _say(result: Mapping[str, object], as_json: bool) -> None:
 def result_text(result: Mapping[str, object]) -> str:
     """A result of any bench as lines of names and values."""
     lines = list(_lines({k: v for k, v in result.items() if k != MACHINE}, ""))
-    facts = cast("Mapping[str, object]", result.get(MACHINE, {}))
-    machine = ", ".join(f"{k} {v}" for k, v in facts.items())
+    facts = result.get(MACHINE)
+    pairs = facts.items() if isinstance(facts, Mapping) else ()
+    machine = ", ".join(f"{k} {v}" for k, v in pairs)
     return "\n".join([*lines, f"machine: {machine}"])
 
 

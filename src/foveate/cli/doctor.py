@@ -117,9 +117,6 @@ def version() -> None:
     typer.echo(__version__)
 
 
-# ------------------------------------------------------------------------------ this machine
-
-
 def doctor(as_json: Json = False) -> None:
     """What is slow on this machine, and why."""
     report = examine()
@@ -163,9 +160,6 @@ def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
         _devices(report)
     _tools(report)
     return report
-
-
-# ------------------------------------------------------------------------------ processor
 
 
 def _processor(report: MachineReport, usable: float, load: float) -> None:
@@ -244,9 +238,6 @@ def usable_cores() -> float:
     cores, quota = float(processors()), system_text("/sys/fs/cgroup/cpu.max").split()
     limited = len(quota) == 2 and quota[0].isdigit()
     return min(cores, int(quota[0]) / int(quota[1])) if limited else cores
-
-
-# ------------------------------------------------------------------------------ memory, devices
 
 
 def _memory(report: MachineReport, folder: Path) -> None:

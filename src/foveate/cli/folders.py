@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 Values = Mapping[str, Any]  # what `translator` is made of: plain values that go to other processes
 
-# ------------------------------------------------------------------------------ executors
-
 
 def in_processes(
     values: Values, parts: Sequence[FilePart], processes: int | None
@@ -112,7 +110,6 @@ def _as_utf8(part: FilePart) -> tuple[bytes, list[int]]:
     return data.decode(errors="replace").encode() if damaged else data, damaged
 
 
-# ------------------------------------------------------------------------------ Ray
 # Each worker is an actor that loads the run once. Ray Data starts a lost actor again and translates
 # its unfinished parts anew; the translation of a part reaches this process once, in its turn.
 
@@ -227,8 +224,6 @@ def _connected(processors: int) -> Iterator[ModuleType]:
     finally:
         ray.shutdown()
 
-
-# ------------------------------------------------------------------------------ folders
 
 GROWING = ("log.jsonl", "best.json")  # files of a run that do not change its answers
 

@@ -184,9 +184,6 @@ def _write(drawing: Drawing, out: Sequence[Path] | None) -> None:
     typer.echo("\n".join(saved(drawing, out or [])))
 
 
-# ------------------------------------------------------------------------------ views as verbs
-
-
 def verb(entry: ViewEntry) -> Command:
     """The verb of a view: its runs, the fields that it reads as options, and where to write."""
 
@@ -266,9 +263,6 @@ def _plain(annotation: Any) -> Any:
     if origin is tuple:
         return list[_plain(parts[0])]  # type: ignore[misc]
     return _plain(parts[0]) if parts else annotation
-
-
-# ------------------------------------------------------------------------------ demos as verbs
 
 
 class Demos(VerbGroup):

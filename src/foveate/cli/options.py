@@ -135,9 +135,6 @@ class DefaultGroup(VerbGroup):
         self.format_commands(ctx, formatter)
 
 
-# ------------------------------------------------------------------------------ runs
-
-
 def load(run: Path, checkpoint: str = "best", ensemble: Sequence[Path] = ()) -> Run:
     """The run of a folder, or several as one ensemble."""
     from foveate.run import load
@@ -153,8 +150,6 @@ def check_inputs(run: Run, text: object = None, image: object = None) -> None:
     if not pictures and image is not None:
         raise ConfigError(f"--image: {run.path} reads {run.task.reads}; write --text")
 
-
-# ------------------------------------------------------------------------------ lines
 
 CHUNK = 4096  # lines translated together: enough to sort by length, little enough for memory
 SHOWN = 10  # line numbers, or file names, in a message
@@ -213,9 +208,6 @@ def one_line(text: str) -> str:
 def to_json(value: object, indent: int | None = 2) -> str:
     """Plain values as JSON, on many lines or on one."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-# ------------------------------------------------------------------------------ messages
 
 
 def hint(text: str) -> None:

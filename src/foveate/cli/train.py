@@ -95,7 +95,6 @@ def average(
     typer.echo(average(run, last))
 
 
-# ------------------------------------------------------------------------------ distillation
 # A teacher's beam search gives what a student learns (Kim & Rush, 2016):
 #
 #     L(student) = −log p(ŷ | x),   ŷ ≈ argmax_y p_teacher(y | x)
@@ -223,9 +222,6 @@ def shortlist(
         f"{100 * coverage.covered:.2f} % of the tokens of the validation data"
     )
     typer.echo(f"to use them: foveate translate {run} decode.shortlist=true")
-
-
-# ------------------------------------------------------------------------------ quickstart
 
 
 def quickstart(

@@ -112,9 +112,6 @@ def translate(
     say(messages)
 
 
-# ------------------------------------------------------------------------------ requests
-
-
 @dataclass(frozen=True)
 class LineOutputs:
     """What is read and written line by line, beside the lines and their best hypotheses."""
@@ -289,9 +286,6 @@ class Request:
             with edit(run.model, silenced(self.silence)):
                 yield assisted
             messages += assisted.report()
-
-
-# ------------------------------------------------------------------------------ lines
 
 
 def translate_lines(

@@ -30,7 +30,6 @@ from foveate.run import Run, device
 if TYPE_CHECKING:
     from foveate.documents.memory import AssistedRun
 
-# ------------------------------------------------------------------------------ several processes
 
 Job = tuple[list[str], TranslateOptions]  # lines, and the options of `foveate.run.Run.translate`
 

@@ -54,8 +54,6 @@ class Document:
 Reader = Callable[[bytes, DocumentOptions, str], Document]
 
 
-# ------------------------------------------------------------------------------ texts
-
 BOM = codecs.BOM_UTF8  # the byte order mark, with which some programs begin texts
 
 
@@ -96,8 +94,6 @@ def escaped(piece: Piece) -> str:
     """A piece as XML writes it."""
     return piece.text if piece.markup else escape(piece.text)
 
-
-# ------------------------------------------------------------------------------ archives
 
 MIB = 2**20
 MEMBERS = 5_000

@@ -144,8 +144,6 @@ class Paragraph:
         self._read(element)
         self.passage = Passage(tuple(self.text.parts()), options.rules, escaped)
 
-    # ---- reading
-
     def _commonest(self) -> str:
         lengths = Counter[str]()
         for run in self.element.iter(f"{W}r"):
@@ -182,8 +180,6 @@ class Paragraph:
                 self.text.add_object(f'<k n="{len(self.objects) - 1}"/>')
         if opened is not None:
             self.text.add_close()
-
-    # ---- writing
 
     def write(self, text: str) -> None:
         """Put the translated text in place of the paragraph's."""

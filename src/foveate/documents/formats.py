@@ -62,9 +62,6 @@ def format_of(path: Path, name: str | None = None) -> str:
     return ENDINGS[ending]
 
 
-# ------------------------------------------------------------------------------ whole texts
-
-
 def read_whole(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a plain text."""
     passage = text_passage(decoded(data, where), options.rules)
@@ -76,9 +73,6 @@ def read_html(data: bytes, options: DocumentOptions, where: str) -> Document:
     html = decoded(data, where)
     passage = html_passage(html, options.rules)
     return Document([passage], lambda texts: texts[0].encode(), counted(left_in(html)))
-
-
-# ------------------------------------------------------------------------------ rows
 
 
 def rows_of(text: str) -> list[tuple[str, str]]:
@@ -174,8 +168,6 @@ def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-# ------------------------------------------------------------------------------ subtitles
-
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 
 
@@ -249,8 +241,6 @@ def _spread(text: str, count: int) -> list[str]:
         lines.append(line)
     return lines
 
-
-# ------------------------------------------------------------------------------ TMX
 
 DEEPEST = 100  # elements in each other; a TMX needs six, and some for codes
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"

@@ -129,8 +129,6 @@ def without_repeats(html: str) -> tuple[str, str]:
     return _REOPENED.sub(rf"<\1\2{mark}", html), mark
 
 
-# ------------------------------------------------------------------------------ passages
-
 _INLINE = """a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span
     strike strong sub sup time tt u"""
 INLINE = frozenset(_INLINE.split())
@@ -205,9 +203,6 @@ def written(piece: Piece) -> str:
     if piece.markup:
         return piece.text
     return entities.escape(piece.text, quote=False).replace("\xa0", "&nbsp;")
-
-
-# ------------------------------------------------------------------------------ reading
 
 
 def left_in(html: str) -> Counter[str]:

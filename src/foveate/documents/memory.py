@@ -41,8 +41,6 @@ def aligner(run: Translator, head: Head | None = None, to: str | None = None) ->
     return linked
 
 
-# ------------------------------------------------------------------------------ glossary
-
 LONGEST = 256  # characters of a term, and of a variant
 MOST_VARIANTS = 100  # of a term
 _LETTER = rf"[^\W{UNSPACED.pattern[1:-1]}]"  # of a script with blanks between words
@@ -227,9 +225,6 @@ def without_appended(text: str, source: str, terms: Sequence[Variants]) -> str:
     return text if any(character.isalnum() for character in tail) else body
 
 
-# ------------------------------------------------------------------------------ memory
-
-
 class Match(NamedTuple):
     """A translation from the memory, and the likeness of the sources in %."""
 
@@ -302,8 +297,6 @@ def pairs_of_tmx(path: Path, to: str | None, source: str | None) -> Iterator[tup
     other = to or next((name for name in names if name != language_of(own)), "")
     return ((unit.source, unit.target) for unit in units_of_tmx(path, (own, other)))
 
-
-# ------------------------------------------------------------------------------ assistance
 
 SHOWN = 10  # terms that a report names at most
 

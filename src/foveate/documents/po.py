@@ -11,7 +11,6 @@ from foveate.documents.base import Document, DocumentOptions, decoded, with_mark
 from foveate.documents.spans import DocumentError, Rules
 from foveate.documents.translate import Passage, text_passage
 
-# ------------------------------------------------------------------------------ formats
 # What each format of msgfmt inserts into a message. The last alternative of most is a character
 # that may not stand alone: the model does not see it, and what it invents of it is removed.
 
@@ -93,8 +92,6 @@ def java_written(text: str) -> str:
         for n, part in enumerate(_JAVA_SHOWN.split(text))
     )
 
-
-# ------------------------------------------------------------------------------ reading
 
 _TOKEN = re.compile(
     r"(?P<blank>\s+)|(?P<comment>#[^\n]*)|(?P<text>\"(?:[^\"\\\n]|\\.)*+\")"
@@ -210,9 +207,6 @@ def _unescaped(match: re.Match[str]) -> str:
     if letter is not None:
         return _LETTERS.get(letter, letter)
     return chr(int(octal, 8) if octal else int(code, 16))
-
-
-# ------------------------------------------------------------------------------ documents
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,6 @@ class PieceWriter:
         self._last = text[-1]
 
 
-# ------------------------------------------------------------------------------ rules
-
 # The model does not see these spans; each is put back next to the words that its neighbours are
 # aligned with. Possessive quantifiers (++) and lookbehinds keep the time linear in any text.
 HIDDEN = (

@@ -64,8 +64,6 @@ def _abbreviated(before: str) -> bool:
     return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isalpha() and word.isupper())
 
 
-# ------------------------------------------------------------------------------ elements
-
 LONGEST = 1000  # characters and elements of a sentence; what is longer is cut at white space
 
 
@@ -136,8 +134,6 @@ def all_leaves(node: Element) -> Iterator[Leaf]:
         else:
             yield from all_leaves(kid)
 
-
-# ------------------------------------------------------------------------------ sentences
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
 
@@ -276,8 +272,6 @@ class Placing:
         self.writer.text(self.answer[self._end(len(self.words)) :])
         return self.writer.pieces
 
-    # ---- writing
-
     def _write(self, element: Element, low: int, high: int) -> None:
         """The words from gap ``low`` to ``high``, and among them the content of an element."""
         inner = self._intervals(element.elements, low, high)
@@ -323,8 +317,6 @@ class Placing:
         start = self.words[gap - 1][0]
         following = self.words[gap][0] if gap < len(self.words) else len(self.answer)
         return start + len(self.answer[start:following].rstrip())
-
-    # ---- placing
 
     def _near(self, at: int) -> tuple[int, int]:
         """The source words before and after a place: −1 and the number of words at the ends."""
@@ -435,8 +427,6 @@ def _best(
     return best[1] if best[0] > 0 else None
 
 
-# ------------------------------------------------------------------------------ cutting
-
 Part = Piece | Sentence
 BRACKETS = ("()", "[]", "{}", "<>", "«»", "“”", '""', "''")
 ROUNDS = 50  # until cuts and elements agree; then elements are not cut any more
@@ -451,8 +441,6 @@ class TextBuilder:
         self.rules, self.layout = rules, layout
         self.text, self._texts, self._size = "", list[str](), 0  # `parts` joins the text
         self.open = [Element(0)]
-
-    # ---- reading
 
     def add_text(self, text: str) -> None:
         """Text; its protected spans end with it, so that none crosses an element's edge."""
@@ -491,8 +479,6 @@ class TextBuilder:
     def _add(self, kid: Element | Leaf) -> None:
         self.open[-1].kids.append(kid)
         self.open[-1].count += kid.count
-
-    # ---- cutting
 
     def parts(self) -> list[Part]:
         """Sentences, and what stands between them."""
@@ -611,8 +597,6 @@ class TextBuilder:
         a = start + len(text) - len(text.lstrip())
         return a, max(a, start + len(text.rstrip()))
 
-    # ---- a stretch as it is, and as the model sees it
-
     def _original(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Iterator[Piece]:
         """A stretch in its original form."""
         done = start
@@ -710,8 +694,6 @@ def _length(text: str) -> int:
     """The length of a text with normalised white space."""
     return len(" ".join(text.split()))
 
-
-# ------------------------------------------------------------------------------ passages
 
 Pair = tuple[str, str]  # a sentence and its translation
 Aligner = Callable[[Sequence[Pair]], list[list[tuple[int, int]]]]  # the word links of each pair

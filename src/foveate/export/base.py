@@ -194,7 +194,6 @@ def held_by_chrf(ours: list[str], theirs: list[str], references: list[str] | Non
     return [own, other]
 
 
-# -------------------------------------------------------------------------------------------- base
 # What every export of a run is: refused with a reason, or written, run there and compared.
 #
 #     export(run, Path("fr.ct2"), "ctranslate2", sample)
@@ -338,9 +337,6 @@ def need(*packages: str, extra: str) -> None:
             importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             raise ExchangeError(f"the package {name} is not installed; {install(extra)}") from None
-
-
-# ------------------------------------------------------------------------------ appearing
 
 
 @contextlib.contextmanager

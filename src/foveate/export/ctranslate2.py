@@ -95,7 +95,6 @@ def _attention(name: str, config: Any) -> Iterator[Part]:
         yield "value_size", f"{name}.value_size", config.value_size
 
 
-# ------------------------------------------------------------------------------------- ctranslate2
 # A translator or language model of Transformer layers as a model of CTranslate2.
 
 ACTIVATIONS = {  # our feed-forward networks and CTranslate2's names of what is in them
@@ -162,14 +161,11 @@ def first_misfit(model: nn.Module) -> str | None:
     return next((f"{key} = {v!r}" for what, key, v in parts if v not in WAYS[what]), None)
 
 
-# ------------------------------------------------------------------------------ the weights
-
-
 def specification(run: Run, named: Pieces | None = None) -> Any:
     """Our weights in CTranslate2's layout; ``named`` are other names of the pieces."""
     from ctranslate2.specs import transformer_spec  # type: ignore[import-untyped]
 
-    model = cast(EncoderDecoder, run.model)
+    model: EncoderDecoder = run.model
     encoder = cast(TransformerEncoder, model.encoder)
     decoder = cast(TransformerDecoder, model.decoder)
     spec = transformer_spec.TransformerSpec(

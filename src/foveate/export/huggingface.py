@@ -137,9 +137,6 @@ def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | Non
     return folder
 
 
-# ------------------------------------------------------------------------------ reading
-
-
 def _read_settings(path: Path) -> Settings:
     """The JSON object of a file that transformers wrote."""
     if not path.is_file():
@@ -148,7 +145,7 @@ def _read_settings(path: Path) -> Settings:
         )
     if not isinstance(settings := _json(path, AGAIN), dict):
         raise ExchangeError(f"{path}: not a JSON object; {AGAIN}")
-    return cast(Settings, settings)
+    return settings
 
 
 def _families(name: str, path: Path) -> list[Family]:
@@ -257,9 +254,6 @@ def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> Non
         )
 
 
-# ------------------------------------------------------------------------------ writing
-
-
 def fitting(config: Config, architecture: str | None = None) -> tuple[Family, Settings]:
     """The family that has a place for the whole config, and what its config.json says."""
     chosen = list(FAMILIES)
@@ -277,7 +271,6 @@ def fitting(config: Config, architecture: str | None = None) -> tuple[Family, Se
     raise ExchangeError(f"no architecture fits {type(config).__qualname__}; {nearest}")
 
 
-# ------------------------------------------------------------------------------------ transformers
 # A run as a folder that `from_pretrained` of `transformers` loads, its tokenizer included.
 #
 #     tokenizer = AutoTokenizer.from_pretrained(out)
@@ -459,7 +452,6 @@ def _write_json(path: Path, tree: dict[str, object]) -> None:
     replace_file(path, json.dumps(tree, ensure_ascii=False, indent=2) + "\n")
 
 
-# ----------------------------------------------------------------------------------------- reading
 # Models and vocabularies of others as ours: ``foveate import``. No network, nothing unpickled.
 #
 # A folder of `transformers` (config.json, model.safetensors, tokenizer.json) becomes a run; a
@@ -491,9 +483,6 @@ def import_from(source: Path, out: Path) -> str:
             "import that folder"
         )
     return _vocabulary(source, out)
-
-
-# ------------------------------------------------------------------------------ folders
 
 
 def _run(source: Path, out: Path) -> str:

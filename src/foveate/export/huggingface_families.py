@@ -164,7 +164,6 @@ LLAMA = Family(
 )
 
 
-# ---------------------------------------------------------------------------- huggingface encoders
 # Encoder-only families: BERT and RoBERTa, alone or with the head that guesses hidden words.
 #
 # Other heads are left out.
@@ -238,7 +237,6 @@ ROBERTA = replace(
     heads=("roberta.pooler.", "pooler.", "lm_head.", "classifier.", "qa_outputs."),
 )
 
-# ------------------------------------------------------------------------------ hidden words
 
 TIED_SOURCE = Key("tie_word_embeddings", True, ("tie",), {True: "source"})
 
@@ -277,16 +275,12 @@ ROBERTA_MASKED = headed(
 )
 
 
-# ------------------------------------------------------------------------------- huggingface pairs
 # Encoder–decoder families: T5, BART, Marian and Pegasus.
 
 
 def both(field: str) -> tuple[str, ...]:
     """A field of the encoder and of the decoder."""
     return f"encoder.{field}", f"decoder.{field}"
-
-
-# ------------------------------------------------------------------------------ T5
 
 
 def _scale(settings: Settings) -> float:
@@ -406,9 +400,6 @@ T5 = Family(
     complete=_t5_complete,
     finish=lambda settings: settings | {"scale_decoder_outputs": settings["tie_word_embeddings"]},
 )
-
-
-# ------------------------------------------------------------------------------ BART, Marian
 
 
 _LAYER = {
@@ -535,7 +526,6 @@ PEGASUS = replace(
 )
 
 
-# ---------------------------------------------------------------------------- huggingface pictures
 # Families of pictures: the Vision Transformer, alone or with the head that says labels.
 
 

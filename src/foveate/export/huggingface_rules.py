@@ -73,9 +73,6 @@ Tensors = Mapping[str, Tensor]
 FREE = ("dropout", "output_bias")  # acts in training alone; is zero where there is none
 
 
-# ------------------------------------------------------------------------------ tensors
-
-
 class Form(NamedTuple):
     """How a tensor is stored: ``read`` gives ours of theirs, ``write`` theirs of ours.
 
@@ -159,9 +156,6 @@ def _each(name: str) -> list[str]:
     before, _, rest = name.partition("{")
     parts, _, behind = rest.partition("}")
     return [f"{before}{part}{behind}" for part in parts.split(",")]
-
-
-# ------------------------------------------------------------------------------ configs
 
 
 @dataclass(frozen=True)
@@ -358,7 +352,6 @@ def _explicit(tree: Tree) -> Tree:
     return filled
 
 
-# ------------------------------------------------------------------------------ huggingface halves
 # Sines and cosines in turns, as ours stand, or in halves, as files of others have them.
 #
 # Only the encoding knows in which order the D numbers of a vector stand; every weight that touches

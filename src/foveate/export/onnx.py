@@ -86,7 +86,7 @@ class Onnx(Export):
                 f"onnx takes translations here, but this run has the task "
                 f"{self.run.config.task.kind}; safetensors takes any run"
             )
-        model = cast(EncoderDecoder, self.run.model)
+        model: EncoderDecoder = self.run.model
         for side, kind in (
             (model.encoder, TransformerEncoder),
             (model.decoder, TransformerDecoder),
@@ -109,7 +109,7 @@ class Onnx(Export):
 
     def write(self, place: Path, pointer: dict[str, object]) -> None:
         place.mkdir()
-        model = cast(EncoderDecoder, self.run.model)
+        model: EncoderDecoder = self.run.model
         names = _write_graphs(model, place)
         for side, tokenizer in translator(self.run).tokenizers_by_name().items():
             tokenizer.save(place / f"{side}.tokenizer.json")
@@ -129,9 +129,6 @@ class Onnx(Export):
             return results
 
         return compare(self.run, sample, searches(self.run), theirs, exact=True)
-
-
-# ------------------------------------------------------------------------------ the graphs
 
 
 class Growing(State):
@@ -276,9 +273,6 @@ def _rms_norm(graph: Any, x: Any, shape: Any, weight: Any, eps: Any) -> object:
 
 
 LACKING = {"aten::mT": _transposed, "aten::rms_norm": _rms_norm}  # what the exporter has not
-
-
-# ------------------------------------------------------------------------------ searching
 
 
 class Graphs:

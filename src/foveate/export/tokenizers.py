@@ -155,7 +155,6 @@ WAYS: dict[type[Tokenizer], Callable[[Tokenizer], Json]] = {
 }
 
 
-# ----------------------------------------------------------------------------------- sentencepiece
 # Our subword tokenizers as models of SentencePiece.
 #
 # Ours spell a text in 256 letters, one for each byte, and join letters. A SentencePiece model has

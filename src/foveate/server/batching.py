@@ -32,9 +32,6 @@ ModelType = TypeVar("ModelType")
 Links = list[tuple[int, int]]
 
 
-# ------------------------------------------------------------------------------ operations
-
-
 @dataclass(frozen=True)
 class AnswerPlan:
     """How items of one operation are computed: their tokens, and what answers a batch of them.
@@ -146,9 +143,6 @@ class AlignPairs(PairOperation):
         return list(map(sorted, run.links(self.addressed(run, pairs))))
 
 
-# ------------------------------------------------------------------------------ who answers
-
-
 class Batcher(Generic[ModelType]):
     """The queue of one model, and the workers that answer it.
 
@@ -238,8 +232,6 @@ class Batcher(Generic[ModelType]):
         self._thread.join(seconds)
         self._aborted = True
         return not self._thread.is_alive()
-
-    # ---- in the thread
 
     def _work(self) -> None:
         with ThreadPoolExecutor(self.bounds.workers, "batch") as pool:

@@ -143,9 +143,6 @@ def check_count(name: str, value: object, most: int) -> None:
             raise RequestError(413, f"{name}: {count:,} entries; at most {most:,}")
 
 
-# ------------------------------------------------------------------------------ bytes
-
-
 class ByteStore:
     """Bytes by their names, in memory, within a limit of size and of time: the oldest go first."""
 
@@ -178,9 +175,6 @@ class ByteStore:
                 return
             self._stored.popitem(last=False)
             size -= len(content)
-
-
-# ------------------------------------------------------------------------------ the guard
 
 
 class BytesInFlight:
@@ -335,9 +329,6 @@ class Guard(ABC):
         return receive_limited
 
 
-# ------------------------------------------------------------------------------ events, OpenAPI
-
-
 def event_text(name: str, data: str, id: str = "") -> str:
     """A server-sent event with data of one line; a reader can continue after its ``id``."""
     return (f"id: {id}\n" if id else "") + f"event: {name}\ndata: {data}\n\n"
@@ -395,9 +386,6 @@ def openapi_document(
         schemas |= schema.pop("$defs", {})
         schemas[model.__name__] = schema
     return document
-
-
-# ------------------------------------------------------------------------------ sockets, logs
 
 
 def unused_name(stem: str, names: Container[str]) -> str:

@@ -165,9 +165,6 @@ def _single_info(glossary: StoredGlossary) -> JsonObject:
     return {**own, "ready": True, **_dictionary_info(glossary, pair)}
 
 
-# ------------------------------------------------------------------------------ v2
-
-
 @router.get("/v2/glossary-language-pairs")
 async def glossary_pairs(request: Request) -> Response:
     """The pairs of languages that glossaries can have: all that are translated."""
@@ -222,9 +219,6 @@ async def delete_glossary(id: str, request: Request) -> Response:
     service, _, client = await authenticate(request)
     await service.in_thread(lambda: service.glossaries.delete(id, client.owner))
     return Response(status_code=204)
-
-
-# ------------------------------------------------------------------------------ v3
 
 
 @router.post("/v3/glossaries", status_code=201, openapi_extra=body_of(GlossariesBody, JSON))

@@ -124,9 +124,6 @@ class DemoList(StudioResponse):
     demos: list[DemoInfo]
 
 
-# ------------------------------------------------------------------------------ runs
-
-
 def run_list(store: StudioRuns) -> RunList:
     """All runs; one that cannot be read is left out, with the reason."""
     infos, left_out = [], {}

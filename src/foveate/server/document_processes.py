@@ -33,9 +33,6 @@ Step = Literal["sentences", "pairs", "written"]
 log = logging.getLogger("foveate.server")
 
 
-# ------------------------------------------------------------------------------ in the process
-
-
 class DocumentWork:
     """What a process does: a step of a document, the last of which it remembers."""
 
@@ -85,9 +82,6 @@ class DocumentWork:
 
 def _bytes(content: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     return np.frombuffer(content, dtype=np.uint8)
-
-
-# ------------------------------------------------------------------------------ in the server
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,6 @@ THUMBNAIL = 56  # least pixels of a small picture
 PROMPT = 300  # characters of a prompt
 
 
-# ------------------------------------------------------------------------------ examples
-
-
 class Example(StudioResponse):
     """An example: a text, the number of a picture, or a date; ``wanted`` is the right answer."""
 
@@ -100,9 +97,6 @@ def _prompts(task: Language, most: int) -> list[Example]:
         half = max(1, len(words) // 2)
         halves.append(Example(text=" ".join(words[:half]), wanted=" ".join(words[half:])))
     return halves
-
-
-# ------------------------------------------------------------------------------ scores
 
 
 class EvaluatedExample(StudioResponse):

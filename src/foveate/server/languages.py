@@ -103,9 +103,6 @@ def _language_suffix(name: str | None) -> str | None:
     return code if code in NAMES else None
 
 
-# ------------------------------------------------------------------------------ detection
-
-
 class Detected(NamedTuple):
     """A language and its probability in per cent, as clients of LibreTranslate expect it."""
 

@@ -35,9 +35,6 @@ FileNames = Sequence[str]  # FILE, or en:fr=FILE, or RUN=FILE
 log = logging.getLogger("foveate.server")
 
 
-# ------------------------------------------------------------------------------ the store
-
-
 Loaded = TypeVar("Loaded")
 
 
@@ -160,9 +157,6 @@ class RunStore(Generic[Stored, Loaded]):
         return self._copies * stored.weights()
 
 
-# ------------------------------------------------------------------------------ by direction
-
-
 def corpora_of(folder: Path) -> Sequence[CorpusName]:
     """The corpora of a run or a packed file, without loading it.
 
@@ -266,9 +260,6 @@ class RunPool(RunStore[ServedRun, Translator]):
         end = time.monotonic() + seconds
         runs = list(self.runs.values())
         return all([run.batcher.close(max(0.0, end - time.monotonic())) for run in runs])
-
-
-# ------------------------------------------------------------------------------ glossaries
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,6 @@ WORD = re.compile(r"[^\W\d_]+")
 _WORDS: WeakKeyDictionary[AnyTask, set[str]] = WeakKeyDictionary()  # of the sources of a task
 
 
-# ------------------------------------------------------------------------------ pictures
-
-
 @contextmanager
 def opened(picture: str | None) -> Iterator[int | Path]:
     """The number of a test picture, or a temporary file with the content of a data URI.
@@ -94,9 +91,6 @@ def enlarged_uri(pixels: NDArray[np.uint8], least: int) -> str:
     """Pixels (C, H, W) as a PNG in a data URI, enlarged by whole numbers to ``least`` pixels."""
     times = max(1, -(-least // max(pixels.shape[1:])))
     return data_uri(pixels.repeat(times, axis=1).repeat(times, axis=2))
-
-
-# ------------------------------------------------------------------------------ all tasks
 
 
 def start(run: Run, name: str, request: AnswerRequest) -> AnswerStart:
@@ -180,9 +174,6 @@ def source_tokens(tokenizer: Tokenizer, text: str) -> list[SourceToken]:
     return [SourceToken(text=text[a:b], start=a, end=b) for a, b in offsets]
 
 
-# ------------------------------------------------------------------------------ drawings
-
-
 def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
     """The next rows of a series: after its end, after a table of the user's, or at a date."""
     if request.csv is not None:
@@ -237,9 +228,6 @@ def forecast_drawing(
         labels=date_labels(np.concatenate((table.dates[begin:first], ahead.dates))),
         marks=[Mark(x=float(len(past)), label="forecast")],
     )
-
-
-# ------------------------------------------------------------------------------ texts
 
 
 def texts(

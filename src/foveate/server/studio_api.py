@@ -116,9 +116,6 @@ EVENTS: dict[str, Sequence[type[StudioResponse]]] = {  # of each stream
 ERRORS: Responses = {status: {"model": Error} for status in (404, 413, 422, 429, 500)}
 
 
-# ------------------------------------------------------------------------------ events
-
-
 def sent(event: DrawingPart, position: str = "") -> str:
     """An event as it is sent; a reader can continue after its ``position``."""
     name = getattr(event, "event", "message")
@@ -142,9 +139,6 @@ def _streamed(schema: str, description: str) -> Responses:
 
 def _wants_events(request: Request) -> bool:
     return EVENT_STREAM in request.headers.get("accept", "")
-
-
-# ------------------------------------------------------------------------------ the guard
 
 
 class StudioGuard(Guard):
@@ -200,9 +194,6 @@ class StudioGuard(Guard):
 
 def _query_token(scope: Scope) -> str:
     return parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
-
-
-# ------------------------------------------------------------------------------ runs
 
 
 def _state(request: Request) -> StudioState:
@@ -357,9 +348,6 @@ def tensor(tensor: str, state: State) -> Response:
     return Response(packed, media_type="application/octet-stream", headers=headers)
 
 
-# ------------------------------------------------------------------------------ trainings
-
-
 Keys = Annotated[str, Query(description="keys such as train.loss, with commas; all where empty")]
 
 
@@ -439,9 +427,6 @@ async def _new_lines(tail: trainings.LogTail) -> AsyncIterator[str]:
         await asyncio.sleep(POLL)
 
 
-# ------------------------------------------------------------------------------ lectures
-
-
 @router.get("/lectures")
 def lecture_list(state: State) -> lectures.LectureList:
     """All lectures with their steps, and the commands that make the runs they look into."""
@@ -482,9 +467,6 @@ async def lecture_drawings(
     return await demo(view, options.model_dump(exclude_unset=True), state, compute)
 
 
-# ------------------------------------------------------------------------------ demos, comparisons
-
-
 @router.get("/demos")
 def demo_list() -> descriptions.DemoList:
     """All demos with their options."""
@@ -511,9 +493,6 @@ def comparison_list(state: State) -> comparisons.ComparisonList:
 async def comparison(name: str, number: int, state: State, compute: Compute) -> Drawings:
     """A chapter of a comparison, counted from 1."""
     return await compute(lambda: state.comparison(name, number))
-
-
-# ------------------------------------------------------------------------------ the application
 
 
 def document(app: FastAPI) -> dict[str, Any]:

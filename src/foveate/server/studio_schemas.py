@@ -18,9 +18,6 @@ class StudioResponse(DrawingPart):
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
-# ------------------------------------------------------------------------------ requests
-
-
 class SearchSettings(DrawingPart):
     """Fields of a search; the run's own where they are absent.
 
@@ -95,9 +92,6 @@ class FilmRequest(DrawingPart):
     view: str = "attention"
     question: Question = Question()
     most: int = Field(6, ge=1, le=24)
-
-
-# ------------------------------------------------------------------------------ events of an answer
 
 
 class SourceToken(StudioResponse):

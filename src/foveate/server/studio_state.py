@@ -53,9 +53,6 @@ POLL = 0.1  # seconds between two looks whether a client is still there
 ARRAYS = 256 * 2**20  # bytes of all that are stored, gzipped
 
 
-# ------------------------------------------------------------------------------ runs
-
-
 class StudioRuns(RunStore[StoredRun[Run], Run]):
     """The runs in some folders, those made since the start too; without folders those that ship.
 
@@ -137,9 +134,6 @@ def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> Iterator[None]:
         yield
 
 
-# ------------------------------------------------------------------------------ computations
-
-
 Left = Callable[[], Awaitable[bool]]  # whether the client that waits for a result has left
 
 
@@ -207,9 +201,6 @@ class Computation(Operation[None], Generic[T]):
                 yield event
         finally:
             self.stop()
-
-
-# ------------------------------------------------------------------------------ all together
 
 
 class StudioState:

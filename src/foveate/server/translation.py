@@ -54,9 +54,6 @@ LEFT = "left"  # in a request's state: a future that is done once the client clo
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-# ------------------------------------------------------------------------------ figures
-
-
 class Metrics:
     """The figures of one application for Prometheus, in a registry of its own."""
 
@@ -108,9 +105,6 @@ class Metrics:
             self._loads.labels(name).set(run.loads)
             self._set_counts(name, [run.requested, *(own.done for own in run.assistance.values())])
         return generate_latest(self.registry)
-
-
-# ------------------------------------------------------------------------------ the service
 
 
 class Service:
@@ -190,9 +184,6 @@ class Service:
 async def results(answers: Answers[T]) -> list[T]:
     """The answers to all items; the first error is raised, and the other items are given up."""
     return await asyncio.wrap_future(answers.future)
-
-
-# ------------------------------------------------------------------------------ translating
 
 
 @dataclass(frozen=True)

@@ -125,9 +125,6 @@ DEEPL_BODIES: tuple[type[BaseModel], ...] = (
 log = logging.getLogger("foveate.server")
 
 
-# ------------------------------------------------------------------------------ the guard
-
-
 class TranslationGuard(Guard):
     """The guard of the translation API: it logs and counts every request."""
 
@@ -170,9 +167,6 @@ class TranslationGuard(Guard):
         log.info("request", extra=fields)
 
 
-# ------------------------------------------------------------------------------ translate
-
-
 router = APIRouter(responses=ERRORS)
 
 
@@ -205,9 +199,6 @@ async def detect(request: Request) -> Response:
     likely = [best for best in ranked[:MOST_DETECTED] if best.confidence >= LEAST_CONFIDENCE]
     likely = likely or [service.detector.best("", list(service.pool.table()))]
     return JSONResponse([detected.json() for detected in likely])
-
-
-# ------------------------------------------------------------------------------ about the server
 
 
 @router.get("/languages", tags=["about"])
@@ -268,9 +259,6 @@ async def metrics(request: Request) -> Response:
     if service.keys is not None:
         client_of(request, service, key_in_head(request))
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-# ------------------------------------------------------------------------------ files
 
 
 @router.post(
@@ -343,9 +331,6 @@ async def download_file(name: str, request: Request) -> Response:
     headers = {"Cache-Control": "no-store"}
     headers["Content-Disposition"] = f'attachment; filename="{ascii_name}"'
     return Response(data, media_type=kind, headers=headers)
-
-
-# ------------------------------------------------------------------------------ /v1
 
 
 @router.post(
@@ -439,8 +424,6 @@ def _event(name: str, tree: JsonObject) -> str:
     return event_text(name, json.dumps(tree, ensure_ascii=False))
 
 
-# ------------------------------------------------------------------------------ OpenAPI
-
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}
 body{{font:16px/1.5 system-ui;max-width:48rem;margin:2rem auto;padding:0 1rem}}
@@ -497,9 +480,6 @@ def _table(tree: OpenApi, content: OpenApi) -> list[str]:
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
         rows.append(f"<tr><td><code>{escape(name)}</code></td>{cells}</tr>")
     return ["<table>", *rows, "</table>", f"<p>Sent as {', '.join(map(escape, content))}.</p>"]
-
-
-# ------------------------------------------------------------------------------ the application
 
 
 class LazyStudio:

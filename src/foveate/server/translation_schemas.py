@@ -31,9 +31,6 @@ class Limits(Config):
     file_minutes: float = Field(20.0, gt=0)  # for which they can be
 
 
-# ------------------------------------------------------------------------------ requests
-
-
 class Body(BaseModel):
     """A body; unknown fields are ignored, as clients of other servers send some."""
 
@@ -106,9 +103,6 @@ class FileBody(AssistanceFields):
 
 
 BODIES: tuple[type[Body], ...] = (TranslateBody, DetectBody, StreamBody, PairsBody, FileBody)
-
-
-# ------------------------------------------------------------------------------ responses
 
 
 class ServedLanguage(BaseModel):

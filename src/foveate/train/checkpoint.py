@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar
 
 import torch
 from filelock import Timeout
@@ -219,7 +219,8 @@ def load(run: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimize
     folder = path_of(run, step)
     load_weights(model, folder / (TRAINED if (folder / TRAINED).is_file() else WEIGHTS))
     _load_optimizer(model, optimizer, folder)
-    return cast(Record, json.loads((folder / STATE).read_text(encoding="utf-8")))
+    record: Record = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    return record
 
 
 def folder_of(run: Path, which: str) -> Path:

@@ -22,7 +22,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -300,7 +300,8 @@ def _names(model: nn.Module) -> dict[str, str]:
     """Each name in the state of a model, and the first name of the same tensor."""
     first: dict[object, str] = {}
     names = {}
-    for name, tensor in cast(dict[str, Tensor], model.state_dict(keep_vars=True)).items():
+    state: dict[str, Tensor] = model.state_dict(keep_vars=True)
+    for name, tensor in state.items():
         place: object = id(tensor)
         if not is_shard(tensor):
             storage = tensor.untyped_storage().data_ptr()
@@ -311,7 +312,7 @@ def _names(model: nn.Module) -> dict[str, str]:
 
 def own_tensors(model: nn.Module) -> dict[str, Tensor]:
     """A model's tensors, a tied one once."""
-    state = cast(dict[str, Tensor], model.state_dict())
+    state: dict[str, Tensor] = model.state_dict()
     return {name: state[name] for name in dict.fromkeys(_names(model).values())}
 
 
@@ -328,7 +329,7 @@ def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
 
 def load_weights(model: nn.Module, path: Path) -> None:
     """Copy the weights of a file into ``model``; raise `TrainError` where they do not fit."""
-    own = cast(dict[str, Tensor], model.state_dict())
+    own: dict[str, Tensor] = model.state_dict()
     needed = set(_names(model).values())
     with opened(path) as file, torch.no_grad():
         there = set(file.keys())

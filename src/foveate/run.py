@@ -51,15 +51,14 @@ from foveate.tasks.base import (
     Aligns,
     AnyTask,
     Baseline,
-    Continues,
-    DrawsOver,
     Evaluation,
     Gives,
     Reads,
     Scores,
     Task,
-    Translates,
 )
+from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuSignature, BleuTokenizer, paired_figures, signed_metrics
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.text_to_text import CorpusFiles, TextToText
@@ -152,7 +151,7 @@ class Run:
         and ``banned`` phrases that no output may hold. Raises `SearchStopped` once ``stop()``,
         which is asked every few positions, is true.
         """
-        task = self.need(Translates, "translate")
+        task = self.need(TextToText, "translate")
         request = SearchRequest(
             self.search(beam_size, length_penalty, num_hypotheses),
             () if prefix is None else task.beginnings(prefix, len(lines)),
@@ -207,7 +206,7 @@ class Run:
         probable text is looked for instead (1 is greedy). The run's rules hold for both.
         ``whole_lines`` ends a text with its line; ``listen`` is called with the text so far.
         """
-        task, prompts = self.need(Continues, "generate"), several(prompts, "generate")
+        task, prompts = self.need(Language, "generate"), several(prompts, "generate")
         tree = continuing(self.config.decode.tree(), max_length, beam_size, choices)
         config = Search.Config.parse(tree, ("decode",))
         return task.generate(self.engine, prompts, config, num, whole_lines, listen)
@@ -306,7 +305,7 @@ class Run:
         if signature is not None:
             changes["metrics"] = signed_metrics(getattr(task.config, "metrics", ()), signature)
         if cache is not None:
-            self.need(Continues, "look the last tokens up in a cache")
+            self.need(Language, "look the last tokens up in a cache")
             changes["cache"] = cache
         if changes:
             task.config = type(task.config).parse(task.config.tree() | changes, ("task",))
@@ -349,7 +348,7 @@ class Run:
 
     def view(self, picture: Picture, target: str | None = None, **part: Any) -> Drawing:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""
-        task = self.need(DrawsOver, "draw over pictures")
+        task = self.need(PictureTask, "draw over pictures")
         return task.view(self.model, picture, target, self.search(), **part)
 
     def pairs(self, split: str = "test") -> tuple[Sequence[str], Sequence[str]]:
@@ -389,7 +388,7 @@ class Run:
 
     def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
         """Lines after the tag of a language."""
-        return self.need(Translates, "translate").addressed(lines, to)
+        return self.need(TextToText, "translate").addressed(lines, to)
 
     def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]:
         """How many tokens sources, or targets, have."""

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
 
 import typer
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from foveate.documents.base import DocumentOptions
     from foveate.documents.memory import Assistance, AssistedRun
     from foveate.inspect.records import AttentionRecord
-    from foveate.run import Run
 
 SHARE = 512  # lines that a process of several translates together
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
@@ -331,7 +330,7 @@ def _in_order(
         return (run.translate(lines, **options) for lines, options in jobs)
     from foveate.cli.workers import in_order
 
-    return in_order(cast("Run", run), jobs)
+    return in_order(run, jobs)
 
 
 def _written(answer: TextAnswer, number: int, outputs: LineOutputs) -> str:

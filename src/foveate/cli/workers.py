@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from foveate.align.aer import Head, Links
-from foveate.answers import TextAnswer, TranslateOptions
+from foveate.answers import TextAnswer, TranslateOptions, Translator
 from foveate.cli.engines import RunSpec
 from foveate.data.corpus import Arrays, Work, Workers
 from foveate.decode.outputs import Hypothesis, check_stop
@@ -79,16 +79,14 @@ class ProcessEngine(Engine):
         return self.local.explain(source, target, units)
 
 
-def in_order(run: Run | AssistedRun, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
-    """The translations of each job, in the order of the jobs, of which few are taken ahead.
+def in_order(run: Translator | AssistedRun, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
+    """The translations of each job by processes, in the order of the jobs; few are taken ahead.
 
-    Where other processes translate, links and maps are computed in this one. Raises ``WorkerError``
-    where a process fails or was killed.
+    Links and maps are computed in this process. Raises ``WorkerError`` where another fails or was
+    killed.
     """
     engine = run.engine
-    if not isinstance(engine, ProcessEngine):
-        yield from (run.translate(lines, **options) for lines, options in jobs)
-        return
+    assert isinstance(engine, ProcessEngine)
 
     def next_result() -> list[TextAnswer]:
         return [replace(answer, explains=engine.local) for answer in pending.popleft().result()]

@@ -20,12 +20,13 @@ from foveate.run import Run
 from foveate.server.common import RequestError
 from foveate.server.studio_answers import Send, enlarged_uri
 from foveate.server.studio_schemas import Progress, StudioResponse
-from foveate.tasks.base import AnyTask, Classifies, Translates, spread
+from foveate.tasks.base import AnyTask, Classifies, spread
 from foveate.tasks.forecasting import Forecasting, by_window, middle
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import figures_of
 from foveate.tasks.text import TextTask
+from foveate.tasks.text_to_text import TextToText
 from foveate.train.journal import last_samples
 
 EVERY = 16  # examples between two events of progress
@@ -62,7 +63,7 @@ def examples(run: Run, most: int) -> ExampleList:
             for sample in last_samples(run.path)
         ]
         note = f"test data not found; start the studio where you trained: {message_of(error)}"
-        return ExampleList(examples=samples if isinstance(run.task, Translates) else [], note=note)
+        return ExampleList(examples=samples if isinstance(run.task, TextToText) else [], note=note)
 
 
 def _examples(task: AnyTask, most: int) -> list[Example]:

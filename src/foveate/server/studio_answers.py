@@ -46,7 +46,7 @@ from foveate.server.studio_schemas import (
     TextDone,
     Token,
 )
-from foveate.tasks.base import AnyTask, Generates, Translates
+from foveate.tasks.base import AnyTask, Generates
 from foveate.tasks.forecasting import Forecast, Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.text_to_text import TextToText
@@ -101,7 +101,7 @@ def start(run: Run, name: str, request: AnswerRequest) -> AnswerStart:
     tokenizer = next(iter(task.tokenizers_by_name().values()), None)
     tokens = [] if tokenizer is None else source_tokens(tokenizer, request.text)
     prefix = request.prefix if task.gives == "text" else []
-    longest = task.data.max_length if isinstance(task, Translates) else len(tokens)
+    longest = task.data.max_length if isinstance(task, TextToText) else len(tokens)
     cut, unknown = max(0, len(tokens) - longest), unknown_words(task, request.text)
     return AnswerStart(run=name, source=tokens, unknown=unknown, prefix=prefix, cut=cut)
 
@@ -161,7 +161,7 @@ def read(run: Run, request: AnswerRequest) -> Iterator[tuple[Picture, list[Pictu
     if isinstance(run.task, PictureTask):
         with opened(request.picture) as picture:
             yield picture, [picture_drawing(*run.task.shown(picture))]
-    elif isinstance(run.task, Translates):
+    elif isinstance(run.task, TextToText):
         line = " ".join(split_lines(request.text))
         yield run.task.addressed([line], request.to)[0], []
     else:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.align.aer import Head, Links, Rows
-from foveate.answers import Answer, Continuation
+from foveate.answers import Answer
 from foveate.config import BaseConfig, ConfigError, Configurable
 from foveate.data.batches import BatchPlan, Mixture
 from foveate.data.text import TextData
@@ -30,7 +30,6 @@ from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.beam import Greedy, another
 from foveate.decode.search import Search
-from foveate.draw.drawings import Drawing
 from foveate.engine.base import Engine, Module, SearchRequest, Source
 from foveate.engine.packed import TaskKind
 from foveate.engine.pytorch import DecodingBatch, TorchEngine
@@ -500,53 +499,6 @@ class Scores(ABC):
         self, model: Module, pairs: Sequence[tuple[list[int], list[int]]]
     ) -> list[list[float]]:
         """Log p of each token of each target, its end included."""
-
-
-class Translates(ABC):
-    """Writes a line of text for a line of text."""
-
-    @abstractmethod
-    def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
-        """Lines after the tag of the language that they are translated to.
-
-        Raises ``ConfigError`` for an unknown language, or if one must be named.
-        """
-
-    @abstractmethod
-    def beginnings(self, prefix: str | Sequence[str], count: int) -> list[list[int]]:
-        """The ids with which the outputs of ``count`` lines begin: one text for all, or for each.
-
-        Raises ``ConfigError`` where there are not as many as lines, or no output can begin so.
-        """
-
-
-class Continues(ABC):
-    """Goes on with a text."""
-
-    @abstractmethod
-    def generate(
-        self,
-        engine: Engine,
-        prompts: Sequence[str],
-        config: Search.Config,
-        num: int = 1,
-        whole_lines: bool = False,
-        listen: Callable[[str], None] | None = None,
-    ) -> list[Continuation]:
-        """``num`` continuations of each prompt, to the end of its line with ``whole_lines``.
-
-        ``listen`` gets the text so far of a single prompt that is continued once.
-        """
-
-
-class DrawsOver(ABC):
-    """Draws what its model attended to over its input."""
-
-    @abstractmethod
-    def view(
-        self, model: Module, source: Any, target: str | None, search: Search, **part: Any
-    ) -> Drawing:
-        """The input with the weights over it; ``part``: block, layer, head."""
 
 
 class Aligns(ABC):

@@ -37,7 +37,6 @@ from foveate.tasks.base import (
     AnswerType,
     Batch,
     Classifies,
-    DrawsOver,
     Evaluation,
     Loss,
     Measures,
@@ -61,7 +60,7 @@ MOST = 2000  # training pictures from which mean and deviation are taken
 Bytes = NDArray[np.uint8]
 
 
-class PictureTask(Task[Picture, AnswerType, Batch], DrawsOver):
+class PictureTask(Task[Picture, AnswerType, Batch]):
     """Pictures in; what comes out is up to who derives from it.
 
     Pixels are normalised, (x − mean) / deviation of each channel over the training pictures as

@@ -51,7 +51,6 @@ from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.context import State
 from foveate.spec import Tokens
 from foveate.tasks.base import (
-    Continues,
     DecoderBatch,
     Evaluation,
     Generates,
@@ -105,7 +104,7 @@ class Stream:
         return len(self.ids)
 
 
-class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str], Continues):
+class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     """Plain text: p(x) = Π_t p(x_t | x_<t)."""
 
     class Config(Task.Config, kind="language"):

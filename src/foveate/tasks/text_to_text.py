@@ -38,7 +38,6 @@ from foveate.tasks.base import (
     Loss,
     Measures,
     Scores,
-    Translates,
     ValidationSample,
     of_nll,
     spread,
@@ -118,7 +117,7 @@ class Examples:
 # Pairs of texts as data: files, tokenizers, lengths, batches. Knows no model.
 
 
-class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores, Translates):
+class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
     """A line of text for a line of text; a subclass says how they are modelled."""
 
     class Config(TextTask.Config):

@@ -210,36 +210,22 @@ class AdamConfig(OptimizerConfig, kind="adam"):
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Adam over all trainable parameters."""
-        return torch.optim.Adam(
-            _trainable(model),
-            lr=self.lr,
-            betas=self.betas,
-            eps=self.eps,
-            weight_decay=self.weight_decay,
-            fused=_fused(model),
-        )
+        return torch.optim.Adam(_trainable(model), **self.model_dump(), fused=_fused(model))
 
 
-class AdamWConfig(OptimizerConfig, kind="adamw"):
+class AdamWConfig(AdamConfig, kind="adamw"):
     """Adam with decoupled weight decay (Loshchilov & Hutter, 2019).
 
     θ ← θ − lr · (m̂ / (√v̂ + ε) + λθ). Biases, norms and embeddings do not decay.
     """
 
-    betas: tuple[float, float] = (0.9, 0.98)  # decay of the means of the gradient and of its square
-    eps: float = Field(default=1e-9, gt=0)  # added to the denominator
     weight_decay: float = Field(default=0.01, ge=0)
     """By which weights shrink, times the learning rate."""
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """AdamW over two groups: the weights that decay, and those that do not."""
-        return torch.optim.AdamW(
-            decay_groups(model, self.weight_decay),
-            lr=self.lr,
-            betas=self.betas,
-            eps=self.eps,
-            fused=_fused(model),
-        )
+        groups = decay_groups(model, self.weight_decay)
+        return torch.optim.AdamW(groups, **self.model_dump(), fused=_fused(model))
 
 
 class SGDConfig(OptimizerConfig, kind="sgd"):
@@ -251,17 +237,11 @@ class SGDConfig(OptimizerConfig, kind="sgd"):
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """SGD over all trainable parameters."""
-        return torch.optim.SGD(
-            _trainable(model),
-            lr=self.lr,
-            momentum=self.momentum,
-            nesterov=self.nesterov,
-            weight_decay=self.weight_decay,
-            fused=_fused(model) and not any(map(is_shard, _trainable(model))),  # PyTorch has none
-        )
+        fused = _fused(model) and not any(map(is_shard, _trainable(model)))  # PyTorch has none
+        return torch.optim.SGD(_trainable(model), **self.model_dump(), fused=fused)
 
 
-class MuonConfig(OptimizerConfig, kind="muon"):
+class MuonConfig(AdamWConfig, kind="muon"):
     """Orthogonalised momentum for the matrices of layers (Jordan, 2024), AdamW for the rest.
 
     u ← μu + g,  θ ← θ − lr · (0.2 √max(n, m) · orth(g + μu) + λθ),  θ (n, m),
@@ -270,10 +250,6 @@ class MuonConfig(OptimizerConfig, kind="muon"):
     """
 
     momentum: float = Field(default=0.95, ge=0, lt=1)  # μ, share of the last update that is kept
-    betas: tuple[float, float] = (0.9, 0.98)  # of AdamW
-    eps: float = Field(default=1e-9, gt=0)  # added to the denominator of AdamW
-    weight_decay: float = Field(default=0.01, ge=0)
-    """By which weights shrink, times the learning rate."""
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Muon over the matrices that decay, AdamW over all others.

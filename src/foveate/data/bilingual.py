@@ -10,6 +10,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,33 +40,104 @@ def _unit(line: int, source: str, target: str, left_out: str = "") -> Unit:
     return Unit(line, source, target, left_out or ("" if source and target else "untranslated"))
 
 
-_PO = re.compile(
-    r'(#~\s*)?(?:(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d)\])?\s*)?"((?:[^"\\]|\\.)*)"'
+_TOKEN = re.compile(
+    r"(?P<blank>\s+)|(?P<obsolete>#~[ \t]*(?=msg|\"))|(?P<comment>#[^\n]*)"
+    r"|(?P<text>\"(?:[^\"\\\n]|\\.)*+\")"
+    r"|(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\s*\[\s*\d+\s*\])?|domain)(?=[\s\"])"
 )
-_ESCAPED = re.compile(r"\\(.)")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "f": " ", "v": " "}
+_ESCAPED = re.compile(r"\\(?:([0-7]{1,3})|x([\da-fA-F]{1,2})|(.))")
+LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
-class _Message:
-    """A message of a PO file as its lines are read."""
+@dataclass
+class Message:
+    """A message of a PO file: its texts, and the places of its parts in the file."""
 
-    def __init__(self) -> None:
-        self.line, self.fuzzy, self.obsolete, self.last = 0, False, False, ""
-        self.texts: dict[str, str] = {}
+    line: int
+    start: int  # of its first keyword
+    comments: list[tuple[int, str]]  # each after its place
+    texts: dict[str, str] = field(default_factory=dict)  # by msgid, msgstr, msgstr[0], …
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # of keyword and strings
+    obsolete: bool = False
 
-    def units(self, plural: Callable[[int], int]) -> Iterator[Unit]:
-        """The pair, or those of singular and plural; none of the header."""
-        if not self.texts.get("msgid"):
-            return
-        left_out = "obsolete" if self.obsolete else "fuzzy" if self.fuzzy else ""
-        if "msgid_plural" not in self.texts:
-            yield _unit(self.line, self.texts["msgid"], self.texts.get("msgstr", ""), left_out)
-            return
-        forms = {"msgid": plural(1), "msgid_plural": plural(MANY)}
-        for key, form in forms.items():
-            if key == "msgid_plural" or form != forms["msgid_plural"]:  # Japanese has one form
-                target = self.texts.get(f"msgstr{form}", "")
-                yield _unit(self.line, self.texts[key], target, left_out)
+    @property
+    def flags(self) -> list[str]:
+        """Its flags, such as fuzzy and c-format."""
+        lines = (text for _, text in self.comments if text.startswith("#,"))
+        return [flag for text in lines for flag in re.findall(r"[\w:.-]+", text)]
+
+    @property
+    def forms(self) -> list[str]:
+        """The keywords of its translations."""
+        return [key for key in self.texts if key.startswith("msgstr")]
+
+    @property
+    def is_header(self) -> bool:
+        """Whether it is the header of the catalogue."""
+        return not self.texts["msgid"] and "msgctxt" not in self.texts
+
+    @property
+    def is_translated(self) -> bool:
+        """Whether it has all its translations."""
+        return all(self.texts[key] for key in self.forms)
+
+
+def messages_of(text: str, where: str) -> Iterator[Message]:
+    """Yield the messages of a catalogue, also its header.
+
+    Raises `DataError` naming a line that cannot stand in a PO file.
+    """
+    message, key, comments, line = None, "", list[tuple[int, str]](), 1
+    place, obsolete = 0, False
+    while place < len(text):
+        token = _TOKEN.match(text, place)
+        if token is None:
+            raise _refused(where, line)
+        kind, word = str(token.lastgroup), re.sub(r"\s", "", token.group())
+        if kind == "comment":
+            comments.append((place, token.group()))
+        elif kind == "obsolete":
+            obsolete = True
+        elif kind == "text":
+            if message is None or not key:
+                raise _refused(where, line)
+            message.texts[key] += _ESCAPED.sub(_unescaped, token.group()[1:-1])
+            message.spans[key], obsolete = (message.spans[key][0], token.end()), False
+        elif kind == "key":
+            if word in ("msgctxt", "msgid", "domain") and key != "msgctxt":
+                if message is not None and "msgid" in message.texts:
+                    yield message
+                message, comments = Message(line, place, comments, obsolete=obsolete), []
+            key = word
+            if message is None or key in message.texts or _is_early(key, message):
+                raise _refused(where, line)
+            message.texts[key], message.spans[key] = "", token.span()
+            obsolete = False
+        line += text.count("\n", place, token.end())
+        place = token.end()
+    if message is not None and "domain" not in message.texts:
+        yield message
+
+
+def _is_early(key: str, message: Message) -> bool:
+    """Whether a keyword stands before those that it follows."""
+    if key.startswith("msgstr") or key == "msgid_plural":
+        return "msgid" not in message.texts or (key == "msgid_plural" and bool(message.forms))
+    return False
+
+
+def _refused(where: str, line: int) -> DataError:
+    return DataError(
+        f"{where}:{line} is not a line of a PO file: a comment, or a keyword such as msgid, msgstr "
+        'or msgstr[0] and a text in "…"'
+    )
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    octal, code, letter = match.groups()
+    if letter is not None:
+        return LETTERS.get(letter, letter)
+    return chr(int(octal, 8) if octal else int(code, 16))
 
 
 def units_of_po(lines: Iterable[str], where: str) -> Iterator[Unit]:
@@ -73,29 +145,25 @@ def units_of_po(lines: Iterable[str], where: str) -> Iterator[Unit]:
 
     Raises `DataError` naming a line that is not of a PO file.
     """
-    message = _Message()
     plural: Callable[[int], int] = _germanic
-    for number, line in enumerate(lines, start=1):
-        text = line.strip()
-        match = _PO.fullmatch(text)
-        if match is None and text and not text.startswith("#"):
-            raise DataError(f"{where}:{number}: not a line of a PO file: {text[:40]!r}; fix it")
-        key = f"{match[2]}{match[3] or ''}" if match and match[2] else ""
-        ended = message.last.startswith("msgstr") and not (match and key[:6] in ("", "msgstr"))
-        if ended or (key == "msgid" and "msgid" in message.texts):
-            plural = _plural_of(message.texts) or plural
-            yield from message.units(plural)
-            message = _Message()
-        if match is None:
-            message.fuzzy |= text.startswith("#,") and "fuzzy" in text
-            continue
-        if not key and not message.last:
-            raise DataError(f"{where}:{number}: a text without msgid or msgstr before it; fix it")
-        message.line, message.last = message.line or number, key or message.last
-        message.obsolete |= bool(match[1])
-        piece = _ESCAPED.sub(lambda m: _ESCAPES.get(m[1], m[1]), match[4])
-        message.texts[message.last] = message.texts.get(message.last, "") + piece
-    yield from message.units(plural)
+    for message in messages_of("\n".join(lines), where):
+        plural = _plural_of(message.texts) or plural
+        yield from _units(message, plural)
+
+
+def _units(message: Message, plural: Callable[[int], int]) -> Iterator[Unit]:
+    """The pair of a message, or those of singular and plural; none of the header."""
+    line, texts = message.line, message.texts
+    if not texts.get("msgid"):
+        return
+    left_out = "obsolete" if message.obsolete else "fuzzy" if "fuzzy" in message.flags else ""
+    if "msgid_plural" not in texts:
+        yield _unit(line, texts["msgid"], texts.get("msgstr", ""), left_out)
+        return
+    forms = {"msgid": plural(1), "msgid_plural": plural(MANY)}
+    for key, form in forms.items():
+        if key == "msgid_plural" or form != forms["msgid_plural"]:  # Japanese has one form
+            yield _unit(line, texts[key], texts.get(f"msgstr[{form}]", ""), left_out)
 
 
 def _germanic(number: int) -> int:

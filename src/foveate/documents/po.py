@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from foveate.data.bilingual import LETTERS, Message, messages_of
+from foveate.data.catalogue import DataError
 from foveate.documents.base import Document, DocumentOptions, decoded, with_mark
 from foveate.documents.spans import DocumentError, Rules
 from foveate.documents.translate import Passage, text_passage
@@ -93,98 +95,11 @@ def java_written(text: str) -> str:
     )
 
 
-_TOKEN = re.compile(
-    r"(?P<blank>\s+)|(?P<comment>#[^\n]*)|(?P<text>\"(?:[^\"\\\n]|\\.)*+\")"
-    r"|(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\s*\[\s*\d+\s*\])?|domain)(?=[\s\"])"
-)
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d{1,9})")
 _CHARSET = re.compile(r"(?<=charset=)[\w.:-]+")
 _ENCODINGS = re.compile(r"iso|latin|koi8|cp\d|windows-\d|gb|euc|big5|shift|johab|tis", re.I)
-_ESCAPED = re.compile(r"\\(?:([0-7]{1,3})|x([\da-fA-F]{1,2})|(.))")
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_WRITTEN = str.maketrans({"\\": r"\\", '"': r"\"", **{c: f"\\{n}" for n, c in _LETTERS.items()}})
+_WRITTEN = str.maketrans({"\\": r"\\", '"': r"\"", **{c: f"\\{n}" for n, c in LETTERS.items()}})
 WIDTH = 79  # columns of a line, where a file wraps its lines
-
-
-@dataclass
-class Message:
-    """A message that is not obsolete: its texts, and the places of its parts in the file."""
-
-    line: int
-    start: int  # of its first keyword
-    comments: list[tuple[int, str]]  # each after its place
-    texts: dict[str, str] = field(default_factory=dict)  # by msgid, msgstr, msgstr[0], …
-    spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # of keyword and strings
-
-    @property
-    def flags(self) -> list[str]:
-        """Its flags, such as fuzzy and c-format."""
-        lines = (text for _, text in self.comments if text.startswith("#,"))
-        return [flag for text in lines for flag in re.findall(r"[\w:.-]+", text)]
-
-    @property
-    def forms(self) -> list[str]:
-        """The keywords of its translations."""
-        return [key for key in self.texts if key.startswith("msgstr")]
-
-    @property
-    def is_header(self) -> bool:
-        """Whether it is the header of the catalogue."""
-        return not self.texts["msgid"] and "msgctxt" not in self.texts
-
-    @property
-    def is_translated(self) -> bool:
-        """Whether it has all its translations."""
-        return all(self.texts[key] for key in self.forms)
-
-
-def messages_of(text: str, where: str) -> Iterator[Message]:
-    """Yield the messages of a catalogue, also its header.
-
-    Raises ``DocumentError`` naming a line that cannot stand in a PO file.
-    """
-    message, key, comments, line = None, "", list[tuple[int, str]](), 1
-    place = 0
-    while place < len(text):
-        token = _TOKEN.match(text, place)
-        if token is None:
-            raise _refused(where, line)
-        kind, word = str(token.lastgroup), re.sub(r"\s", "", token.group())
-        if kind == "comment":
-            comments.append((place, token.group()))
-            comments = [] if word.startswith("#~") else comments  # of an obsolete message
-        elif kind == "text":
-            if message is None or not key:
-                raise _refused(where, line)
-            message.texts[key] += _ESCAPED.sub(_unescaped, token.group()[1:-1])
-            message.spans[key] = message.spans[key][0], token.end()
-        elif kind == "key":
-            if word in ("msgctxt", "msgid", "domain") and key != "msgctxt":
-                if message is not None and "msgid" in message.texts:
-                    yield _whole(message, where)
-                message, comments = Message(line, place, comments), []
-            key = word
-            if message is None or key in message.texts or _is_early(key, message):
-                raise _refused(where, line)
-            message.texts[key], message.spans[key] = "", token.span()
-        line += text.count("\n", place, token.end())
-        place = token.end()
-    if message is not None and "domain" not in message.texts:
-        yield _whole(message, where)
-
-
-def _is_early(key: str, message: Message) -> bool:
-    """Whether a keyword stands before those that it follows."""
-    if key.startswith("msgstr") or key == "msgid_plural":
-        return "msgid" not in message.texts or (key == "msgid_plural" and bool(message.forms))
-    return False
-
-
-def _refused(where: str, line: int) -> DocumentError:
-    return DocumentError(
-        f"{where}:{line} is not a line of a PO file: a comment, or a keyword such as msgid, msgstr "
-        'or msgstr[0] and a text in "…"'
-    )
 
 
 def _whole(message: Message, where: str) -> Message:
@@ -200,13 +115,6 @@ def _whole(message: Message, where: str) -> Message:
             f"{'msgstr[0], msgstr[1], …' if plural else 'msgstr'}"
         )
     return message
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    octal, code, letter = match.groups()
-    if letter is not None:
-        return _LETTERS.get(letter, letter)
-    return chr(int(octal, 8) if octal else int(code, 16))
 
 
 @dataclass(frozen=True)
@@ -238,7 +146,10 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     number of forms.
     """
     text, encoding = _text_of(data, where)
-    messages = list(messages_of(text, where))
+    try:
+        messages = [_whole(each, where) for each in messages_of(text, where) if not each.obsolete]
+    except DataError as error:
+        raise DocumentError(str(error)) from None
     header = next((m.texts["msgstr"] for m in messages if m.is_header and "msgstr" in m.texts), "")
     plurals = PluralForms.read(header, where)
     for message in messages:

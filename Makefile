@@ -239,6 +239,6 @@ $(STAMPS)/studio: requirements-dev.lock $(STAMPS)/foveate
 
 $(STAMPS)/dev: requirements-dev.lock $(STAMPS)/foveate
 	$(BIN)/python -m pip install -q --no-compile -r requirements-dev.lock
-	@command -v cc gcc clang >/dev/null || { echo "No C compiler: installing one in $(VENV)"; \
-	    $(BIN)/python -m pip install -q 'ziglang>=0.15,<0.17'; }
+	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || \
+	    $(BIN)/python -m pip install -q ziglang==0.17.1  # a C compiler
 	@mkdir -p $(STAMPS) && touch $@

@@ -239,4 +239,6 @@ $(STAMPS)/studio: requirements-dev.lock $(STAMPS)/foveate
 
 $(STAMPS)/dev: requirements-dev.lock $(STAMPS)/foveate
 	$(BIN)/python -m pip install -q --no-compile -r requirements-dev.lock
+	@command -v cc gcc clang >/dev/null || { echo "No C compiler: installing one in $(VENV)"; \
+	    $(BIN)/python -m pip install -q 'ziglang>=0.15,<0.17'; }
 	@mkdir -p $(STAMPS) && touch $@

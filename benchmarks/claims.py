@@ -464,15 +464,16 @@ def page(record: dict[str, Any]) -> str:
               for kind in ("holds only if", "does not hold")}  # fmt: skip
     text = [
         "# Claims of the lectures, measured", "",
-        "Check each statement with its command; `make claims` repeats all that need no training.",
+        "Check each statement with its command; `make claims` repeats all checks that need "
+        "no training.",
         f"Of {len(rows)} claims, {len(rows) - sum(counts.values())} hold, "
         f"{counts['holds only if']} hold only under a condition and {counts['does not hold']} do "
         "not hold here.",
-        "Sizes, data and budgets are those of one small machine: a claim that does not hold here",
-        "may hold for larger models. Each verdict states its number of seeds: if it is one",
-        "and the figures are close, another seed may change the verdict.",
-        "Networks computed without training use one draw of random weights.", "",
-        "¹ The criterion was written after the figure was known.", "",
+        "Sizes, data and budgets are those of a single small machine: a claim that does not hold",
+        "here may hold for larger models. Each verdict states the number of seeds: if it is one",
+        "and the values are close, another seed may change the verdict.",
+        "Results for untrained networks are from one set of random weights.", "",
+        "¹ The criterion was written after the result was known.", "",
         "`benchmarks/claims.py` generates this page from "
         "[results/claims.json](../results/claims.json);",
         "the criterion of each verdict is in the code and in that file.", "",

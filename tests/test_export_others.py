@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -136,6 +137,27 @@ def test_every_target_takes_or_refuses_every_run(runs: dict[str, Run]) -> None:
                 target(run, "float32", ("en", "fr")).refuse()
             except ExchangeError as error:
                 assert len(str(error)) > 40, "a reason, and what would fit"
+
+
+@pytest.mark.parametrize("to", ["argos", "ctranslate2", "huggingface", "onnx"])
+def test_a_part_of_ones_own_is_refused_by_name_or_computed(runs, tmp_path: Path, to: str) -> None:
+    """The task, a tokenizer, and each class of the model in turn is a derived one."""
+    run = copy.deepcopy(runs["bpe"])
+    parts = {type(each): each for each in (run.task, run.task.tokenizers[0], *run.model.modules())}
+    traced = ("Translation", "BPE", "TransformerDecoder", "Attention", "ReLU")
+    for kind, part in parts.items():
+        name = f"My{kind.__name__}"
+        if to == "onnx" and kind.__name__ not in traced:
+            continue
+        part.__class__ = type(name, (kind,), {"__module__": "mine"})
+        out = tmp_path / f"{name}.argosmodel"
+        try:
+            checked = exported(run, out, to, runs["bpe"], languages=("en", "fr"))
+        except ExchangeError as error:
+            assert name in str(error) and not out.exists()
+        else:
+            assert to == "onnx" and name == "MyReLU" and checked.sentences
+        part.__class__ = kind
 
 
 def test_the_verbs(runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

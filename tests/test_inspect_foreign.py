@@ -472,3 +472,33 @@ def test_what_is_not_understood_is_named_in_a_warning_beside_what_is() -> None:
     with pytest.warns(UserWarning, match=message), capture(model) as maps:
         model(torch.randn(1, 4, 8))
     assert list(maps) == ["0"]
+
+
+class MyAttention(nn.Module):
+    """An attention whose caller uses only its parameters, so that nobody calls it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(4, 4)
+
+
+class Bypassing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixer = MyAttention()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mixer.map(x)
+
+
+def test_attentions_that_are_never_called_are_named() -> None:
+    model = Bypassing()
+    warned = pytest.warns(UserWarning, match="no weights were captured: nothing called mixer; run ")
+    with warned, capture(model) as maps:
+        model(torch.randn(1, 3, 4))
+    assert maps == {}
+    with (
+        pytest.warns(UserWarning, match=r"nothing called 0"),
+        capture(nn.Sequential(nn.MultiheadAttention(8, 2))),
+    ):
+        pass

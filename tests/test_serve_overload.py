@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ import own_loop
 from foveate.run import Run
 from foveate.server.common import RequestError
 from foveate.server.waiting import Pace
-from serve_tools import program
+from serve_tools import program, served
 from test_serve_limits import Health
 
 MAX_WAIT, SECONDS = 2.0, 6.0
@@ -78,6 +80,46 @@ async def asked(port: int, rate: float) -> list[tuple[str, float, bool]]:
         tasks.append(asyncio.create_task(one()))
         await asyncio.sleep(1 / rate)
     return await asyncio.gather(*tasks)
+
+
+def test_what_requests_leave_is_collected_young(run: Run) -> None:
+    """A server seldom collects all: with a thousand requests in flight /health waits for it."""
+    app, many = served(run.path), 200
+    wrong = {"q": "the dog", "source": "en", "target": "xx"}
+    right = {"q": ["the dog runs", "<p>a <b>cat</b></p>"], "source": "en", "target": "fr"}
+
+    async def post(body: dict[str, object]) -> int:
+        """Without a client, which would leave cycles of its own."""
+        sent, text = list[dict[str, Any]](), json.dumps(body | {"format": "html"}).encode()
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": text}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/translate", "headers": headers}
+        scope |= {"query_string": b"", "client": ("127.0.0.1", 1), "state": {}}
+        await app(scope, receive, send)
+        return int(sent[0]["status"])
+
+    async def posts() -> list[int]:
+        await post(right)
+        gc.collect()
+        gc.set_threshold(*before[:2], 1_000_000)
+        answers = list[int]()
+        for _ in range(many // 20):  # at a time
+            answers += await asyncio.gather(*(post(body) for body in (right, wrong) * 20))
+        return answers
+
+    before = gc.get_threshold()
+    try:
+        assert Counter(asyncio.run(posts())) == {200: many, 400: many}
+        gc.collect(1)
+        assert gc.collect() < 4 * many, "next to nothing of 400 requests"
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_at_several_times_the_load_a_program_answers_or_refuses_in_time(run: Run) -> None:

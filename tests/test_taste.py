@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,3 +135,17 @@ def test_no_test_waits_for_ever_for_a_program() -> None:
     bare = "with " + "subprocess.Popen("
     found = {p.name for p in tests.rglob("*.py") if bare in p.read_text(encoding="utf-8")}
     assert found == {"small_runs.py"}
+
+
+def test_only_characters_are_repeated_possessively() -> None:
+    """Python before 3.11.5 matches ``(a|b)*+`` wrongly (its issue 106052): markup was destroyed."""
+    group = re.compile(r"\)(?:[*+?]|\{\d*,?\d*\})\+|\(\?>")
+    texts = (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    literals = {
+        node.value
+        for text in texts
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert len(literals) > 5_000
+    assert not list(filter(group.search, literals))

@@ -13,10 +13,10 @@ from pathlib import Path
 from foveate.kinds import all_kinds
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "differences.md"
-HEAD = """# Where the code differs from its paper
+HEAD = """# Differences from the papers
 
-This page lists, for each kind, the differences from the published equations, and the field that
-restores the published form, if there is one. `foveate kinds FAMILY` shows the same.
+This page lists how each component (*kind*) differs from the published equations and, where
+possible, the config field that restores the published form. `foveate kinds FAMILY` prints the same.
 
     make differences    # regenerates this page from the attribute `differs` of each class
 
@@ -36,8 +36,9 @@ def page() -> str:
 
 
 def _code(text: str) -> str:
-    """Assignments such as ``norm = "post"`` as code."""
-    return re.sub(r'([a-z_.]+ = (?:"\w+"|\w+))', r"`\1`", text).replace("|", "\\|")
+    """Assignments such as ``norm = "post"`` and names of classes and kinds as code."""
+    pattern = r'([a-z_.]+ = (?:"\w+"|\w+)|torch\.nn\.\w+|\b(?:gru_cho|cbow_window)\b)'
+    return re.sub(pattern, r"`\1`", text).replace("|", "\\|")
 
 
 if __name__ == "__main__":

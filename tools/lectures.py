@@ -28,8 +28,8 @@ in the terminal or, with `--out`, into a file; the studio shows the same drawing
 
     foveate studio             # then press p: one drawing fills the screen; step with → and ←
 
-Right after installation the lectures use the small bundled runs; `foveate studio runs` plays them
-with your own runs. Each page shows how to train them.
+Right after installation the lectures use the small bundled runs (trained models); to play them with
+your own, use `foveate studio runs`. Each page shows how to train them.
 
 | lecture | based on | steps |
 | --- | --- | --- |

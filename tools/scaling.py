@@ -205,7 +205,7 @@ def tables(result: dict[str, Any]) -> dict[str, str]:
             f"{results['gpus']}",
             results["parallel"] if results["gpus"] > 1 else "one",
             f"{three_digits(results['tokens_per_second']):,.0f}",
-            f"{100 * results['efficiency']:.0f} %",
+            f"{100 * results['efficiency']:.0f}%",
             f"{results['sent_bytes_per_step'] / 1e9:,.2f} GB" if results["gpus"] > 1 else "",
         ]
         for results in result["rows"]
@@ -225,13 +225,13 @@ def tables(result: dict[str, Any]) -> dict[str, str]:
     stated = [
         ["GPU matrix products, bf16, dense", f"{machine['flops'] / 1e12:.0f} TFLOP/s"],
         ["GPU memory", f"{machine['memory'] / 1e9:.0f} GB"],
-        ["share for weights, gradients, moments", f"{100 * machine['share']:.0f} %"],
+        ["share for weights, gradients, moments", f"{100 * machine['share']:.0f}%"],
         ["GPUs per node", f"{machine['node']}"],
         ["bandwidth out of a GPU, within a node", f"{machine['inside'] / 1e9:.0f} GB/s"],
         ["bandwidth out of a node", f"{machine['between'] / 1e9:.0f} GB/s"],
         ["latency between nodes", f"{machine['latency'] * 1e6:.0f} µs"],
         ["each of three small sums per step", f"{machine['word'] * 1e6:.0f} µs"],
-        ["variation in batch time", f"{100 * machine['spread']:.0f} % (σ, assumed)"],
+        ["variation in batch time", f"{100 * machine['spread']:.0f}% (σ, assumed)"],
         ["memory per node", f"{machine['host_memory'] / 1e12:.0f} TB"],
         [
             "plan of an epoch (measured)",
@@ -239,7 +239,7 @@ def tables(result: dict[str, Any]) -> dict[str, str]:
         ],
     ]
     stated += [
-        [f"{m['name']}: utilisation", f"{100 * m['utilisation']:.0f} % (assumed)"]
+        [f"{m['name']}: utilisation", f"{100 * m['utilisation']:.0f}% (assumed)"]
         for m in result["models"]
     ]
     return {

@@ -42,7 +42,7 @@ def _unit(line: int, source: str, target: str, left_out: str = "") -> Unit:
 
 _TOKEN = re.compile(
     r"(?P<blank>\s+)|(?P<obsolete>#~[ \t]*(?=msg|\"))|(?P<comment>#[^\n]*)"
-    r"|(?P<text>\"(?:[^\"\\\n]|\\.)*+\")"
+    r"|(?P<text>\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*\")"
     r"|(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\s*\[\s*\d+\s*\])?|domain)(?=[\s\"])"
 )
 _ESCAPED = re.compile(r"\\(?:([0-7]{1,3})|x([\da-fA-F]{1,2})|(.))")

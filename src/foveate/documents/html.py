@@ -28,9 +28,10 @@ _TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?P<end>/?)(?P<name>[a-z][^\s/>]*)(?P<rest>[^<>]*)", re.I | re.S
 )
 _BLANK = r"[\t\n\f\r ]"  # as HTML has it
+_QUOTED = r"(?:\"[^\"]*+\"|'[^']*+')"
 _ATTRIBUTE = (
     rf"(?:[\t\n\f\r /]*+[^\t\n\f\r />][^\t\n\f\r />=]*+"
-    rf"(?:{_BLANK}*+={_BLANK}*+(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >]*+))?+)"
+    rf"(?:{_BLANK}*+={_BLANK}*+(?:{_QUOTED}|(?!{_QUOTED})[^\t\n\f\r >]*+)|(?!{_BLANK}*+=)))"
 )
 _MANY_ATTRIBUTES = re.compile(rf"<[a-z][^\t\n\f\r />]*+{_ATTRIBUTE}{{{ATTRIBUTES + 1}}}", re.I)
 _OPTION, _ROOT = re.compile(r"<opt(?:ion|group)\b", re.I), re.compile(r"<(?:html|body)\b", re.I)

@@ -17,7 +17,8 @@ from foveate.documents.translate import Passage, text_passage
 # that may not stand alone: the model does not see it, and what it invents of it is removed.
 
 _PRINTF = r"%(?:\d+\$)?[-+ #0'I]*+(?:\*(?:\d+\$)?|\d+)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
-_NESTED = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}[^{}]*+)*+\}"
+_LISP = r"~(?:[-+]?\d+|'.|[vV#,])*(?![-+]?\d|'.|[vV#,])[:@]*+(?:.|\n)|~"
+_NESTED = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*\}[^{}]*+)*\}"
 _SIZES = r"(?:<PRI\w+>|(?:hh|ll|wf?\d+|[hlLqjztZ])?"
 QUOTE = "\ue000"  # around what '…' quotes in the format of Java
 FORMATS = {
@@ -29,15 +30,15 @@ FORMATS = {
     "java-printf": r"%(?:\d+\$|<)?[-#+ 0,(]*+\d*+(?:\.\d+)?(?:[tT]\w|[bBhHsScCdoxXeEfgGaAn%])|%",
     "csharp": rf"\{{\{{|\}}\}}|{_NESTED}|[{{}}]",
     "javascript": rf"{_PRINTF}[bcdefgijoOsuxX%]|%",
-    "scheme": r"~(?:[-+]?\d+|'.|[vV#,])*+[:@]*+(?:.|\n)|~",
-    "lisp": r"~(?:[-+]?\d+|'.|[vV#,])*+[:@]*+(?:.|\n)|~",
+    "scheme": _LISP,
+    "lisp": _LISP,
     "elisp": rf"{_PRINTF}[diouxXeEfgGcsS%]|%",
     "librep": rf"{_PRINTF}[diouxXeEfgGcsS%]|%",
     "awk": rf"{_PRINTF}[diouxXeEfFgGcs%]|%",
     "tcl": rf"{_PRINTF}[hl]?[diouxXeEfgGcs%]|%",
     "perl": rf"{_PRINTF}v?(?:hh|ll|[hlqLV])?[csduoxXeEfFgGbBpniDUOaA%]|%",
     "perl-brace": r"\{\w+\}",
-    "php": r"%(?:\d+\$)?(?:[-+ 0]|'.)*+\d*+(?:\.\d+)?[bcdeEfFgGosuxX%]|%",
+    "php": r"%(?:\d+\$)?(?:[-+ 0]|'.)*\d*+(?:\.\d+)?[bcdeEfFgGosuxX%]|%",
     "lua": r"%[-+ #0]*+\d*+(?:\.\d+)?[aAcdeEfgGiopqsuxX%]|%",
     "ruby": r"%[-+ #0]*+\d*+(?:\.\d+)?(?:<\w+>[-+ #0]*+\d*+(?:\.\d+)?[diouxXbBeEfgGaAcsp]|\{\w+\})"
     rf"|{_PRINTF}[diouxXbBeEfgGaAcsp%]|%",
@@ -55,8 +56,8 @@ FORMATS = {
     "gfc-internal": r"%(?:\d+\$)?[lwq]*+[A-Za-z<>%]|%",
 }
 MARKUP = (  # of documentation: reStructuredText, Markdown, HTML
-    r"``[^`\n](?:[^`\n]|`(?!`))*+``",
-    r":[A-Za-z](?:[\w.+-]|:(?!`))*+:`[^`]+`|`[^`\n]+`(?::[A-Za-z][\w.+-]*+:|__?(?!\w))?",
+    r"``[^`\n]+(?:`(?!`)[^`\n]*+)*``",
+    r":[A-Za-z][\w.+-]*+(?::(?!`)[\w.+-]*+){0,9}:`[^`]+`|`[^`\n]+`(?::[A-Za-z][\w.+-]*+:|__?(?!\w))?",
     r"\*\*(?=[^\s*])|(?<=[^\s*])\*\*",
     r"\|[^\s|](?:[^|\n]*[^\s|])?\|_?|\[(?:\d+|#\w*|\*|[A-Za-z][\w.-]*)\]_(?!\w)",
     r"!?\[\]\([^()\s]*\)|\]\([^()\s]*\)",
@@ -71,7 +72,7 @@ def rules_of(rules: Rules, formats: tuple[str, ...]) -> Rules:
     return Rules((*rules.own, *own, *MARKUP))
 
 
-_JAVA = re.compile(rf"''|'(?:[^']|'')*+'?|{_NESTED}")
+_JAVA = re.compile(rf"''|'(?:[^']|'')*'?|{_NESTED}")
 _JAVA_SHOWN = re.compile(rf"({QUOTE}[^{QUOTE}]*{QUOTE}|{_NESTED})")
 
 

@@ -12,7 +12,7 @@ import pkgutil
 import shutil
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -31,6 +31,7 @@ from foveate.engine.pytorch import Ensemble
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
 from foveate.models.pointer import PointerGenerator
+from foveate.nn.context import as_written
 from foveate.pack import made_of
 from foveate.run import Run
 from foveate.tasks.translation import Translation
@@ -223,6 +224,14 @@ class Export(ABC):
         if "to" in cls.__dict__:
             _TARGETS[cls.to] = cls
 
+    def rewritten(self) -> Iterable[object]:
+        """The parts of the run that the target computes with code of its own."""
+        return *self.run.model.modules(), *self.texts()
+
+    def texts(self) -> Iterable[object]:
+        """The parts of the run that read and write texts."""
+        return self.run.task, *self.run.task.tokenizers_by_name().values()
+
     @abstractmethod
     def refuse(self) -> None:
         """Raise `ExchangeError` that says why this run has no place there, and what would."""
@@ -283,6 +292,7 @@ def export(
         raise ExchangeError(
             f"no export to {to} of a PointerGenerator, which copies words; serve it"
         )
+    refuse_own(target.rewritten(), to)
     target.refuse()
     need(*target.packages, extra="export")
     if target.suffix and out.suffix != target.suffix:
@@ -297,6 +307,16 @@ def export(
         checked = target.check(place, sample)
         target.finish(place, pointer | {"checked": asdict(checked)})
     return out, checked
+
+
+def refuse_own(parts: Iterable[object], to: str) -> None:
+    """Raise `ExchangeError` naming a part whose class, or a method of it, is the user's own."""
+    own = next((part for part in parts if not as_written(part)), None)
+    if own is not None:
+        raise ExchangeError(
+            f"no export to {to} of {type(own).__name__}, which computes with code of its own; "
+            "safetensors takes any run"
+        )
 
 
 def target_of(to: str, quantization: str) -> type[Export]:

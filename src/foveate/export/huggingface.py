@@ -37,6 +37,7 @@ from foveate.export.base import (
     appearing,
     by_length,
     compare,
+    refuse_own,
     searches,
     translator,
 )
@@ -114,6 +115,7 @@ def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | Non
     the model. Raises `ExchangeError` that names what has no place.
     """
     folder = Path(folder)
+    refuse_own(model.modules(), "huggingface")
     config, weights = in_halves(model)
     family, written = fitting(config.plain(), architecture)
     written = family.finish(written | ends_of(model))

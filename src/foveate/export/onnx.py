@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -74,6 +74,11 @@ class Onnx(Export):
 
     to = "onnx"
     packages = ("onnx", "onnxruntime")
+
+    def rewritten(self) -> Iterable[object]:
+        kinds = TransformerEncoder | TransformerDecoder | BaseAttention
+        yield from self.texts()  # graphs record what a model computes; of these the states too
+        yield from (part for part in self.run.model.modules() if isinstance(part, kinds))
 
     def refuse(self) -> None:
         if not isinstance(self.run.task, Translation):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -28,6 +29,9 @@ class Safetensors(Export):
 
     to = "safetensors"
     packages = ("safetensors",)
+
+    def rewritten(self) -> Iterable[object]:
+        return ()
 
     def refuse(self) -> None:
         pass

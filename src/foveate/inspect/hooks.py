@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -153,7 +154,7 @@ def capture(
     Raises ``ConfigError`` where nothing has such a name, where no module of a model of another
     library is recognised or no weights are understood, or as soon as it is foreseen that the maps
     of all layers together would take more than ``limit`` bytes. Warns of attentions whose weights
-    are not understood.
+    are not understood, and where none is called.
     """
     attentions = chosen(model, where, modules)
     if not attentions and not any(isinstance(part, Configurable) for part in model.modules()):
@@ -179,6 +180,13 @@ def capture(
         yield maps
     foreign_points = [point for point in attentions.values() if isinstance(point, ForeignAttention)]
     report_unclear(foreign_points, bool(maps))
+    if attentions and not maps:
+        names = ", ".join(list(attentions)[:LISTED])
+        warnings.warn(
+            f"no weights were captured: nothing called {names}; run the model inside the block, or "
+            "name the modules that it calls (modules=…)",
+            stacklevel=3,
+        )
 
 
 def _continues(point: HookPoint, last: Tensor, joined: Tensor, now: Tensor) -> bool:

@@ -48,8 +48,8 @@ class BagEncoder(Encoder):
     """
 
     differs = (
-        "the mean of a whole text, for a label; Mikolov et al. (2013) guess the centre word: "
-        "cbow_window"
+        "averages a whole text to predict a label; Mikolov et al. (2013) predict the centre word "
+        "of a window (see cbow_window)"
     )
 
     class Config(Encoder.Config, kind="cbow"):
@@ -82,8 +82,8 @@ class NeighbourEncoder(BagEncoder):
     """
 
     differs = (
-        "a softmax over all words, by default with the table of the inputs, where Mikolov et al. "
-        "(2013) have a hierarchical softmax and a table of its own"
+        "full softmax, by default tied to the input embeddings; Mikolov et al. (2013) use a "
+        "hierarchical softmax with separate output embeddings"
     )
 
     class Config(BagEncoder.Config, kind="cbow_window"):
@@ -108,8 +108,8 @@ class WindowDecoder(Decoder):
     """
 
     differs = (
-        "no direct connections from the embeddings to the output; dropout (Bengio et al., 2003, "
-        "have none)"
+        "no direct connections from the embeddings to the output; uses dropout, unlike Bengio "
+        "et al. (2003)"
     )
 
     class Config(Decoder.Config, kind="window"):

@@ -117,7 +117,7 @@ class Patch(Forecaster):
     et al., 2023).
     """
 
-    differs = 'layer norm where Nie et al. (2023) have batch norm: encoder.norm = "batch_norm"'
+    differs = 'layer norm; for the batch norm of Nie et al. (2023), set encoder.norm = "batch_norm"'
 
     class Config(Forecaster.Config, kind="patch_forecaster"):
         """``dropout`` is that of the head; the encoder's stem must read series."""

@@ -42,7 +42,7 @@ class MambaEncoderLayer(nn.Module):
 class MambaEncoder(Encoder):
     """L layers of selective state spaces; order is in the recurrence, so no positions are added."""
 
-    differs = "reads in both directions by default; Gu & Dao (2023) have the causal one alone"
+    differs = "bidirectional by default; Gu & Dao (2023) read only forwards: bidirectional = false"
 
     class Config(Encoder.Config, kind="mamba"):
         """``bidirectional`` adds a second state space to each layer, read from the end."""
@@ -106,7 +106,7 @@ class MambaDecoder(Decoder):
     What it remembers of the words written is a window and a state of fixed size in each layer.
     """
 
-    differs = "attends to a source in an encoder–decoder, which Gu & Dao (2023) do not have"
+    differs = "has cross-attention in an encoder–decoder; Gu & Dao (2023) have no encoder"
 
     class Config(Decoder.Config, kind="mamba"):
         """``num_heads`` is that of the attention to the memory; a language model has none."""

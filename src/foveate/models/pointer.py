@@ -133,8 +133,8 @@ class PointerGenerator(EncoderDecoder):
     """
 
     differs = (
-        "p_gen reads s_t, in which a decoder's read-out has the token x_t already, and not x_t "
-        "again; coverage is learnt from the start, not after 230,000 steps without it"
+        "p_gen is computed from the read-out s_t, which already contains the token x_t, without "
+        "x_t as a separate input; coverage is used from the start instead of after 230,000 steps"
     )
 
     class Config(EncoderDecoder.Config, kind="pointer_generator"):

@@ -181,8 +181,8 @@ class RecurrentDecoder(Decoder):
     """
 
     differs = (
-        "the read-out is tanh(R […]) of state, context and token; Bahdanau et al. (2015) take a "
-        "maxout layer, Luong et al. (2015) leave the token out"
+        "the read-out is tanh(R […]) of state, context and token; Bahdanau et al. (2015) use a "
+        "maxout layer, and Luong et al. (2015) leave out the token"
     )
 
     class Config(Decoder.Config, kind="recurrent"):
@@ -368,8 +368,8 @@ class LocationDecoder(Decoder):
     """
 
     differs = (
-        "the softmax is over the positions of the source; Luong et al. (2015) print it over L_max "
-        'and cut: softmax_over = "max_length"'
+        "the softmax is over the source positions; Luong et al. (2015) compute it over L_max "
+        'positions and truncate the result: set softmax_over = "max_length"'
     )
 
     class Config(Decoder.Config, kind="location"):

@@ -154,8 +154,8 @@ class TransformerEncoder(TransformerStack, Encoder):
     """L layers of self-attention over embeddings and positions of tokens, patches or time steps."""
 
     differs = (
-        "the norm is before each sub-layer by default (Xiong et al., 2020); Vaswani et al. (2017) "
-        'have it after: norm_order = "post"'
+        "pre-norm by default (Xiong et al., 2020); for the post-norm of Vaswani et al. (2017), set "
+        'norm_order = "post"'
     )
 
     class Config(TransformerConfig, Encoder.Config, kind="transformer"):
@@ -184,8 +184,8 @@ class TransformerDecoder(TransformerStack, Decoder):
     """L layers of causal self-attention, with cross-attention to the memory if there is one."""
 
     differs = (
-        "the norm is before each sub-layer by default (Xiong et al., 2020); Vaswani et al. (2017) "
-        'have it after: norm_order = "post"'
+        "pre-norm by default (Xiong et al., 2020); for the post-norm of Vaswani et al. (2017), set "
+        'norm_order = "post"'
     )
 
     class Config(TransformerConfig, Decoder.Config, kind="transformer"):

@@ -30,7 +30,7 @@ class ConvolutionalEncoder(Encoder):
     """
 
     differs = (
-        "three convolutions trained from the start, where Xu et al. (2015) take VGG trained on "
+        "three convolutions trained from scratch; Xu et al. (2015) use a VGG network pretrained on "
         "ImageNet"
     )
 

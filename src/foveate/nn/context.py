@@ -248,13 +248,13 @@ def _methods(kind: type) -> frozenset[str]:
     return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
 
 
-def as_written(module: nn.Module) -> bool:
-    """Whether the class of a module is ours or PyTorch's, and the object has no method of its own.
+def as_written(part: object) -> bool:
+    """Whether the class of a part is ours or PyTorch's, and the object has no method of its own.
 
     An engine that has only the numbers of a module may compute in its place then.
     """
-    ours = type(module).__module__.startswith(("foveate.", "torch.nn."))
-    return ours and vars(module).keys().isdisjoint(_methods(type(module)))  # type: ignore[arg-type]
+    ours = type(part).__module__.startswith(("foveate.", "torch.nn."))
+    return ours and vars(part).keys().isdisjoint(_methods(type(part)))  # type: ignore[arg-type]
 
 
 def definer(module: object, name: str) -> type:

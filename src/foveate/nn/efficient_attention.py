@@ -157,8 +157,8 @@ class BlockSparseAttention(SparseAttention):
     """
 
     differs = (
-        "no random blocks, and the first blocks are read by all queries but do not read all keys "
-        "(Zaheer et al., 2020, have both)"
+        "no random blocks; the first blocks are attended to by all queries, but do not attend to "
+        "all keys themselves (BigBird, Zaheer et al., 2020, has both)"
     )
 
     class Config(SparseAttention.Config, kind="block_sparse"):
@@ -456,8 +456,8 @@ class RandomFeatureAttention(KernelAttention):
     """
 
     differs = (
-        "directions are drawn once, not anew in training; the code of Choromanski et al. (2021) "
-        "shifts keys by their maximum, this does not"
+        "the random directions are drawn once instead of being redrawn during training; unlike "
+        "the code of Choromanski et al. (2021), it does not subtract the maximum from the keys"
     )
 
     class Config(KernelAttention.Config, kind="performer"):

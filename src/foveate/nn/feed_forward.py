@@ -124,7 +124,7 @@ class GatedFeedForward(FeedForward):
 class SwiGLU(GatedFeedForward, SiLU):
     """W₂ (silu(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020; Llama)."""
 
-    differs = "with biases, which Shazeer (2020) leaves out: bias = false"
+    differs = "has biases; Shazeer (2020) has none (bias = false)"
 
     class Config(FeedForward.Config, kind="swiglu"):
         pass
@@ -133,7 +133,7 @@ class SwiGLU(GatedFeedForward, SiLU):
 class GEGLU(GatedFeedForward, GELUTanh):
     """W₂ (gelu(W₁ x + b₁) ⊙ (V x + c)) + b₂, with the tanh form of GELU (Shazeer, 2020; T5 1.1)."""
 
-    differs = "with biases, which Shazeer (2020) leaves out: bias = false; GELU in its tanh form"
+    differs = "has biases; Shazeer (2020) has none (bias = false); GELU in its tanh approximation"
 
     class Config(FeedForward.Config, kind="geglu"):
         pass

@@ -293,7 +293,7 @@ class LastValue(WindowNorm, kind="last_value"):
 class Instance(WindowNorm):
     """Mean 0 and variance 1 (RevIN: Kim et al., 2022, without its learnt affine map)."""
 
-    differs = "without the learnt affine map of Kim et al. (2022)"
+    differs = "without the learnable affine transformation of Kim et al. (2022)"
 
     class Config(WindowNorm.Config, kind="instance"):
         eps: float = 1e-5  # added to the variance

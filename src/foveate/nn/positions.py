@@ -170,7 +170,7 @@ class Rotary(Position):
     """
 
     differs = (
-        "pairs are (i, i + K/2), as in GPT-NeoX; Su et al. (2021) turn neighbours (2i, 2i + 1)"
+        "rotates pairs (i, i + K/2), as in GPT-NeoX; Su et al. (2021), adjacent pairs (2i, 2i + 1)"
     )
 
     class Config(Position.Config, kind="rope"):
@@ -198,8 +198,8 @@ class ALiBi(Position, kind="alibi"):
     """
 
     differs = (
-        "keys after the query are lowered too, for encoders; Press et al. (2022) have keys before "
-        "it alone"
+        "also lowers the scores of keys after the query, for encoders; Press et al. (2022) treat "
+        "only the causal case"
     )
 
     slopes: Tensor

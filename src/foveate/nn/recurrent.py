@@ -87,8 +87,8 @@ class ElmanCell(Cell):
     """
 
     differs = (
-        "tanh by default where Elman (1990) has the logistic function; two biases, as in "
-        "torch.nn.RNN"
+        'tanh by default; for the logistic function of Elman (1990), set activation = "sigmoid"; '
+        "two biases, as in torch.nn.RNN"
     )
 
     class Config(Cell.Config, kind="rnn"):
@@ -113,8 +113,8 @@ class GRUCell(Cell, kind="gru"):
     """
 
     differs = (
-        "the reset gate acts after the product, r ⊙ (U h + c), as in PyTorch; Cho et al. (2014) "
-        "print U (r ⊙ h): gru_cho"
+        "the reset gate acts after the product, r ⊙ (U h + c), as in PyTorch; for the published "
+        "U (r ⊙ h) (Cho et al., 2014), use gru_cho"
     )
 
     gates = 3
@@ -144,7 +144,7 @@ class ChoGRUCell(GRUCell, kind="gru_cho"):
     n = tanh(W x + b + U (r ⊙ h) + c). `GRUCell` applies it after, which needs one product a step.
     """
 
-    differs = "two biases for each gate and the candidate, which the paper leaves out"
+    differs = "two biases for each gate and for the candidate; Cho et al. (2014) have none"
 
     candidate = "U_n (r ⊙ h_{t−1}) + b′_n"
 
@@ -165,7 +165,7 @@ class LSTMCell(Cell, kind="lstm"):
     """
 
     differs = (
-        "with a forget gate (Gers et al., 2000) and without peepholes; two biases a gate, as in "
+        "with a forget gate (Gers et al., 2000) and without peepholes; two biases per gate, as in "
         "torch.nn.LSTM"
     )
 

@@ -121,9 +121,9 @@ class Additive(Score):
     """
 
     differs = (
-        "the maps of query and key are those of the attention and have a bias, which Bahdanau et "
-        "al. (2015) leave out: attention.bias = false; for W_a of Luong et al. (2015) own_matrix "
-        "= true"
+        "query and key use the projections of the attention module, with biases; Bahdanau et al. "
+        "(2015) have no biases (attention.bias = false); for the W_a of Luong et al. (2015), set "
+        "own_matrix = true"
     )
 
     class Config(Score.Config, kind="additive"):
@@ -166,9 +166,7 @@ class Additive(Score):
 class CosineScore(Score):
     """sharpness · cos(q, k): content-based addressing (Graves et al., 2014)."""
 
-    differs = (
-        "a constant sharpness where Graves et al. (2014) let the controller emit one at each step"
-    )
+    differs = "a constant sharpness; in Graves et al. (2014), the controller emits it at each step"
 
     class Config(Score.Config, kind="cosine"):
         sharpness: float = Field(10.0, gt=0)  # factor of the cosine
@@ -199,8 +197,8 @@ class Location(Score):
     """
 
     differs = (
-        "the softmax is over the positions of the source; Luong et al. (2015) print it over all "
-        'positions and cut: softmax_over = "max_length"'
+        "the softmax is over the source positions; Luong et al. (2015) compute it over L_max "
+        'positions and truncate the result: set softmax_over = "max_length"'
     )
 
     class Config(Score.Config, kind="location"):

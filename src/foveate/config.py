@@ -15,6 +15,7 @@ import re
 import reprlib
 import sys
 import tomllib
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -159,13 +160,21 @@ BaseConfig = Config  # for classes whose own nested ``Config`` is derived from i
 class Configurable:
     """A class with a nested ``Config``; naming it is enough to make ``config.build`` work.
 
+    A class of a ``kind`` that chooses nothing more than its parents may leave it out.
     ``differs`` says in one sentence how the code differs from the paper that its docstring names.
     """
 
     differs: ClassVar[str] = ""
 
-    def __init_subclass__(cls, **kwargs: object) -> None:
+    def __init_subclass__(cls, kind: str | None = None, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
+        if kind is not None:
+            parent: type[Config] = getattr(cls, "Config")  # noqa: B009  which each family has
+            names = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.Config"}
+            own = types.new_class(
+                "Config", (parent,), {"kind": kind}, lambda body: body.update(names)
+            )
+            setattr(cls, "Config", own)  # noqa: B010
         nested = cls.__dict__.get("Config")
         if nested is not None:
             nested.owner = cls

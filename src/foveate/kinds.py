@@ -51,15 +51,12 @@ def load_kinds() -> None:
             importlib.import_module(module.name)
 
 
-def all_kinds(family: str | None = None) -> list[Kind]:
-    """Every kind of one family or of all; raise `ConfigError` for an unknown family."""
+def all_kinds() -> list[Kind]:
+    """Every kind of every family."""
     load_kinds()
-    known = kinds()
-    if family is not None and family not in known:
-        raise ConfigError(f"no family {family!r}; there are: {', '.join(known)}")
     return [
         Kind(name, kind, _meaning(config), _fields(config), _differs(config))
-        for name, members in kinds(family).items()
+        for name, members in kinds().items()
         for kind, config in sorted(members.items())
     ]
 

@@ -295,16 +295,11 @@ def lengths(posterior: Floats) -> Lengths:
     return posterior.shape[2] - 1, posterior.shape[1]
 
 
-class Model1(WordAligner):
+class Model1(WordAligner, kind="ibm1"):
     """IBM Model 1: every source word and NULL equally, q = 1 / (S + 1) (Brown et al., 1993).
 
     p(a_j = i | f, e) = t(f_j | e_i) / Σ_i' t(f_j | e_i')
     """
-
-    class Config(WordAligner.Config, kind="ibm1"):
-        """Nothing more to choose."""
-
-    config: Config
 
     def expect(self, emissions: Floats) -> Expectation:
         joint = emissions / emissions.shape[2]

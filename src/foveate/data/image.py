@@ -324,11 +324,8 @@ class Augmentation(Configurable):
         return pixels
 
 
-class Unchanged(Augmentation):
+class Unchanged(Augmentation, kind="none"):
     """The picture as it is."""
-
-    class Config(Augmentation.Config, kind="none"):
-        pass
 
 
 class Shift(Augmentation):

@@ -502,32 +502,23 @@ class Scaling(Configurable):
         return values.astype(np.float64) * self.scale + self.shift
 
 
-class Standard(Scaling):
+class Standard(Scaling, kind="standard"):
     """Mean 0 and standard deviation 1 over the training rows."""
-
-    class Config(Scaling.Config, kind="standard"):
-        pass
 
     def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
         return values.mean(axis=0), values.std(axis=0)
 
 
-class MinMax(Scaling):
+class MinMax(Scaling, kind="min_max"):
     """From 0 to 1 over the training rows; later rows may lie outside."""
-
-    class Config(Scaling.Config, kind="min_max"):
-        pass
 
     def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
         low = values.min(axis=0)
         return low, values.max(axis=0) - low
 
 
-class Unscaled(Scaling):
+class Unscaled(Scaling, kind="none"):
     """Values as they are."""
-
-    class Config(Scaling.Config, kind="none"):
-        pass
 
     def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
         return np.zeros(values.shape[1]), np.ones(values.shape[1])

@@ -604,15 +604,12 @@ def byte_letters() -> list[str]:
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
-class Byte(Tokenizer):
+class Byte(Tokenizer, kind="byte"):
     """The bytes of UTF-8 (Xue et al., 2022): id = byte + 4; nothing to learn, nothing unknown."""
-
-    class Config(Tokenizer.Config, kind="byte"):
-        """Nothing to choose."""
 
     units = "tokens"
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Tokenizer.Config) -> None:
         super().__init__(config)
         self.pieces = [*SPECIALS, *(f"<{value:02x}>" for value in range(256))]
         self._bytes = [*map(str.encode, SPECIALS), *(bytes([value]) for value in range(256))]

@@ -30,41 +30,29 @@ class Pooling(Configurable, nn.Module):
         raise NotImplementedError
 
 
-class Mean(Pooling):
+class Mean(Pooling, kind="mean"):
     """Σ_i h_i / n over the n real positions."""
-
-    class Config(Pooling.Config, kind="mean"):
-        pass
 
     def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
         return memory.mean()
 
 
-class Summary(Pooling):
+class Summary(Pooling, kind="summary"):
     """The last state of a recurrent encoder; the mean where an encoder has none."""
-
-    class Config(Pooling.Config, kind="summary"):
-        pass
 
     def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
         return memory.summary()
 
 
-class First(Pooling):
+class First(Pooling, kind="first"):
     """The vector at the first position, that of a class token (Devlin et al., 2019)."""
-
-    class Config(Pooling.Config, kind="first"):
-        pass
 
     def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
         return memory.values[:, 0]
 
 
-class Max(Pooling):
+class Max(Pooling, kind="max"):
     """The largest value at a real position in each dimension (Collobert et al., 2011)."""
-
-    class Config(Pooling.Config, kind="max"):
-        pass
 
     def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
         values = memory.values

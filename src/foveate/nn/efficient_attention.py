@@ -434,11 +434,8 @@ class KernelAttention(BaseAttention):
             )
 
 
-class LinearAttention(KernelAttention):
+class LinearAttention(KernelAttention, kind="linear"):
     """φ(x) = elu(x) + 1 (Katharopoulos et al., 2020)."""
-
-    class Config(KernelAttention.Config, kind="linear"):
-        pass
 
     features = "elu({x}) + 1", "elu({x}) + 1"
 

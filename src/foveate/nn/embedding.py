@@ -60,17 +60,14 @@ class TokenStem(Stem):
         return x if self.scale == 1.0 else x * self.scale
 
 
-class DenseStem(TokenStem):
+class DenseStem(TokenStem, kind="dense"):
     """h_t = σ(W x_t + b), x_t = E[id] · scale, σ the logistic function: a hidden layer at each
     position by itself, the recurrent network without U h_{t−1}.
 
     With ``encoder = "cbow"`` nothing else stands between tokens and attention.
     """
 
-    class Config(TokenStem.Config, kind="dense"):
-        pass
-
-    def __init__(self, config: Config, source: Input, size: int) -> None:
+    def __init__(self, config: TokenStem.Config, source: Input, size: int) -> None:
         super().__init__(config, source, size)
         self.dense = nn.Linear(size, size)
         nn.init.xavier_uniform_(self.dense.weight)
@@ -206,13 +203,10 @@ class SeriesPatches(SeriesStem):
         return self.project(patches.flatten(2))
 
 
-class SeriesSteps(SeriesStem):
+class SeriesSteps(SeriesStem, kind="series_steps"):
     """Each row of a series by itself, projected: x_t = W r_t + b."""
 
-    class Config(Stem.Config, kind="series_steps"):
-        pass
-
-    def __init__(self, config: Config, source: Input, size: int) -> None:
+    def __init__(self, config: Stem.Config, source: Input, size: int) -> None:
         super().__init__(config, source, size)
         assert isinstance(source, Series)
         self.places = source.length

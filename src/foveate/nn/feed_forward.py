@@ -47,11 +47,8 @@ class FeedForward(Configurable, nn.Module):
         return self.outer(self.dropout(self.activate(self.inner(x))))
 
 
-class ReLU(FeedForward):
+class ReLU(FeedForward, kind="relu"):
     """max(0, x W₁ + b₁) W₂ + b₂ (Vaswani et al., 2017)."""
-
-    class Config(FeedForward.Config, kind="relu"):
-        pass
 
     activation = "max(0, x)"
 
@@ -66,11 +63,8 @@ class ReLU(FeedForward):
         return self.outer(self.dropout(inner))
 
 
-class GELU(FeedForward):
+class GELU(FeedForward, kind="gelu"):
     """x Φ(x), Φ the normal distribution function (Hendrycks & Gimpel, 2016)."""
-
-    class Config(FeedForward.Config, kind="gelu"):
-        pass
 
     activation = "x Φ(x)"
 
@@ -78,11 +72,8 @@ class GELU(FeedForward):
         return F.gelu(x)
 
 
-class GELUTanh(FeedForward):
+class GELUTanh(FeedForward, kind="gelu_tanh"):
     """x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))), close to GELU: that of GPT-2 (Hendrycks, 2016)."""
-
-    class Config(FeedForward.Config, kind="gelu_tanh"):
-        pass
 
     activation = "x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))"
 
@@ -90,11 +81,8 @@ class GELUTanh(FeedForward):
         return F.gelu(x, approximate="tanh")
 
 
-class SiLU(FeedForward):
+class SiLU(FeedForward, kind="silu"):
     """x sigmoid(x), also named swish (Ramachandran et al., 2017)."""
-
-    class Config(FeedForward.Config, kind="silu"):
-        pass
 
     activation = "x σ(x)"
 
@@ -102,15 +90,12 @@ class SiLU(FeedForward):
         return F.silu(x)
 
 
-class NoFeedForward(FeedForward):
+class NoFeedForward(FeedForward, kind="none"):
     """No feed-forward sub-layer: a layer is its attention alone, whose outputs are mixtures of
     linear maps of its inputs (Dong et al., 2021, show what a Transformer loses without it).
 
     The layer has no residual block for it; ``ffn_size``, ``dropout`` and ``bias`` have no meaning.
     """
-
-    class Config(FeedForward.Config, kind="none"):
-        pass
 
     layers = "x"
 

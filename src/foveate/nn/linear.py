@@ -155,13 +155,10 @@ class Norm(Configurable, nn.Module):
         raise NotImplementedError
 
 
-class LayerNorm(Norm):
+class LayerNorm(Norm, kind="layer_norm"):
     """γ (x − mean x) / √(var x + ε) + β (Ba et al., 2016)."""
 
-    class Config(Norm.Config, kind="layer_norm"):
-        pass
-
-    def __init__(self, config: Config, hidden_size: int) -> None:
+    def __init__(self, config: Norm.Config, hidden_size: int) -> None:
         super().__init__(config, hidden_size)
         self.norm = nn.LayerNorm(hidden_size, eps=config.eps)
 
@@ -169,13 +166,10 @@ class LayerNorm(Norm):
         return self.norm(x)
 
 
-class RMSNorm(Norm):
+class RMSNorm(Norm, kind="rms_norm"):
     """γ x / √(mean x² + ε) (Zhang & Sennrich, 2019)."""
 
-    class Config(Norm.Config, kind="rms_norm"):
-        pass
-
-    def __init__(self, config: Config, hidden_size: int) -> None:
+    def __init__(self, config: Norm.Config, hidden_size: int) -> None:
         super().__init__(config, hidden_size)
         self.norm = nn.RMSNorm(hidden_size, eps=config.eps)
 
@@ -280,22 +274,16 @@ class WindowNorm(Configurable, nn.Module):
         return values * scale[..., None] + shift[..., None]
 
 
-class NoWindowNorm(WindowNorm):
+class NoWindowNorm(WindowNorm, kind="none"):
     """Windows as they are."""
-
-    class Config(WindowNorm.Config, kind="none"):
-        pass
 
     def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
         last = values[:, -1:]
         return torch.zeros_like(last), torch.ones_like(last)
 
 
-class LastValue(WindowNorm):
+class LastValue(WindowNorm, kind="last_value"):
     """Minus the last value (NLinear: Zeng et al., 2023)."""
-
-    class Config(WindowNorm.Config, kind="last_value"):
-        pass
 
     def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
         last = values[:, -1:]

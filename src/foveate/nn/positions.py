@@ -51,11 +51,8 @@ class Position(Configurable, nn.Module):
         return None
 
 
-class NoPosition(Position):
+class NoPosition(Position, kind="none"):
     """No position: self-attention then ignores the order of its input."""
-
-    class Config(Position.Config, kind="none"):
-        pass
 
 
 class Sinusoidal(Position):
@@ -157,11 +154,8 @@ class Learned(Position):
         return x + self.table(at)
 
 
-class SinusoidalHalves(Sinusoidal):
+class SinusoidalHalves(Sinusoidal, kind="sinusoidal_halves"):
     """The same sines and cosines, all sines before all cosines, added (tensor2tensor, Marian)."""
-
-    class Config(Sinusoidal.Config, kind="sinusoidal_halves"):
-        pass
 
     waves = "PE(t, i) = sin(ω), PE(t, ⌈D/2⌉ + i) = cos(ω)"
 
@@ -198,7 +192,7 @@ class Rotary(Position):
         return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
-class ALiBi(Position):
+class ALiBi(Position, kind="alibi"):
     """Head h adds −m_h · |t − s| to a score, m_h = 2^(−8h/H): near keys get more weight, also in
     texts longer than any in training (Press et al., 2022).
     """
@@ -208,13 +202,10 @@ class ALiBi(Position):
         "only the causal case"
     )
 
-    class Config(Position.Config, kind="alibi"):
-        pass
-
     slopes: Tensor
     equation = "b_i = −m_h |t − i|"
 
-    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+    def __init__(self, config: Position.Config, hidden_size: int, num_heads: int) -> None:
         super().__init__(config, hidden_size, num_heads)
         self.register_buffer("slopes", _slopes(num_heads), persistent=False)
 
@@ -290,11 +281,8 @@ class T5Bias(Position):
         return torch.where(distance < exact, distance, shared.clamp(max=each - 1))
 
 
-class T5CausalBias(T5Bias):
+class T5CausalBias(T5Bias, kind="t5_causal"):
     """The same for a decoder: all buckets are for keys before the query."""
-
-    class Config(T5Bias.Config, kind="t5_causal"):
-        pass
 
     sides = 1
 

@@ -107,7 +107,7 @@ class ElmanCell(Cell):
         return (self._stage("state", NONLINEARITIES[self.config.activation](total)),)
 
 
-class GRUCell(Cell):
+class GRUCell(Cell, kind="gru"):
     """r, z = sigmoid(…); n = tanh(W x + b + r ⊙ (U h + c)); h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
     (Cho et al., 2014).
     """
@@ -116,9 +116,6 @@ class GRUCell(Cell):
         "the reset gate acts after the product, r ⊙ (U h + c), as in PyTorch; for the published "
         "U (r ⊙ h) (Cho et al., 2014), use gru_cho"
     )
-
-    class Config(Cell.Config, kind="gru"):
-        pass
 
     gates = 3
     candidate = "r ⊙ (U_n h_{t−1} + b′_n)"
@@ -142,15 +139,12 @@ class GRUCell(Cell):
         return (self._stage("state", torch.lerp(new, hidden[0].to(new.dtype), update)),)
 
 
-class ChoGRUCell(GRUCell):
+class ChoGRUCell(GRUCell, kind="gru_cho"):
     """The GRU as Cho et al. (2014) print it: the reset gate acts before the product with U,
     n = tanh(W x + b + U (r ⊙ h) + c). `GRUCell` applies it after, which needs one product a step.
     """
 
     differs = "two biases for each gate and for the candidate; Cho et al. (2014) have none"
-
-    class Config(GRUCell.Config, kind="gru_cho"):
-        pass
 
     candidate = "U_n (r ⊙ h_{t−1}) + b′_n"
 
@@ -165,7 +159,7 @@ class ChoGRUCell(GRUCell):
         return (self._stage("state", torch.lerp(new, h.to(new.dtype), update)),)
 
 
-class LSTMCell(Cell):
+class LSTMCell(Cell, kind="lstm"):
     """i, f, o = sigmoid(…); c̃ = tanh(…); c_t = f ⊙ c_{t−1} + i ⊙ c̃; h_t = o ⊙ tanh(c_t)
     (Hochreiter & Schmidhuber, 1997; forget gate: Gers et al., 2000).
     """
@@ -174,9 +168,6 @@ class LSTMCell(Cell):
         "with a forget gate (Gers et al., 2000) and without peepholes; two biases per gate, as in "
         "torch.nn.LSTM"
     )
-
-    class Config(Cell.Config, kind="lstm"):
-        pass
 
     gates = 4
     states = 2

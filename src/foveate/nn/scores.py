@@ -56,16 +56,13 @@ class Score(Probed, Configurable, nn.Module):
         raise NotImplementedError
 
 
-class ScaledDot(Score):
+class ScaledDot(Score, kind="scaled_dot"):
     """qᵀk / √K: the spread of the scores stays that of one product (Vaswani et al., 2017)."""
-
-    class Config(Score.Config, kind="scaled_dot"):
-        pass
 
     equation = "e_i = q · k_i / √K"
     scale = 1.0
 
-    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+    def __init__(self, config: Score.Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
         self.scale = 1 / math.sqrt(head_size)
 
@@ -75,11 +72,8 @@ class ScaledDot(Score):
         return (query * self.scale) @ key.mT
 
 
-class Dot(Score):
+class Dot(Score, kind="dot"):
     """qᵀk (Luong et al., 2015)."""
-
-    class Config(Score.Config, kind="dot"):
-        pass
 
     equation = "e_i = q · k_i"
     scale = 1.0
@@ -247,16 +241,12 @@ class Location(Score):
         return by_head(query, self.weight[:, :length].mT)
 
 
-class AffineLocation(Location):
+class AffineLocation(Location, kind="affine_location"):
     """W q + b: the query says where to look, and b which places are looked at whatever it says."""
 
-    class Config(Location.Config, kind="affine_location"):
-        pass
-
-    config: Config
     row = "w_{} · q + b_{}"
 
-    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+    def __init__(self, config: Location.Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
         self.bias = nn.Parameter(torch.zeros(num_heads, config.max_length))
 
@@ -308,15 +298,12 @@ class Softmax(Normalizer):
         return scores.softmax(dim=-1)
 
 
-class Hardmax(Normalizer):
+class Hardmax(Normalizer, kind="hardmax"):
     """1 at the highest score, the first among equals, and 0 elsewhere.
 
     Its gradient is that of softmax(e), since its own is 0 (straight-through estimator;
     Bengio et al., 2013).
     """
-
-    class Config(Normalizer.Config, kind="hardmax"):
-        pass
 
     equation = "α_i = [i = argmax_j e_j]"
 
@@ -326,13 +313,10 @@ class Hardmax(Normalizer):
         return hard + (soft - soft.detach())
 
 
-class Sparsemax(Normalizer):
+class Sparsemax(Normalizer, kind="sparsemax"):
     """[e − τ]₊ with τ such that the weights sum to 1: the point of the simplex nearest to e
     (Martins & Astudillo, 2016).
     """
-
-    class Config(Normalizer.Config, kind="sparsemax"):
-        pass
 
     equation = "α_i = [e_i − τ]₊, τ such that Σ_i α_i = 1"
 
@@ -347,13 +331,10 @@ class Sparsemax(Normalizer):
         return _with_slope(scores, weights, slope)
 
 
-class Entmax15(Normalizer):
+class Entmax15(Normalizer, kind="entmax15"):
     """[e/2 − τ]₊² with τ such that the weights sum to 1: half-way from softmax to sparsemax
     (Peters, Niculae & Martins, 2019; their exact algorithm by sorting).
     """
-
-    class Config(Normalizer.Config, kind="entmax15"):
-        pass
 
     equation = "α_i = [e_i / 2 − τ]₊², τ such that Σ_i α_i = 1"
 

@@ -289,31 +289,22 @@ class ForecastObjective(Objective):
         raise NotImplementedError
 
 
-class SquaredError(ForecastObjective):
+class SquaredError(ForecastObjective, kind="squared_error"):
     """Σ (ŷ − y)²; its best forecast is the mean."""
-
-    class Config(Objective.Config, kind="squared_error"):
-        pass
 
     def total(self, predicted: Tensor, target: Tensor, levels: tuple[float, ...]) -> Tensor:
         return (predicted[..., 0] - target).square().sum()
 
 
-class AbsoluteError(ForecastObjective):
+class AbsoluteError(ForecastObjective, kind="absolute_error"):
     """Σ |ŷ − y|; its best forecast is the median."""
-
-    class Config(Objective.Config, kind="absolute_error"):
-        pass
 
     def total(self, predicted: Tensor, target: Tensor, levels: tuple[float, ...]) -> Tensor:
         return (predicted[..., 0] - target).abs().sum()
 
 
-class QuantileError(ForecastObjective):
+class QuantileError(ForecastObjective, kind="quantile"):
     """Σ mean_q max(q (y − ŷ_q), (q − 1)(y − ŷ_q)): the pinball loss (Koenker & Bassett, 1978)."""
-
-    class Config(Objective.Config, kind="quantile"):
-        pass
 
     many_levels = True
 

@@ -71,21 +71,15 @@ class TeacherForcing(Configurable, ABC):
         """What is read, shaped as ``gold``, at a step of training, counted from 1."""
 
 
-class Always(TeacherForcing):
+class Always(TeacherForcing, kind="always"):
     """The true target at every place (Williams & Zipser, 1989)."""
-
-    class Config(TeacherForcing.Config, kind="always"):
-        """Nothing to choose."""
 
     def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
         return gold
 
 
-class OwnOutput(TeacherForcing):
+class OwnOutput(TeacherForcing, kind="own"):
     """The model's own greedy output at every place after the prompt: what it meets in use."""
-
-    class Config(TeacherForcing.Config, kind="own"):
-        """Nothing to choose."""
 
     def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
         return step_by_step(own, gold, own.fixed(gold), "greedy")

@@ -138,24 +138,18 @@ class _Ending(Schedule):
         """From 1 at ``done = 0`` to 0 at ``done = 1``."""
 
 
-class Cosine(_Ending):
+class Cosine(_Ending, kind="cosine"):
     """rate = peak · (r + (1 − r)(1 + cos πx) / 2), x = (step − warmup) / (total − warmup).
 
     Below ``warmup_steps`` it rises in a line; r is ``final_ratio`` (Loshchilov & Hutter, 2017).
     """
 
-    class Config(_Ending.Config, kind="cosine"):
-        pass
-
     def fall(self, done: float) -> float:
         return (1 + math.cos(math.pi * done)) / 2
 
 
-class LinearSchedule(_Ending):
+class LinearSchedule(_Ending, kind="linear"):
     """rate = peak · (r + (1 − r)(1 − x)), x = (step − warmup) / (total − warmup)."""
-
-    class Config(_Ending.Config, kind="linear"):
-        pass
 
     def fall(self, done: float) -> float:
         return 1 - done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -31,17 +32,19 @@ from foveate.decode.constraints import (
     START as START_STATE,
 )
 from foveate.decode.outputs import Hypothesis
-from foveate.decode.phrases import Phrase, Spelling, WordPieces
+from foveate.decode.phrases import BannedPhrases, Phrase, Spelling, WordPieces
 from foveate.decode.search import Search
-from foveate.documents.memory import holds
+from foveate.documents.memory import Assistance, Glossary, holds
 from foveate.engine.base import SearchRequest
+from foveate.engine.packed import load as load_packed
 from foveate.engine.pytorch import built
 from foveate.run import Run
+from foveate.training import train
 from laws.conftest import defaults
 from laws.tables import END, START, Table, Tables, alike, limit, random_table
-from small_runs import made
+from small_runs import CONFIGS, TRAIN, made
 from tolerances import MODEL, near
-from variants import transformer, translator
+from variants import TOKENIZERS, transformer, translator
 
 # ---- Outputs of every search are valid UTF-8, whatever the model makes likely
 TEXT = ["私は猫が好きです。", "Ein 🐈 schläft – für Łukasz.", "कखग 한국어 ไทย"] * 3
@@ -254,9 +257,63 @@ def test_a_word_that_goes_on_is_not_the_phrase() -> None:
 def test_a_bare_spelling_stands_behind_no_word() -> None:
     bare: Phrase = (Spelling((5,), bare=True),)
     item = RequiredPhrases((bare,), WordPieces([False] * SIZE, [i == 4 for i in range(SIZE)]))
-    assert item.next_tokens(START_STATE) == {5}
-    assert item.next_tokens(item.after(START_STATE, 4)) == set()
+    assert item.next_tokens(START_STATE, 6) == {5}
+    assert item.next_tokens(item.after(START_STATE, 4), 6) == set()
     assert not item.done(item.after(item.after(START_STATE, 4), 5))
+
+
+def test_a_phrase_begins_where_a_word_does_and_is_written_to_its_end() -> None:
+    item = demand([[5, 6, 7]], goes_on=[6, 7, 8])
+    assert item.next_tokens(START_STATE, 4) == {5}
+    assert not item.next_tokens(START_STATE, 8), "the model continues a word"
+    assert not item.next_tokens(START_STATE, None), "the model ends the text"
+    begun, chosen = item.after(START_STATE, 5, forced=True), item.after(START_STATE, 5)
+    assert (begun.committed, chosen.committed) == (1, 0), "the model's own choice binds nobody"
+    assert item.next_tokens(begun, 4) == {6} == item.next_tokens(chosen, 8)
+    written = item.after(item.after(begun, 6), 7)
+    assert written.committed == 3 and written.closed and item.done(written)
+    assert not item.after(written, 4).committed
+
+
+# Letters of which the phrases below are spelt, for the tokenizers; too long to be trained on.
+CAPITALS = "the\tTNIM OUEA HP i" + 60 * " le" + "\n"
+
+
+@pytest.fixture(scope="module")
+def translators(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """Translators of small letters that also know some capitals, one for each tokenizer."""
+    folder, runs = tmp_path_factory.mktemp("terms"), dict[str, Run]()
+    made(folder, [])
+    train_file = folder / "pairs.train.tsv"
+    train_file.write_text(CAPITALS + train_file.read_text("utf-8") * 2, "utf-8")
+    for kind in ("byte", "bpe", "unigram", "character", "word"):
+        text = (CONFIGS["transformer"] + TRAIN).format(folder=folder.as_posix(), steps=60, half=30)
+        (folder / f"{kind}.toml").write_text(text, "utf-8")
+        changed = [f"task.tokenizer={TOKENIZERS[kind]}", "data.max_length=40"]
+        runs[kind] = train(folder / f"{kind}.toml", changed, folder=folder / f"run-{kind}")
+    return runs
+
+
+@pytest.mark.parametrize("kind", ["byte", "bpe", "unigram", "character", "word"])
+@pytest.mark.parametrize("engine", ["torch", "packed"])
+def test_a_phrase_is_written_once_as_a_whole_word(
+    translators: dict[str, Run], kind: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The models write small letters: what else is a capital is a part of a phrase, left alone."""
+    run, tried = translators[kind], 0
+    if engine == "torch":
+        monkeypatch.setattr("foveate.engine.pytorch.compiled", lambda model: None)
+    own = load_packed(run.path / "packed.safetensors") if engine == "packed" else run
+    lines = ["the dog runs", "a cat sleeps", "the dog sings"]
+    for phrase in ("TNIM", "OUEA") if kind == "word" else ("MINET", "iPHONE", "TOUTOU", "M"):
+        for answer in own.translate(lines, 4, 4, required=[[[phrase]]] * len(lines)):
+            if answer.outputs[0].ended:
+                tried += 1
+                words = re.findall(r"\w+", str(answer))
+                assert words.count(phrase) == 1, (phrase, str(answer))
+                rest = "".join(words).replace(phrase, "")
+                assert rest == rest.lower(), (phrase, str(answer))
+    assert tried >= 6
 
 
 @pytest.fixture(scope="module")
@@ -274,8 +331,26 @@ def test_terms_of_a_trained_run(run: Run) -> None:
 
 
 def test_a_term_that_no_output_can_hold_is_left_out(run: Run) -> None:
+    """It is named in a warning."""
     free = str(run.translate(["the dog runs"])[0])
-    assert str(run.translate(["the dog runs"], required=[[["zzz"]]])[0]) == free
+    with pytest.warns(UserWarning, match="not in the target vocabulary, so not required: 'zzz'$"):
+        assert str(run.translate(["the dog runs"], required=[[["zzz"], ["chien"]]])[0]) == free
+
+
+def test_a_term_that_is_required_and_banned_is_refused() -> None:
+    glossary = Glossary({"dog": ("chien", "petit chien")})
+    for forced, banned, terms in (("chat",), ["Chat"], None), ((), ["CHIEN"], glossary):
+        with pytest.raises(ConfigError, match="is required and banned; remove one"):
+            Assistance(terms, forced, banned)
+    Assistance(glossary, (), ["petit"]), Assistance(None, ("chaton",), ["chat"])
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte"])
+def test_pieces_are_decoded_once_for_all_requests(kind: str, monkeypatch) -> None:
+    own = tokenizer(kind)
+    BannedPhrases(["chat"], own)
+    monkeypatch.setattr(type(own), "decode", lambda *_: pytest.fail("decoded again"))
+    assert BannedPhrases(["chien"], own).phrases == ["chien"]
 
 
 def test_banned_phrases(run: Run) -> None:

@@ -121,6 +121,12 @@ def test_subtitles() -> None:
     assert result[7:] == ["- WHO?", "- THE MAN.", ""]
     with pytest.raises(DocumentError, match="holds no subtitles"):
         shouted("srt", "a dog\n")
+    for kind in ("srt", "tsv", "jsonl"):
+        with pytest.raises(DocumentError, match="has CR line ends; convert it: tr"):
+            shouted(kind, SUBTITLES.replace("\n", "\r"))
+    for text in ("WEBVTT\n\n00:01.000 --> 00:02.000\na dog\n", "\ufeff[Script Info]\n"):
+        with pytest.raises(DocumentError, match=r"another format: convert it to \.srt"):
+            shouted("text", text)
 
 
 CATALOGUE = r"""msgid ""

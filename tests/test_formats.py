@@ -88,6 +88,11 @@ READ: dict[str, tuple[str, str]] = {
     "m.tmx": (tmx(PAIRS), "translation"),
     "m.xlf": (xliff(PAIRS), "translation"),
     "m.xliff": (xliff2(PAIRS), "translation"),
+    "data.json": (json.dumps({"data": [{"en": a, "fr": b} for a, b in PAIRS]}), "translation"),
+    "rows.json": (
+        json.dumps({"v": 1, "rows": [{"t": a, "l": b} for a, b in LABELLED]}, indent=1),
+        "classification",
+    ),
     "s.csv": (
         "date;a\n" + "".join(f"2020-0{1 + n // 28}-{1 + n % 28:02};{n},5\n" for n in range(80)),
         "forecasting",
@@ -96,6 +101,13 @@ READ: dict[str, tuple[str, str]] = {
 REFUSED: dict[str, tuple[bytes, str]] = {  # and what is said
     "a.srt": (b"1\n00:00:01,000 --> 00:00:02,000\nOne\n", "an SRT file"),
     "subtitles.txt": (b"1\n00:00:01,000 --> 00:00:02,000\nOne\n", "subtitles"),
+    "a.vtt": (b"WEBVTT\n\n00:01.000 --> 00:02.000\nOne\n", "subtitles"),
+    "a.ass": (b"[Script Info]\n", "subtitles"),
+    "script.txt": (b"[Script Info]\nTitle: x\n", "subtitles"),
+    "a.conll": (b"One CD O\n", r"token lines \(CoNLL\)"),
+    "entities.txt": (b"-DOCSTART- -X- O\n\nEU NNP B-ORG\nis VBZ O\n", "token lines"),
+    "tags.txt": (b"EU NNP B-ORG\nis VBZ O\n\n" * 30, "token lines"),
+    "trees.txt": (b"# text = EU is\n1\tEU" + b"\t_" * 8 + b"\n2\tis" + b"\t_" * 8 + b"\n", "token"),
     "a.html": (b"<p>One</p>\n" * 30, "an HTML file"),
     "page.txt": (b"<!DOCTYPE html><p>One</p>\n" * 30, "XML or HTML"),
     "a.docx": (b"PK\x03\x04" + bytes(30), "a DOCX file"),
@@ -115,6 +127,12 @@ REFUSED: dict[str, tuple[bytes, str]] = {  # and what is said
     "mac.csv": (b"text,label\rone,a\r" * 30, "CR line ends"),
     "three.tmx": (tmx(PAIRS, "de").encode(), 'en, fr, de: name those .*languages = ."en", "fr".'),
 }  # fmt: skip
+
+
+BY_CONTENT = (
+    *("objects.txt", "array.txt", "catalogue.txt", "moses.txt", "subtitles.txt"),
+    *("script.txt", "entities.txt", "tags.txt", "trees.txt"),
+)
 
 
 def written(folder: Path, name: str) -> Path:
@@ -146,7 +164,7 @@ def test_what_is_not_read_is_named(name: str, tmp_path: Path) -> None:
     file, config = written(tmp_path, name), tmp_path / "c.toml"
     for output in (said("new", "auto", file, "--out", config), said("data", "report", file)):
         assert output.startswith("error") and re.search(REFUSED[name][1], output), output
-    if name in ("objects.txt", "array.txt", "catalogue.txt", "moses.txt", "subtitles.txt"):
+    if name in BY_CONTENT:
         return  # a config of the user's own may call it a text
     tasks = {"language": ("text", "gpt-tiny"), "classification": ("source", "classifier")}
     for task, (key, model) in tasks.items():

@@ -105,6 +105,7 @@ def test_word_links_and_banned_phrases_are_those_of_the_run(
     assert not any(word in str(answer).split() for answer in ours for word in words)
 
 
+@pytest.mark.filterwarnings("ignore:not in the target vocabulary")
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
 def test_required_terms_are_those_of_the_run(
     runs: dict[str, Run], tmp_path: Path, name: str

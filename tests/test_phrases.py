@@ -104,11 +104,11 @@ def test_a_required_phrase_is_spelt_by_its_tokens(tokenizer: Tokenizer) -> None:
 
 def test_a_letter_of_several_tokens_continues_a_word(tokenizer: Tokenizer) -> None:
     pieces, start = word_pieces(tokenizer), tokenizer.encode("a").ids
-    for letter in "aéß中क":
+    for letter in "aéßक":
         ids = tokenizer.encode(f"a{letter}").ids
         if UNK not in ids and ids[: len(start)] == start and len(ids) > len(start):
             assert pieces.goes_on[ids[len(start)]] and pieces.in_word[ids[-1]], letter
-    for mark in ".—…":
+    for mark in ".—…中":  # what is written without blanks is no part of a word
         ids = tokenizer.encode(f"a{mark}").ids
         if UNK not in ids and ids[: len(start)] == start:
             assert not pieces.goes_on[ids[len(start)]], mark

@@ -103,6 +103,23 @@ def test_texts_are_protected_and_phrases_banned(app: FastAPI, run: Run) -> None:
     assert "foveate_terms" in metrics
 
 
+def test_sentences_that_stay_in_the_source_language_are_counted(app: FastAPI) -> None:
+    """The translation of the memory has no place for the address, half of which is bold."""
+    html = "<p>See http://a.b/c<b>d</b> now. The dog runs.</p>"
+    memory = {"See http://a.b/cd now.": "un."}
+    body = ask(app, html, format="html", memory=memory)
+    assert (
+        body["translatedText"].startswith("<p>See http://a.b/c<b>d</b> now. ") and body["kept"] == 1
+    )
+    assert ask(app, [html, html], format="html", memory=memory)["kept"] == 2
+    assert "kept" not in ask(app, "<p>The <b>dog</b> runs.</p>", format="html")
+    fields = {"source": "en", "target": "fr"}
+    event = post(app, "/v1/stream", json=fields | {"q": html, "format": "html", "memory": memory})
+    assert json.loads(event.text.split("data: ")[-1])["kept"] == 1
+    data, files = fields | {"memory": json.dumps(memory)}, {"file": ("a.html", html.encode())}
+    assert post(app, "/translate_file", data=data, files=files).json()["kept"] == 1
+
+
 async def metrics_of(app: FastAPI) -> str:
     async with client_of(app) as client:
         return (await client.get("/metrics")).text
@@ -130,7 +147,10 @@ def test_quality_is_the_log_probability_of_the_model(app: FastAPI, run: Run) -> 
         ({"glossary": "{dog"}, "glossary begins with { but is not a JSON object"),
         ({"glossary": '{"dog": 3}'}, "the translation of 'dog' is not a string"),
         ({"glossary": 3}, "glossary"),
-        ({"glossary": {"dog": "chien"}, "ban": ["Chien"]}, "ban: the glossary requires 'chien'"),
+        (
+            {"glossary": {"dog": "chien"}, "ban": ["Chien"]},
+            "glossary, ban: 'chien' is required and banned",
+        ),
         ({"memory": "the dog runs"}, "memory:1 has no tab"),
         ({"memory": {"a": ""}}, "memory: 'a' needs a sentence"),
         ({"protect": ["a", " "]}, "protect: an entry is empty"),

@@ -12,6 +12,7 @@ import io
 import keyword
 import os
 import sys
+import warnings
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -103,5 +104,6 @@ def main() -> None:
     sys.argv[1:] = sorted(sys.argv[1:], key=lambda argument: argument != "--trust")  # anywhere
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes 0.02 s
     atexit.register(gc.freeze)  # else the last collections search all that was imported: 0.03 s
+    warnings.formatwarning = lambda message, *_: f"{message}\n"
     with one_line_errors():
         app(prog_name="foveate")

@@ -34,7 +34,7 @@ from foveate.data.text import (
     layout_of,
     read_pairs,
 )
-from foveate.data.words import identifier, language, language_of
+from foveate.data.words import UNSPACED, identifier, language, language_of
 from foveate.errors import UserError
 
 BLOCK = 500  # pairs that are tested together for a shift of one side
@@ -44,10 +44,6 @@ SHIFTS = (0, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5)
 _AFTER = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
 _MOJIBAKE = re.compile(f"[ÂÃ][{_AFTER}]|â[{_AFTER}]{{2}}|ï»¿|ðŸ|(?:[ÐÑ][{_AFTER}]){{2}}")
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u200b\u2028-\u202e\u2060\ufeff]")
-
-UNSPACED = re.compile(  # Thai to Khmer, Chinese and Japanese
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
-)
 
 # What may be true of a pair, by its name in reports; its place here is its bit in `Traits.odd`.
 SAME = "both sides the same, or both empty"

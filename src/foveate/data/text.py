@@ -55,6 +55,8 @@ SIGNATURES = {  # the first bytes of files that are no text, and the remedy
     b"\x89PNG": "a picture",
     b"\xff\xd8\xff": "a picture",
 }
+SUBTITLES = "subtitles: give their text alone"
+CONLL = "token lines (CoNLL): give its text as .txt, a sentence a line"
 PLAIN = "is translated by foveate translate, but not read as training data"
 OTHERS = {  # endings of documents that are not training data
     ".pot": "a template of PO files, which has no translations: give the .po of a language",
@@ -65,12 +67,15 @@ OTHERS = {  # endings of documents that are not training data
     ".odt": f"an ODT file, which {PLAIN}: {PAGES}",
     ".xlsx": f"an Excel file: {SHEET}",
     ".ods": f"an ODS file: {SHEET}",
+    **dict.fromkeys((".vtt", ".ass", ".ssa", ".sub"), f"a file of {SUBTITLES}"),
+    **dict.fromkeys((".conll", ".conllu"), f"a file of {CONLL}"),
 }
 HIDDEN = {  # what the first lines of a text show that is of another format
     r'\A\s*\{\s*"': "JSON objects: name it .jsonl",
     r"\A\s*\[\s*\{": "a JSON array: name it .json",
     r'(?m)^msgid ".*\n(".*\n)*msgstr ': "a PO catalogue: name it .po",
-    r"\A(WEBVTT|\d+\n\d\d:\d\d:\d\d[,.]\d+ -->)": "subtitles: give their text alone",
+    r"\A(WEBVTT|\d+\n\d\d:\d\d:\d\d[,.]\d+ -->|\[Script Info\]|\{\d+\}\{\d+\})": SUBTITLES,
+    r"\A(-DOCSTART-|(#.*\n)*1\t(\S+\t){8}|(\S+[ \t](\S+[ \t])*(O|[BIES]-\w+)(\n|\Z))+\Z)": CONLL,
 }
 MAC = "convert it: tr '\\r' '\\n' < FILE > NEW"
 SEP = re.compile(r'"?sep=([^"\s]|\t)"?\s*', re.IGNORECASE)  # Excel's line that names a delimiter
@@ -654,25 +659,50 @@ def text_under(record: object, key: str) -> str:
 def json_records(path: Path) -> Iterator[tuple[int, object]]:
     """The items of a JSON array, each with its number from 1, or of JSON lines, with their lines.
 
-    Of an item such as {"translation": {"en": …, "fr": …}} its keys are that object's
-    too. A line that is not JSON is a `BadLine`. Raises `DataError` for an array that cannot be
-    read.
+    The array may be the one list of objects in an object, as in {"data": [{…}, …]}. Of an item
+    such as {"translation": {"en": …, "fr": …}} its keys are that object's too. A line that is not
+    JSON is a `BadLine`. Raises `DataError` for an array that cannot be read.
     """
     lines = decoded_lines(path)
-    first = list(islice(lines, 1))
-    if first and first[0][0].lstrip().startswith("["):
+    first = list(islice(lines, 2))
+    begin = first[0][0].lstrip() if first else ""
+    if begin.startswith("[") or (begin.startswith("{") and not _is_record(first)):
         text = "\n".join(line for line, _ in chain(first, lines))
         try:
-            items = from_json_text(text)
+            items = _array(from_json_text(text))
         except UserError as error:
             raise DataError(f"{path}: not a JSON array: {error}") from None
-        yield from enumerate(map(_flat, cast(list[object], items)), start=1)
+        yield from enumerate(map(_flat, items), start=1)
         return
     for number, (line, why) in enumerate(chain(first, lines), start=1):
         try:
             yield number, BadLine(str(path), number, why) if why else _flat(from_json_text(line))
         except UserError as error:
             yield number, BadLine(str(path), number, str(error))
+
+
+def _is_record(first: Sequence[tuple[str, str]]) -> bool:
+    """Whether the first lines of a file begin JSON lines, rather than one object of lists."""
+    try:
+        record = from_json_text(first[0][0])
+    except UserError:
+        return len(first) > 1 and first[1][0].lstrip().startswith("{")  # a bad line of several
+    return len(first) > 1 or not _arrays(record)
+
+
+def _arrays(value: object) -> list[list[object]]:
+    """The lists of objects right inside of a JSON object."""
+    inside = value.values() if isinstance(value, dict) else ()
+    return [v for v in inside if isinstance(v, list) and v and isinstance(v[0], dict)]
+
+
+def _array(value: object) -> list[object]:
+    """A JSON array, or the one list of objects in a JSON object. Raises `UserError`."""
+    if isinstance(value, list):
+        return value
+    if len(arrays := _arrays(value)) != 1:
+        raise UserError("it has no list of objects, or several: write one, [{…}, …]")
+    return arrays[0]
 
 
 def _flat(item: object) -> object:

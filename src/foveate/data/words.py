@@ -24,6 +24,9 @@ _CLITIC = r"(?:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=\w)"
 _INSIDE = r"(?<=\d)[.,:](?=\d)|(?<=[\w{m}])['’‐‑-](?=\w)"
 _WORD = rf"{_CLITIC}|\w(?:[\w{{m}}]|{_INSIDE})*|\S{{m}}*".replace("{m}", _MARK)
 
+UNSPACED = re.compile(  # Thai to Khmer, Chinese and Japanese
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)
 MARKS = (".", ",", "。", "،", "।", "、")
 
 

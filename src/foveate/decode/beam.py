@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Self
 
@@ -13,7 +14,13 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.decode.choosing import PENALTY, chosen
-from foveate.decode.constraints import Constrained, Next, PhraseState, RequiredPhrases
+from foveate.decode.constraints import (
+    Constrained,
+    Next,
+    PhraseState,
+    PhraseTracker,
+    RequiredPhrases,
+)
 from foveate.decode.outputs import Hypothesis
 from foveate.decode.search import (
     DONE,
@@ -290,7 +297,7 @@ class LexicalBeam(Beam):
             if demand.phrases:
                 rows = place[source, 0].tolist()
                 states = [tracker.states[row] for row in rows]
-                candidates = _extensions(demand, states, total[source, 0], following, rows)
+                candidates = _extensions(demand, tracker, total[source, 0], following, rows)
                 chosen = allocate(demand, states, candidates, log_p.shape[-1])
                 for n, extension in enumerate(chosen):
                     log_p[source, 0, n], token[source, 0, n], parent[source, 0, n] = extension
@@ -299,21 +306,34 @@ class LexicalBeam(Beam):
 
 def _extensions(
     demand: RequiredPhrases,
-    states: Sequence[PhraseState],
+    tracker: PhraseTracker,
     total: Float[Tensor, "n"],
     following: Next,
     rows: Sequence[int],
 ) -> list[Candidate]:
-    """The most probable extensions of each hypothesis, and those that continue a phrase."""
+    """The most probable extensions of each hypothesis, and those that continue a phrase.
+
+    A hypothesis that is committed to a phrase has only the latter, until the phrase is written.
+    """
     log_p = following.logits[rows] - following.log_z[rows] + total[:, None]  # (n, V)
-    likely = log_p.topk(min(len(rows) + 1, log_p.shape[1]), dim=1).indices.tolist()
-    pairs = [
-        (token, parent)
-        for parent, state in enumerate(states)
-        for token in {*likely[parent], *demand.next_tokens(state)}
-    ]
-    tokens, parents = (list(part) for part in zip(*pairs, strict=True))
-    return list(zip(log_p[parents, tokens].tolist(), tokens, parents, strict=True))
+    goes_on = torch.tensor(demand.pieces.goes_on, device=log_p.device)
+    count, candidates = min(len(rows) + 1, log_p.shape[1]), list[Candidate]()
+    for parent, (row, own) in enumerate(zip(rows, log_p, strict=True)):
+        committed = tracker.states[row]
+        for state in (committed, replace(committed, committed=0, closed=False)):
+            value, token = (own.masked_fill(goes_on, -torch.inf) if state.closed else own).topk(
+                count
+            )
+            free = state.closed or not state.committed
+            likely = set(token[value > -torch.inf].tolist()) if free else set[int]()
+            tokens = list(likely | demand.next_tokens(state, tracker.top[row]))
+            found = zip(own[tokens].tolist(), tokens, [parent] * len(tokens), strict=True)
+            possible = [candidate for candidate in found if candidate[0] > -torch.inf]
+            if possible:
+                break
+        tracker.likely[row] = likely
+        candidates += possible
+    return candidates
 
 
 def allocate(
@@ -325,10 +345,9 @@ def allocate(
     """``count`` of the candidates: the best of each bank in turn, from the fullest bank down."""
     banks: dict[int, list[Candidate]] = {}
     for candidate in sorted(candidates, key=lambda candidate: -candidate[0]):
-        log_p, token, parent = candidate
-        if log_p > -torch.inf:
-            bank = demand.progress(demand.after(states[parent], token))
-            banks.setdefault(bank, []).append(candidate)
+        _, token, parent = candidate
+        bank = demand.progress(demand.after(states[parent], token))
+        banks.setdefault(bank, []).append(candidate)
     queues = [banks[bank][::-1] for bank in sorted(banks, reverse=True)]
     chosen: list[Candidate] = []
     while len(chosen) < count and any(queues):

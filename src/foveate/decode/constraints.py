@@ -108,12 +108,19 @@ class CharacterMask:
 
 @dataclass(frozen=True)
 class PhraseState:
-    """The phrases in a partial hypothesis: met, met unless the word continues, and begun."""
+    """The phrases in a partial hypothesis: met, met unless the word continues, and begun.
+
+    ``committed`` are the ids written of a phrase that was forced on the model: the next token
+    continues it, or where it is ``closed``, written to its end, does not continue the word.
+    """
 
     met: frozenset[int] = frozenset()
     pending: frozenset[int] = frozenset()
     within: tuple[tuple[int, int, int], ...] = ()  # phrase, spelling, ids of it written
     last_in_word: bool = False
+    first: bool = True  # whether nothing is written yet
+    committed: int = 0
+    closed: bool = False
 
 
 START = PhraseState()
@@ -125,25 +132,31 @@ class RequiredPhrases:
 
     A phrase is met when one of its spellings is written as whole words: the next token must not
     continue the word, and a ``bare`` spelling must not follow a token that ends inside a word.
+    A phrase that is forced on the model begins where the model begins a word, and is completed.
     """
 
     phrases: tuple[Phrase, ...]
     pieces: WordPieces
 
-    def after(self, state: PhraseState, token: int) -> PhraseState:
-        """The state after one more token."""
+    def after(self, state: PhraseState, token: int, forced: bool = False) -> PhraseState:
+        """The state after one more token; ``forced`` where it is none of the model's choices."""
         met = state.met if self.pieces.goes_on[token] else state.met | state.pending
+        sizes, whole = set[int](), set[int]()
         pending, within = set[int](), list[tuple[int, int, int]]()
         for phrase, spelling, done in self._open(state, met):
-            ids = self.phrases[phrase][spelling].ids
+            ids, size = self.phrases[phrase][spelling].ids, done + 1
             if ids[done] != token:
                 continue
-            if done + 1 == len(ids):
+            sizes.add(size)
+            if size == len(ids):
                 pending.add(phrase)
+                whole.add(size)
             else:
-                within.append((phrase, spelling, done + 1))
-        in_word = self.pieces.in_word[token]
-        return PhraseState(met, frozenset(pending), tuple(within), in_word)
+                within.append((phrase, spelling, size))
+        size = state.committed + 1 if state.committed and state.committed + 1 in sizes else 0
+        committed = size or (max(sizes, default=0) if forced else 0)
+        in_word, found = self.pieces.in_word[token], (frozenset(pending), tuple(within))
+        return PhraseState(met, *found, in_word, False, committed, committed in whole)
 
     def _open(self, state: PhraseState, met: frozenset[int]) -> Iterator[tuple[int, int, int]]:
         """Spellings that the next token may continue or begin."""
@@ -151,14 +164,29 @@ class RequiredPhrases:
         for number, phrase in enumerate(self.phrases):
             if number not in met:
                 for n, spelling in enumerate(phrase):
-                    if not (spelling.bare and state.last_in_word):
+                    if not (spelling.bare and state.last_in_word) and (
+                        state.first or not spelling.initial
+                    ):
                         yield number, n, 0
 
-    def next_tokens(self, state: PhraseState) -> set[int]:
-        """The tokens that continue or begin a phrase."""
-        met = state.met | state.pending
-        places = self._open(state, met)
-        return {self.phrases[p][s].ids[done] for p, s, done in places}
+    def next_tokens(self, state: PhraseState, top: int | None) -> set[int]:
+        """The tokens that continue a phrase, or begin one where the model begins a word.
+
+        ``top`` is the model's first choice, None where it ends the text: a bare spelling begins
+        where it is a letter, and another where it does not continue a word.
+        """
+        goes_on, tokens = self.pieces.goes_on, set[int]()
+        for phrase, number, done in self._open(state, state.met | state.pending):
+            spelling = self.phrases[phrase][number]
+            token = spelling.ids[done]
+            apart = spelling.bare and not goes_on[token]  # no letter, or one of a script unspaced
+            begins = top is not None and (apart or spelling.bare == goes_on[top])
+            if state.committed:
+                ready = state.closed and top is not None
+                begins = ready and not (spelling.bare or goes_on[token])
+            if begins if not done else done == (state.committed or done):
+                tokens.add(token)
+        return tokens
 
     def progress(self, state: PhraseState) -> int:
         """How many tokens of phrases are written: the bank of a partial hypothesis."""
@@ -180,15 +208,17 @@ class PhraseTracker:
     def __init__(self, demands: Sequence[RequiredPhrases]) -> None:
         self.demands = list(demands)
         self.states = [START] * len(self.demands)
+        self.top: list[int | None] = []  # each hypothesis's most probable next token, not its end
+        self.likely: list[set[int]] = []  # of each the tokens that are not forced on it
         self._begun = False
 
     def read(self, ids: Int[Tensor, "N"]) -> None:
         """Read one more id of each hypothesis; the first is the start and does not count."""
         if self._begun:
-            demands = self.of_rows()
+            rows = zip(self.of_rows(), self.states, ids.tolist(), self.likely, strict=True)
             self.states = [
-                d.after(state, token) if d.phrases else state
-                for d, state, token in zip(demands, self.states, ids.tolist(), strict=True)
+                d.after(state, token, token not in likely) if d.phrases else state
+                for d, state, token, likely in rows
             ]
         self._begun = True
 
@@ -205,6 +235,7 @@ class PhraseTracker:
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
         """Hypothesis i continues hypothesis ``rows[i]``."""
         self.states = [self.states[row] for row in rows.tolist()]
+        self.likely = [self.likely[row] for row in rows.tolist()]
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Continue with these sources only."""
@@ -400,6 +431,9 @@ class Constrained:
         following = self._prefixed(logits) if self.prefixes else self._ruled(logits)
         if self.tracker is None:
             return following
+        top = following.logits.argmax(dim=1).tolist()
+        self.tracker.top = [None if token == self.end else token for token in top]
+        self.tracker.likely = [set() for _ in self.tracker.top]
         unmet = torch.tensor(self.tracker.unmet(), dtype=torch.long, device=logits.device)
         following.logits[unmet, self.end] = -torch.inf
         return following._replace(tracker=self.tracker)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 from unicodedata import normalize
 
 from foveate.config import ConfigError
-from foveate.data.tokenizer import SPECIALS, UNK, Tokenizer
+from foveate.data.tokenizer import BOS, PAD, SPECIALS, UNK, Tokenizer
+from foveate.data.words import UNSPACED
 
 UNFINISHED = "\ufffd"  # in the place of a character of which some bytes are there
 
@@ -41,10 +44,8 @@ class BannedPhrases:
         self.phrases = list(dict.fromkeys(forms))
         longest = max(map(len, self.phrases), default=0)
         self.longest = CHARACTER * (longest + 1)  # tokens that a phrase and what is before it have
-        texts = [text.casefold() for text in after_a_word(tokenizer)]
+        texts, self.inside = _folded(tokenizer, tokenizer.vocab_size)
         self.ending = [_ending(phrase, texts) for phrase in self.phrases]
-        pieces = enumerate(tokenizer.surfaces)
-        self.inside = [i for i, piece in pieces if piece and piece[0] & 0xC0 == 0x80]
 
     def completing(self, recent: Sequence[int]) -> set[int]:
         """The tokens that complete a phrase after ``recent``; most are excluded undecoded."""
@@ -80,6 +81,16 @@ def after_a_word(tokenizer: Tokenizer) -> list[str]:
             for i in range(tokenizer.vocab_size)]  # fmt: skip
 
 
+@lru_cache(maxsize=8)
+def _folded(tokenizer: Tokenizer, _: int) -> tuple[list[str], list[int]]:
+    """The texts of `after_a_word` in small letters, and the pieces that begin inside a character.
+
+    They are those of a vocabulary of this size, and made once.
+    """
+    inside = [i for i, piece in enumerate(tokenizer.surfaces) if piece and piece[0] & 0xC0 == 0x80]
+    return [text.casefold() for text in after_a_word(tokenizer)], inside
+
+
 def _ending(phrase: str, texts: Sequence[str]) -> list[list[int]]:
     """For each number of characters of a phrase the tokens that may write all after them."""
     rests = [phrase[n:].lstrip() for n in range(len(phrase))]
@@ -89,10 +100,11 @@ def _ending(phrase: str, texts: Sequence[str]) -> list[list[int]]:
 
 
 class Spelling(NamedTuple):
-    """The ids of a phrase; ``bare`` if it brings no blank of its own."""
+    """The ids of a phrase; ``bare`` if it brings no blank, ``initial`` if it only begins a text."""
 
     ids: tuple[int, ...]
     bare: bool = False
+    initial: bool = False
 
 
 Phrase = tuple[Spelling, ...]  # any of these meets it
@@ -106,32 +118,40 @@ class WordPieces(NamedTuple):
 
 
 def phrase_of(variants: Sequence[str], tokenizer: Tokenizer) -> Phrase:
-    """The spellings of a term: each variant as it is and capitalised, after a blank or a mark.
+    """The spellings of a term: each variant as it is, and one in small letters capitalised
+    where it begins a text.
 
-    Spellings with unknown tokens are left out, so that a term that no output can hold has none.
+    Each comes after a blank or a mark. Spellings with unknown tokens are left out, so that a term
+    that no output can hold has none.
     """
     spellings: dict[Spelling, None] = {}
     for variant in _listed(variants):
-        for text in dict.fromkeys((variant, variant[:1].upper() + variant[1:])):
+        capitalised = variant[:1].upper() + variant[1:] if variant.islower() else variant
+        for text in dict.fromkeys((variant, capitalised)):
             for before, bare in (("a", False), ("l'", True)):
                 blank = "" if bare else " "
                 start = tokenizer.encode(before).ids
                 ids = tokenizer.encode(before + blank + text).ids
                 if ids[: len(start)] == start and len(ids) > len(start):
-                    spellings[Spelling(tuple(ids[len(start) :]), bare)] = None
+                    spelling = Spelling(tuple(ids[len(start) :]), bare, text != variant)
+                    spellings[spelling] = None
     return tuple(spelling for spelling in spellings if UNK not in spelling.ids)
 
 
 def phrases_of(
     terms: Sequence[Sequence[Sequence[str]]], search: str | None, tokenizer: Tokenizer
 ) -> list[list[Phrase]]:
-    """The phrases of the terms of each source.
+    """The phrases of the terms of each source; of terms that no output can hold there are none.
 
-    Raises ``ConfigError`` for terms that a search of this kind cannot force.
+    Warns of these. Raises ``ConfigError`` for terms that a search of this kind cannot force.
     """
     if search != "beam":
         raise ConfigError(f"{search} search cannot force terms; use decode.kind=beam")
-    phrases = ((phrase_of(term, tokenizer) for term in each) for each in terms)
+    phrases = [[phrase_of(term, tokenizer) for term in each] for each in terms]
+    both = zip(chain(*terms), chain(*phrases), strict=True)
+    if unspelt := dict.fromkeys(next(iter(term), "") for term, phrase in both if not phrase):
+        names = ", ".join(map(repr, unspelt))
+        warnings.warn(f"not in the target vocabulary, so not required: {names}", stacklevel=2)
     return [list(filter(None, each)) for each in phrases]
 
 
@@ -140,13 +160,19 @@ def word_pieces(tokenizer: Tokenizer) -> WordPieces:
     """Where each piece of a vocabulary begins and ends relative to words.
 
     A piece that is a part of a character counts as a letter, or as what most characters are that
-    begin as it does.
+    begin as it does; padding, which writes nothing, ends no word.
     """
     texts = after_a_word(tokenizer)
     first = [_likely(piece) if text[:1] == UNFINISHED else text[:1]
              for text, piece in zip(texts, tokenizer.surfaces, strict=True)]  # fmt: skip
     last = [text[-1:].replace(UNFINISHED, "a") for text in texts]
-    return WordPieces([t.isalnum() for t in first], [t.isalnum() for t in last])
+    goes_on = [i in (PAD, BOS) or _in_word(text) for i, text in enumerate(first)]
+    return WordPieces(goes_on, [*map(_in_word, last)])
+
+
+def _in_word(character: str) -> bool:
+    """Whether a character belongs to a word, of a script that has blanks between words."""
+    return character.isalnum() and not UNSPACED.match(character)
 
 
 def _likely(piece: bytes) -> str:

@@ -16,6 +16,7 @@ from xml.etree import ElementTree as XML
 from xml.sax.saxutils import escape
 
 from foveate.data.bilingual import language_of
+from foveate.data.text import MAC
 from foveate.documents.base import (
     Document,
     DocumentOptions,
@@ -63,7 +64,9 @@ def format_of(path: Path, name: str | None = None) -> str:
 
 
 def read_whole(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read a plain text."""
+    """Read a plain text. Raises ``DocumentError`` for subtitles of a format that is not read."""
+    if data[:40].lstrip(b"\xef\xbb\xbf").startswith((b"WEBVTT", b"[Script Info]")):
+        raise DocumentError(f"{where} holds subtitles of another format: convert it to .srt")
     passage = text_passage(decoded(data, where), options.rules)
     return Document([passage], lambda texts: texts[0].encode())
 
@@ -82,17 +85,25 @@ def rows_of(text: str) -> list[tuple[str, str]]:
     return [(row.removesuffix(end), end) for row, end in zip(lines, ends, strict=True)]
 
 
+def _rows(data: bytes, where: str) -> list[tuple[str, str]]:
+    """The lines of a document. Raises ``DocumentError`` where they end in CR alone."""
+    text = decoded(data, where)
+    if "\r" in text.rstrip() and "\n" not in text:
+        raise DocumentError(f"{where} has CR line ends; {MAC}")
+    return rows_of(text)
+
+
 @with_mark
 def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
     """A plain text with a passage for each line, whose numbers are known."""
-    rows = rows_of(decoded(data, where))
+    rows = _rows(data, where)
     return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
 
 
 @with_mark
 def read_tsv(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Rows between tabs: the translation of the first column becomes a new last one."""
-    rows = rows_of(decoded(data, where))
+    rows = _rows(data, where)
     first = [row.partition("\t")[0] for row, _ in rows]
     return _by_rows(rows, first, options, lambda row, text: f"{row}\t{text}")
 
@@ -116,7 +127,7 @@ def _by_rows(
 @with_mark
 def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Objects with a ``source`` each, a line for each: they get a ``target`` if they have none."""
-    rows = rows_of(decoded(data, where))
+    rows = _rows(data, where)
     objects = {
         number: record
         for number, (row, _) in enumerate(rows, start=1)
@@ -179,7 +190,7 @@ def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
     belongs to the subtitle. Raises ``DocumentError`` naming a line of times that cannot be read, or
     where there is none at all.
     """
-    rows = rows_of(decoded(data, where))
+    rows = _rows(data, where)
     _check_times([row for row, _ in rows], where)
     groups = list(_cues([row for row, _ in rows]))
     if not groups and any(row.strip() for row, _ in rows):

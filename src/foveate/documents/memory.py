@@ -13,9 +13,8 @@ from foveate.align.aer import Head
 from foveate.answers import TextAnswer, TranslateOptions, Translator
 from foveate.config import ConfigError
 from foveate.data.bilingual import language_of, languages_of_tmx, units_of_tmx
-from foveate.data.report import UNSPACED
 from foveate.data.tokenizer import SPECIALS, UNK, bare
-from foveate.data.words import split_words
+from foveate.data.words import UNSPACED, split_words
 from foveate.documents.base import decoded
 from foveate.documents.formats import rows_of
 from foveate.documents.translate import Aligner
@@ -310,6 +309,13 @@ class Assistance:
     banned: Sequence[str] = ()
     memory: TranslationMemory | None = None
     copies_unknown: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ``ConfigError`` for a term of which every translation is banned."""
+        terms = [] if self.glossary is None else list(self.glossary.terms.values())
+        for variants in (*terms, *((phrase,) for phrase in self.forced)) if self.banned else ():
+            if all(holds(variant, tuple(self.banned)) for variant in variants):
+                raise ConfigError(f"{variants[0]!r} is required and banned; remove one of them")
 
     def __bool__(self) -> bool:
         files = self.glossary is not None or self.memory is not None

@@ -273,7 +273,9 @@ class CompiledSearch:
 
     def _require(self, number: int, phrases: Sequence[Phrase]) -> None:
         spellings = [(n, each) for n, phrase in enumerate(phrases) for each in phrase]
-        terms = [(n, each.bare, len(each.ids), *each.ids) for n, each in spellings]
+        terms = [
+            (n, each.bare + 2 * each.initial, len(each.ids), *each.ids) for n, each in spellings
+        ]
         spelt = np.array(list(chain(*terms)), dtype=np.int32)
         if phrases:
             answer = self._library.require(self._address, spelt.ctypes.data, len(spelt))

@@ -42,7 +42,7 @@ static void free_source(Source *s) {
     free(s->memory), free(s->values), free(s->final), free(s->context), free(s->cache);
     free(s->ancestor), free(s->tokens), free(s->state), free(s->spare), free(s->prefix);
     free(s->prompt), free(s->place), free(s->total), free(s->utf8), free(s->done);
-    free(s->vocabulary), free(s->never), free(s->terms), free_linear(&s->some), free(s->forbids), free(s->found);
+    free(s->vocabulary), free(s->never), free(s->terms), free(s->forced), free_linear(&s->some), free(s->forbids), free(s->found);
     free(s);
 }
 
@@ -265,7 +265,7 @@ static int best_extensions(Search *q, Source *s, float *z, int size, int most, c
     return count;
 }
 
-typedef struct { float log_p; int32_t from, bank, turn; } InBank;
+typedef struct { float log_p; int32_t from, bank, turn, forced; } InBank;
 
 static int by_bank(const void *a, const void *b) {
     const InBank *x = a, *y = b;
@@ -278,22 +278,83 @@ static int by_turn(const void *a, const void *b) {
     return x->turn != y->turn ? x->turn - y->turn : y->bank - x->bank;
 }
 
-/* One more extension, unless it is known or may not be; `x` is the text before it, `after` has room. */
+/* One more extension, unless it is known or may not be; `x` is the text before it, `after` has room.
+ * It has written so many ids of a term that is forced on the model; 0 where the model chose it. */
 static int add_to_bank(const Search *q, const Source *s, const Text *x, Text *after, float log_p,
-                       int32_t from, int token, InBank *to, int first, int count) {
-    for (int i = first; i < count; i++) if (to[i].from == from) return count;
+                       int32_t from, int token, int forced, InBank *to, int first, int count) {
+    for (int i = first; i < count; i++) {
+        if (to[i].from != from) continue;
+        if (to[i].forced && forced > to[i].forced) to[i].forced = forced;
+        return count;
+    }
     if (!(log_p > -INFINITY)) return count;
     memcpy(after->met, x->met, 2 * s->named * sizeof(int32_t)), after->length = x->length;
     read_id_of_text(s, after, token, q->is.pieces);
-    to[count] = (InBank){log_p, from, progress(s, after, q->is.pieces), 0};
+    to[count] = (InBank){log_p, from, progress(s, after, q->is.pieces), 0, forced};
     return count + 1;
 }
+
+typedef struct { /* a hypothesis that is extended: its text, room for one more id, its scores */
+    const Text *text;
+    Text *after;
+    float *row, log_z;
+    int32_t j, size, first;
+    InBank *each;
+} Extended;
+
+#define ADD(v, forced) all = add_to_bank(q, s, h->text, h->after, s->total[h->j] + (h->row[v] - h->log_z), \
+                                         h->j * h->size + (v), v, forced, h->each, h->first, all)
+
+static int add_likely(const Search *q, const Source *s, const Extended *h, const Extensions *e, int all) {
+    const int likely = (s->written ? s->width : 1) + 1, k = likely < h->size ? likely : h->size;
+    const int n = highest(h->row, h->size, k, e->value, e->index, e->maxima);
+    for (int i = 0; i < n; i++) ADD(e->index[i], 0);
+    return all;
+}
+
+/* The extensions that complete a term of which so many ids are written; once it is written those that
+ * do not continue its word. */
+static int add_committed(const Search *q, const Source *s, const Extended *h, const Extensions *e,
+                         int written, int top, int all) {
+    const uint8_t *pieces = q->is.pieces;
+    int closed = 0, others = 0;
+    EACH_SPELLING(p, s)
+        if (p[LENGTH] >= written && ends_with(h->text, p, written, pieces)) {
+            if (p[LENGTH] == written) closed = 1;
+            else ADD(p[IDS + written], written + 1);
+        }
+    for (int v = 0; closed && v < h->size; v++) others |= !(pieces[v] & GOES_ON) && h->row[v] > -INFINITY;
+    if (!others) return all;
+    for (int v = 0; v < h->size; v++) if (pieces[v] & GOES_ON) h->row[v] = -INFINITY;
+    all = add_likely(q, s, h, e, all);
+    if (top >= 0) EACH_SPELLING(p, s)
+        if (!(p[FLAGS] & BARE) && !holds(h->text, p[TERM]) && ends_with(h->text, p, 0, pieces))
+            ADD(p[IDS], 1);
+    return all;
+}
+
+/* The likely extensions, those that continue a term, and those that begin one where a word begins: as
+ * the most probable token does, which is −1 where the text would end. */
+static int add_free(const Search *q, const Source *s, const Extended *h, const Extensions *e, int top,
+                    int all) {
+    const uint8_t *pieces = q->is.pieces;
+    all = add_likely(q, s, h, e, all);
+    EACH_SPELLING(p, s) {
+        const int bare = p[FLAGS] & BARE, apart = bare && !(pieces[p[IDS]] & GOES_ON);
+        const int begins = top >= 0 && (apart || bare == (pieces[top] & GOES_ON)) &&
+                           !holds(h->text, p[TERM]);
+        for (int i = !begins; i < p[LENGTH]; i++)
+            if (ends_with(h->text, p, i, pieces)) ADD(p[IDS + i], i + 1);
+    }
+    return all;
+}
+#undef ADD
 
 /* The same with terms: the likely extensions and those that continue a term, in turn the best one of
  * each bank, from the fullest one down (Hokamp & Liu, 2017; Post & Vilar, 2018). */
 static int extensions_in_banks(Search *q, Source *s, float *z, int size, const Extensions *e,
                                InBank *each, int32_t *numbers) {
-    const int named = s->named, likely = (s->written ? s->width : 1) + 1;
+    const int named = s->named;
     Text x = {0, numbers + 4 * named, numbers, numbers + named}, after = x;
     after.met += 2 * named, after.pending += 2 * named;
     int all = 0;
@@ -305,23 +366,23 @@ static int extensions_in_banks(Search *q, Source *s, float *z, int size, const E
         for (int i = 0; i < named; i++) x.met[i] = NOT_MET, x.pending[i] = 0;
         for (int t = 0; t < s->written; t++)
             read_id_of_text(s, &x, s->tokens[(size_t)t * s->width + j], q->is.pieces);
+        highest(row, size, 1, e->value, e->index, e->maxima);
+        const int top = e->index[0] == s->end ? -1 : e->index[0];
+        const int first = all, forced = s->written ? s->forced[j] : 0;
         if (!holds_all(s, &x)) row[s->end] = -INFINITY;
-        const int first = all, n = highest(row, size, likely < size ? likely : size, e->value, e->index,
-                                           e->maxima);
-#define ADD(v) all = add_to_bank(q, s, &x, &after, s->total[j] + (row[v] - log_z), j * size + (v), v, \
-                                 each, first, all)
-        for (int i = 0; i < n; i++) ADD(e->index[i]);
-        EACH_SPELLING(p, s)
-            for (int i = 0; i < p[LENGTH]; i++)
-                if (ends_with(&x, p, i, q->is.pieces) && (i || !holds(&x, p[TERM]))) ADD(p[IDS + i]);
-#undef ADD
+        const Extended h = {&x, &after, row, log_z, j, size, first, each};
+        if (forced) all = add_committed(q, s, &h, e, forced, top, all);
+        if (all == first) all = add_free(q, s, &h, e, top, all);
     }
     qsort(each, all, sizeof *each, by_bank);
     for (int i = 1; i < all; i++)
         each[i].turn = each[i].bank == each[i - 1].bank ? each[i - 1].turn + 1 : 0;
     qsort(each, all, sizeof *each, by_turn);
     const int count = all < 2 * s->width ? all : 2 * s->width;
-    for (int i = 0; i < count; i++) e->best[i] = each[i].log_p, e->from[i] = each[i].from;
+    for (int i = 0; i < count; i++) {
+        e->best[i] = each[i].log_p, e->from[i] = each[i].from;
+        s->forced[s->width + i] = each[i].forced;
+    }
     return count;
 }
 
@@ -354,7 +415,10 @@ static int extend_beam(Search *q, Source *s, float *z, int size, float *room) {
         if (v == end) {
             if (c < k && !collect(q, s, j, e.best[c], 1)) return q->failed = NO_MEMORY, 0;
             collected |= c < k;
-        } else if (kept < k) parent[kept] = j, token[kept] = v, totals[kept++] = e.best[c];
+        } else if (kept < k) {
+            if (s->named) s->forced[kept] = s->forced[k + c];
+            parent[kept] = j, token[kept] = v, totals[kept++] = e.best[c];
+        }
     }
     if (kept) go_on(s, kept, parent, token, q);
     memcpy(s->total, totals, kept * sizeof(float));
@@ -877,8 +941,9 @@ int require(Search *q, const int32_t *terms, int count) {
     int named;
     if (!s || s->allowed || !q->is.pieces || q->is.sampling) return NO_TERM;
     if (!are_terms(terms, count, &named)) return NO_TERM;
-    free(s->terms), s->named = 0;
-    if (!(s->terms = copy_of(terms, count))) return NO_MEMORY;
+    free(s->terms), free(s->forced), s->named = 0;
+    s->terms = copy_of(terms, count), s->forced = calloc(3 * (size_t)s->width, sizeof(int32_t));
+    if (!s->terms || !s->forced) return NO_MEMORY;
     s->spelt = count;
     EACH_SPELLING(p, s) if (!in_bounds(p + IDS, p[LENGTH], q->model->vocabulary)) return UNKNOWN;
     return s->named = named, 1;

@@ -23,6 +23,7 @@ struct Source { /* a source that is being decoded, and what its hypotheses have 
     int32_t *forbids;              /* pairs of a hypothesis and a place that may not follow */
     size_t forbidden, forbid_room; /* numbers in it */
     int32_t named, spelt, *terms;  /* terms that its outputs hold; numbers that spell them */
+    int32_t *forced;               /* (width) ids written of a term that is to be completed; room */
     int32_t outputs, *found;       /* outputs, each: tokens, ended, log p, score, ids … */
     size_t filled, room;
     Source *next;

@@ -1,10 +1,11 @@
 /* Terms that the outputs of a source must hold; see decode/constraints.py: RequiredPhrases.
  *
- * They are numbers: of each spelling its term, whether it brings no blank of its own, how many ids it
- * has, and these. What a text holds of them follows from its ids alone. */
+ * They are numbers: of each spelling its term, flags (it brings no blank of its own, it only begins a
+ * text), how many ids it has, and these. What a text holds of them follows from its ids alone. */
 
 enum { GOES_ON = 1, IN_WORD = 2 };    /* a token continues a word; it ends inside one */
-enum { TERM, BARE, LENGTH, IDS };     /* of a spelling */
+enum { TERM, FLAGS, LENGTH, IDS };    /* of a spelling */
+enum { BARE = 1, INITIAL = 2 };
 enum { NOT_MET = INT32_MAX };
 
 typedef struct { /* a text, and for each term the place from which it is met, and whether it is unless
@@ -19,7 +20,8 @@ typedef struct { /* a text, and for each term the place from which it is met, an
 static int ends_with(const Text *x, const int32_t *spelling, int count, const uint8_t *pieces) {
     const int from = x->length - count;
     if (from < 0 || x->met[spelling[TERM]] <= from) return 0;
-    if (spelling[BARE] && from && pieces[x->ids[from - 1]] & IN_WORD) return 0;
+    if (spelling[FLAGS] & INITIAL && from) return 0;
+    if (spelling[FLAGS] & BARE && from && pieces[x->ids[from - 1]] & IN_WORD) return 0;
     return !memcmp(x->ids + from, spelling + IDS, count * sizeof(int32_t));
 }
 
@@ -55,7 +57,7 @@ static int are_terms(const int32_t *numbers, int count, int *terms) {
     for (int i = 0; i < count; i += IDS + numbers[i + LENGTH]) {
         const int32_t *p = numbers + i, left = count - i - IDS;
         if (left < 1 || p[LENGTH] < 1 || p[LENGTH] > left) return 0;
-        if ((p[TERM] != term && p[TERM] != term + 1) || p[TERM] < 0 || p[BARE] >> 1) return 0;
+        if ((p[TERM] != term && p[TERM] != term + 1) || p[TERM] < 0 || p[FLAGS] >> 2) return 0;
         term = p[TERM];
     }
     return *terms = term + 1, 1;

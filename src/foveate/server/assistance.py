@@ -42,14 +42,6 @@ class RequestOptions:
     banned: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        """Raises `RequestError` (400) for a term of which every translation is banned."""
-        banned = [phrase.casefold() for phrase in self.banned]
-        for _, variants in self.glossary if banned else ():
-            if all(any(phrase in v.casefold() for phrase in banned) for v in variants):
-                message = f"ban: the glossary requires {variants[0]!r}; remove one of them"
-                raise RequestError(400, message)
-
     @property
     def assists(self) -> bool:
         """Whether the search is assisted; protected texts are not its matter."""
@@ -156,7 +148,8 @@ class RequestAssistance:
     ) -> DirectionAssistance | None:
         """What assists a direction: of equal terms and sources those of the request count.
 
-        Raises `RequestError` (400) where the search of the run cannot hold terms.
+        Raises `RequestError` (400) for a term that is banned, by the server or the request, and
+        where the search of the run cannot hold terms.
         """
         own = served.assistance.get(direction)
         if not options.assists:
@@ -184,4 +177,7 @@ def _together(base: Assistance, options: RequestOptions) -> Assistance:
     if options.memory:
         memory = TranslationMemory(dict(options.memory), options.fuzzy, memory)
     banned = tuple(dict.fromkeys((*base.banned, *options.banned)))
-    return replace(base, glossary=glossary, memory=memory, banned=banned)
+    try:
+        return replace(base, glossary=glossary, memory=memory, banned=banned)
+    except ConfigError as error:
+        raise RequestError(400, f"glossary, ban: {error}") from None

@@ -51,7 +51,7 @@ class DocumentWork:
             last = innermost(error)
             why = f"{type(error).__name__} at {last.filename}:{last.lineno}"
             return {"bug": _bytes(why.encode())}
-        return {"answer": _bytes(answer)}
+        return {"answer": _bytes(answer), "kept": np.array(len(self._read[1].stayed))}
 
     def _answer(self, step: Step, file: dict[str, str], lines: Any = (), links: Any = ()) -> bytes:
         passages = (document := self._document(file)).passages
@@ -93,7 +93,9 @@ class UploadedDocument:
 
     async def sentences(self) -> list[str]:
         """The sentences of all passages. Raises `RequestError` (413) for too many characters."""
-        size, sentences = json.loads(await self.processes.step("sentences", self.file))
+        size, sentences = json.loads(
+            (await self.processes.step("sentences", self.file))["answer"].tobytes()
+        )
         if size > int(self.file["most"]):
             most = int(self.file["most"])
             raise RequestError(413, f"{size:,} characters at once; at most {most:,}")
@@ -101,12 +103,13 @@ class UploadedDocument:
 
     async def pairs(self, lines: Sequence[str]) -> list[Pair]:
         """The sentences and translations whose words are to be linked."""
-        pairs = json.loads(await self.processes.step("pairs", self.file, lines))
-        return [(source, target) for source, target in pairs]
+        arrays = await self.processes.step("pairs", self.file, lines)
+        return [(source, target) for source, target in json.loads(arrays["answer"].tobytes())]
 
-    async def written(self, lines: Sequence[str], links: Sequence[JsonValue]) -> bytes:
-        """The document with a line in place of each sentence."""
-        return await self.processes.step("written", self.file, lines, links)
+    async def written(self, lines: Sequence[str], links: Sequence[JsonValue]) -> tuple[bytes, int]:
+        """The document with a line in place of each sentence; how many of these stay."""
+        arrays = await self.processes.step("written", self.file, lines, links)
+        return arrays["answer"].tobytes(), int(arrays["kept"])
 
 
 class DocumentProcesses:
@@ -129,7 +132,7 @@ class DocumentProcesses:
         file |= {"source": source or "", "rules": json.dumps(rules.own), "most": str(most)}
         return UploadedDocument(self, file)
 
-    async def step(self, step: Step, file: dict[str, str], *values: Sequence[JsonValue]) -> bytes:
+    async def step(self, step: Step, file: dict[str, str], *values: Sequence[JsonValue]) -> Arrays:
         """The result of a step; its process is killed where the caller is cancelled.
 
         Raises `RequestError` (400) for a document that cannot be read, or takes too long.
@@ -161,7 +164,7 @@ class DocumentProcesses:
             raise RuntimeError("a document was not read or written")
         if "error" in arrays:
             raise RequestError(400, arrays["error"].tobytes().decode())
-        return arrays["answer"].tobytes()
+        return arrays
 
     def _taken(self) -> Worker:
         """A process that is free, or a new one."""

@@ -279,9 +279,10 @@ async def translate_file(request: Request) -> Response:
         raise RequestError(400, message + ", ".join(ENDINGS))
     client.record.add(bytes=len(upload.data))
     work = _translated_file(service, ENDINGS[suffix], upload.data, body, client)
-    translated = await service.for_client(request, work)
+    translated, kept = await service.for_client(request, work)
     key = service.files.put(_file_name(upload.name, body.target), translated)
-    return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{key}"})
+    response: JsonObject = {"translatedFileUrl": f"{request.base_url}download_file/{key}"}
+    return JSONResponse(response | ({"kept": kept} if kept else {}))
 
 
 def _file_name(name: str, target: str) -> str:
@@ -293,8 +294,8 @@ def _file_name(name: str, target: str) -> str:
 
 async def _translated_file(
     service: Service, kind: str, data: bytes, body: FileBody, client: Client
-) -> bytes:
-    """The document with a translation in place of each passage.
+) -> tuple[bytes, int]:
+    """The document with a translation in place of each passage; how many sentences stay.
 
     Raises `RequestError` (400) for a document that cannot be read.
     """
@@ -408,6 +409,7 @@ async def _events(
             [translated] = await join(service, [pending], client)
         response: JsonObject = {"translatedText": translated.versions[0]}
         response |= {"cut": translated.cut} if translated.cut else {}
+        response |= {"kept": translated.kept} if translated.kept else {}
         of_request = partial(missing_terms, pending.options, translated.answers)
         if missing := await service.computed(of_request):
             response["missingTerms"] = missing

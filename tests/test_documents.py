@@ -210,6 +210,10 @@ def test_memories_get_a_variant() -> None:
     assert segment[0].text == "BLACK"
     with pytest.raises(ConfigError, match="name the one to add"):
         shouted("tmx", UNITS)
+    declared = (
+        '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n' + UNITS[UNITS.index("<tmx") :]
+    )
+    assert '<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx ' in shouted("tmx", declared, to="fr").decode()
 
 
 def test_a_variant_without_text_is_no_translation(tmp_path: Path) -> None:
@@ -305,6 +309,7 @@ def _zip() -> bytes:
 def test_formats_by_their_endings() -> None:
     assert format_of(Path("a.HTM")) == "html"
     assert format_of(Path("a.pot")) == "po"
+    assert format_of(Path(), ".txt") == "text", "as the message of an unknown ending names it"
     assert (format_of(Path(), "txt"), format_of(Path(), "jsonl")) == ("text", "jsonl")
     with pytest.raises(ConfigError, match=r"a\.pdf: the extension shows no format"):
         format_of(Path("a.pdf"))
@@ -422,6 +427,12 @@ def test_memories(tmp_path: Path) -> None:
     result = near.find("the dogs runs")
     assert result is not None and 80 < result.score < 100
     assert near.find("something else altogether") is None
+    lines = "the dog has 3 legs\tle chien a 3 pattes\nso has {x} 4\tainsi {x} 4\n"
+    path.write_text(lines, "utf-8")
+    near = TranslationMemory.read(path, least=60)
+    assert near.find("the dog has 4 legs") is None, "another number is another translation"
+    assert near.find("the cat has 3 legs") and near.find("so have {x} 4")
+    assert near.find("so has {y} 4") is None
     path.write_text("\ufeffa dog\tun chien\n", "utf-8")
     assert TranslationMemory.read(path).pairs == {"a dog": "un chien"}
     path = tmp_path / "m.tmx"

@@ -59,6 +59,7 @@ def read(data: bytes) -> tuple[list[list[str]], dict[str, str], str]:
 
 
 P = f"<w:p>{run('a dog')}</w:p>"
+SHOWN = "<w:rPr><w:vanish w:val='0'/></w:rPr>"
 TRANSLATED = {
     "a table": f"<w:tbl><w:tr><w:tc>{P}</w:tc></w:tr></w:tbl>",
     "a text box": f"<w:p><w:r><w:pict><w:txbxContent>{P}</w:txbxContent></w:pict></w:r></w:p>",
@@ -67,12 +68,18 @@ TRANSLATED = {
     "a moved text": f"<w:p><w:moveTo>{run('a dog')}</w:moveTo></w:p>",
     "a hyperlink": f"<w:p><w:hyperlink>{run('a dog')}</w:hyperlink></w:p>",
     "a smart tag": f"<w:p><w:smartTag>{run('a dog')}</w:smartTag></w:p>",
+    "a custom XML element": f"<w:p><w:customXml>{run('a dog')}</w:customXml></w:p>",
+    "a simple field": f"<w:p><w:fldSimple><w:fldData/>{run('a dog')}</w:fldSimple></w:p>",
+    "words from right to left": f"<w:p><w:bdo w:val='rtl'>{run('a dog')}</w:bdo></w:p>",
+    "words in a direction": f"<w:p><w:dir w:val='ltr'>{run('a dog')}</w:dir></w:p>",
+    "words that are not hidden": f"<w:p>{run('a dog', SHOWN)}</w:p>",
     "the result of a field": "<w:p><w:r><w:fldChar w:fldCharType='begin'/></w:r><w:r><w:instrText>"
     f"DATE</w:instrText></w:r><w:r><w:fldChar w:fldCharType='separate'/></w:r>{run('a dog')}</w:p>",
     "words beside a spelling mark": f"<w:p><w:proofErr w:type='x'/>{run('a dog')}</w:p>",
     "a soft hyphen": "<w:p><w:r><w:t>a d</w:t><w:softHyphen/><w:t>og</w:t></w:r></w:p>",
 }
 STAYS = {
+    "hidden text": run("gone and much longer", "<w:rPr><w:vanish/></w:rPr>"),
     "deleted text": "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>",
     "a field's instruction": "<w:r><w:instrText>gone</w:instrText></w:r>",
     "a reference": "<w:r><w:footnoteReference w:id='2'/></w:r>",
@@ -121,11 +128,19 @@ def test_what_is_counted(name: str) -> None:
 
 def test_all_that_is_counted_has_a_test() -> None:
     assert {what for what, _ in LEFT.values()} == COUNTED.keys() and len(DESCRIBED) == 1
+    ruby = f"<w:p>{run('a dog')}<w:r><w:ruby>{run('x')}</w:ruby></w:r></w:p>"
+    assert read(docx(ruby))[2] == "; left in the source language: words with ruby (1)"
     picture = "<w:p><w:r><w:drawing><wp:docPr descr='a dog' title='x'/></w:drawing></w:r></w:p>"
     assert read(docx(P + picture))[2] == "; left in the source language: alternative texts (2)"
 
 
 BREAK = [f"<w:{tag.removeprefix(W)}/>" for tag in BREAKS] + ["<w:br w:type='page'/>"]
+
+
+def test_hidden_words_do_not_hide_others() -> None:
+    hidden = run("gone and much longer", "<w:rPr><w:vanish/></w:rPr>")
+    xml = read(docx(f"<w:p>{run('a dog')}{hidden}</w:p>"))[1]["word/document.xml"]
+    assert re.search(r"<w:r><w:t[^>]*>A DOG</w:t></w:r>", xml) and xml.count("vanish") == 1
 
 
 @settings(max_examples=60, deadline=None)

@@ -81,6 +81,18 @@ def test_words_are_translated_and_all_else_stays() -> None:
     assert (span.text or "").strip() == "RED"
 
 
+def test_words_with_metadata_are_translated_and_ruby_is_counted() -> None:
+    fields = "<text:meta>runs</text:meta> <text:meta-field>fast</text:meta-field>"
+    ruby = "<text:ruby><text:ruby-base>x</text:ruby-base></text:ruby>"
+    hint = "<text:placeholder>y</text:placeholder>"
+    own = f"<text:p>a dog {fields}</text:p><text:p>{ruby}{hint}</text:p>"
+    content = f"<office:document-content {NAMES}>{own}</office:document-content>"
+    sentences, _ = translated(odt(content.encode()))
+    assert sentences[0] == "a dog runs fast"
+    note = read_document("odt", odt(content.encode()), DocumentOptions()).note
+    assert "words with ruby (1)" in note and "placeholders (1)" in note
+
+
 def test_a_document_that_nothing_changes_is_written_as_it_was() -> None:
     document = read_document("odt", odt(), DocumentOptions())
     align = lambda pairs: [[] for _ in pairs]  # noqa: E731

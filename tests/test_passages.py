@@ -165,7 +165,7 @@ def test_where_sentences_end() -> None:
         "Fig. 3, e.g. this.",
         "I. Newton sat",
         "A title",
-        "- one",
+        "one",
     ]
     assert text_passage("東京です。京都です。").sentences == ["東京です。", "京都です。"]
     assert blanks("See https://x.org. And so", [(4, 17)]) == [(18, 19)]
@@ -419,3 +419,34 @@ def test_codes_in_plain_texts_stand_right_before_their_word(code: str, align: Al
     assert passage.joined(["Le chien dort."], align) == f"{code}Le chien dort."
     passage = text_passage(f"The {code}dog sleeps.")
     assert passage.joined(["Le chien dort."], diagonal) == f"Le {code}chien dort."
+
+
+@pytest.mark.parametrize("text", ["café", "%d dogs", "4 dogs", "<b>Dogs</b> run."])
+@pytest.mark.parametrize("answer", ["", ".", "4", "%d", "…"])
+def test_a_sentence_whose_answer_has_no_words_stays_and_is_counted(text: str, answer: str) -> None:
+    passage = html_passage(text) if "<" in text else text_passage(text)
+    assert passage.joined([answer], diagonal) == text and passage.stayed == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("- A dog.", "A dog."),
+        ("-A dog.", "A dog."),
+        ("– A dog.", "A dog."),
+        ("—A dog", "A dog"),
+        ("• A dog", "A dog"),
+        ("* A dog", "A dog"),
+        ("♪ A dog ♪", "A dog"),
+        ("-é dog", "é dog"),
+        ("A - dog", "A - dog"),
+        ("*A* dog", "*A* dog"),
+    ],
+)
+def test_marks_of_items_and_speakers_stay(text: str, sentence: str) -> None:
+    passage = text_passage(text)
+    assert passage.sentences == [sentence]
+    assert passage.joined(["un chien"], diagonal) == text.replace(sentence, "un chien")
+    assert text_passage("-5 dogs").sentences == ["-5 dogs"], "a minus"
+    html = html_passage(f"<li>{text}</li>")
+    assert html.joined(["un chien"], diagonal) == f"<li>{text}</li>".replace(sentence, "un chien")

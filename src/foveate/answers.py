@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from foveate.inspect.records import AttentionRecord, Units
 
 CUT = "longer than the model allows, cut"  # what is noted of such an input
-STAYED = "left in the source language, where no translation kept what is protected"
+STAYED = "left in the source language: the translation lost what is protected, or is empty"
 SKIPPED = "that cannot be read, skipped"  # of a line of the data: it has no output
 Term = Sequence[str]  # variants, any of which meets it
 Picture = int | str | Path  # of the test data by its number, or a file

@@ -254,6 +254,10 @@ class Request:
     @contextmanager
     def _loaded(self, messages: list[str]) -> Iterator[Translator | AssistedRun]:
         """The run with its processes, silenced heads and resources, which report ``messages``."""
+        if self.resources.memory is None and self.resources.fuzzy != 100:
+            raise ConfigError(
+                "--fuzzy is the similarity accepted in a memory: name one by --memory"
+            )
         torch_only = {
             "--processes": (self.processes or 1) > 1,
             "--silence": self.silence,

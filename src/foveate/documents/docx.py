@@ -54,8 +54,10 @@ HYPHENS = {f"{W}noBreakHyphen": "-", f"{W}softHyphen": ""}
 DROPPED = (f"{W}proofErr",)  # marks of the spell checker
 
 FORMATTING = 4_000  # characters of the formatting of a run, which each new run copies
-AROUND = tuple(f"{W}{name}" for name in ("hyperlink", "ins", "moveTo", "smartTag"))
-PROPERTIES = (f"{W}pPr", f"{W}smartTagPr")  # of a paragraph, or of an element around words
+_AROUND = "hyperlink ins moveTo smartTag customXml bdo dir fldSimple"
+AROUND = tuple(f"{W}{name}" for name in _AROUND.split())
+# Of a paragraph, or of an element around words.
+PROPERTIES = tuple(f"{W}{name}" for name in ("pPr", "smartTagPr", "customXmlPr", "fldData"))
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
@@ -122,7 +124,8 @@ def _paragraphs(root: Element) -> Iterator[Element]:
 
 
 def _described(root: Element) -> Iterator[str]:
-    """The names of the attributes that are counted."""
+    """The names of the attributes and elements that are counted."""
+    yield from ("words with ruby" for _ in root.iter(f"{W}ruby"))
     for element in root.iter(*DESCRIBED):
         yield from ("alternative texts" for name in ("descr", "title") if element.get(name))
 
@@ -146,7 +149,7 @@ class Paragraph:
 
     def _commonest(self) -> str:
         lengths = Counter[str]()
-        for run in self.element.iter(f"{W}r"):
+        for run in filter(_is_text, self.element.iter(f"{W}r")):
             lengths[_key(run)] += sum(len(t.text or "") for t in run.iter(f"{W}t"))
         return max(lengths, key=lengths.__getitem__, default="")
 
@@ -250,10 +253,11 @@ def _holder(element: Element) -> Element | None:
 
 
 def _is_text(element: Element) -> bool:
-    """Whether an element is a run that holds text and nothing else."""
-    return element.tag == f"{W}r" and all(
-        child.tag in (f"{W}t", f"{W}rPr", f"{W}lastRenderedPageBreak") for child in element
-    )
+    """Whether an element is a run that holds text and nothing else, and is not hidden."""
+    known = (f"{W}t", f"{W}rPr", f"{W}lastRenderedPageBreak")
+    is_text = element.tag == f"{W}r" and all(child.tag in known for child in element)
+    hidden = element.find(f"{W}rPr/{W}vanish") if is_text else None
+    return is_text and (hidden is None or hidden.get(f"{W}val", "1") in ("0", "false", "off"))
 
 
 def _break_of(element: Element) -> str | None:

@@ -55,7 +55,7 @@ ENDINGS = {
 def format_of(path: Path, name: str | None = None) -> str:
     """The format of a name, or of an ending. Raises ``ConfigError`` where it does not tell."""
     if name is not None:
-        return ENDINGS.get(f".{name.lower()}", name)
+        return ENDINGS.get(f".{name.lower().lstrip('.')}", name)
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         known = ", ".join(ENDINGS)
@@ -255,6 +255,7 @@ def _spread(text: str, count: int) -> list[str]:
 
 DEEPEST = 100  # elements in each other; a TMX needs six, and some for codes
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_DOCTYPE = re.compile(rb"<!DOCTYPE[^<>\[\]]*>\s*")
 
 
 def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
@@ -282,7 +283,10 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
             _add(unit, text, options.to or "")
         out = io.BytesIO()
         XML.ElementTree(root).write(out, encoding="utf-8", xml_declaration=True)
-        return out.getvalue() + b"\n"
+        declared = _DOCTYPE.search(data.replace(b"\0", b"")[:10_000])  # also of UTF-16
+        return (
+            out.getvalue().replace(b"<tmx", (declared[0] if declared else b"") + b"<tmx", 1) + b"\n"
+        )
 
     left = sum(1 for _ in root.iter("tu")) - len(units)
     return Document(passages, written, f", {left:,} units left")

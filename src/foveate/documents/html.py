@@ -152,7 +152,13 @@ ATTRIBUTES_LEFT = {
     "placeholder": "placeholders",
     "aria-label": "labels for screen readers",
 }
-ELEMENTS_LEFT = {"option": "options", "textarea": "text areas"}
+ELEMENTS_LEFT = {
+    "option": "options",
+    "textarea": "text areas",
+    "pre": "preformatted texts",
+    "ruby": "words with ruby",
+    "svg": "texts in drawings",
+}
 DEPTH = 32  # inline elements in each other; what is deeper is left as it is
 
 _DOCUMENT = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)

@@ -17,6 +17,7 @@ from foveate.data.tokenizer import SPECIALS, UNK, bare
 from foveate.data.words import UNSPACED, split_words
 from foveate.documents.base import decoded
 from foveate.documents.formats import rows_of
+from foveate.documents.spans import Rules
 from foveate.documents.translate import Aligner
 
 T = TypeVar("T")
@@ -259,6 +260,8 @@ class TranslationMemory:
     def find(self, line: str) -> Match | None:
         """The translation of the same line, or of the most similar one from ``least`` on.
 
+        A similar one holds the same numbers, placeholders and links: others would be wrong.
+
         100 · (1 − d / (|a| + |b|)), d the number of insertions and deletions.
         """
         key = " ".join(line.split())
@@ -273,10 +276,12 @@ class TranslationMemory:
             return None
         from rapidfuzz import fuzz, process
 
-        best = process.extractOne(
-            key, self._sources, scorer=fuzz.ratio, score_cutoff=self.least, processor=None
+        best = process.extract(
+            key, self._sources, scorer=fuzz.ratio, score_cutoff=self.least, limit=SHOWN
         )
-        return None if best is None else Match(self.pairs[best[0]], float(best[1]))
+        spans = Rules().count([key]) if best else {}
+        same = (Match(self.pairs[s], float(n)) for s, n, _ in best if Rules().count([s]) == spans)
+        return next(same, None)
 
 
 def pairs_of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:

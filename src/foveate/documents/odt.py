@@ -31,12 +31,15 @@ if TYPE_CHECKING:
 TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 PARAGRAPHS = (f"{TEXT}p", f"{TEXT}h")
-INLINE = (f"{TEXT}span", f"{TEXT}a")  # elements around words; all others stand like words
+# Elements around words; all others stand like words.
+INLINE = tuple(f"{TEXT}{name}" for name in ("span", "a", "meta", "meta-field"))
 # What stays: deleted text, and comments, which are counted, as are the elements of LEFT.
 HIDDEN = (f"{TEXT}tracked-changes", f"{OFFICE}annotation")
 SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
 LEFT = {
     f"{OFFICE}annotation": "comments",
+    f"{TEXT}ruby": "words with ruby",
+    f"{TEXT}placeholder": "placeholders",
     f"{SVG}title": "alternative texts",
     f"{SVG}desc": "alternative texts",
 }

@@ -432,6 +432,9 @@ BRACKETS = ("()", "[]", "{}", "<>", "«»", "“”", '""', "''")
 ROUNDS = 50  # until cuts and elements agree; then elements are not cut any more
 TOUCHING = "\ufffc"  # the character before a leaf that is right behind another one
 _WORD = re.compile(rf"\S{{1,{LONGEST}}}\s*|\s+")
+# Marks of items and speakers before a sentence, and of songs around it; not the minus of a number.
+_ITEM = re.compile(r"(?:[-–—]{1,2}(?:\s+|(?=[^\W\d_]))|[•·*♪♫►▶→✓✔●○■□▪▫‣◦⁃∙]\s+)*+")
+_SONG = re.compile(r"\s+[♪♫]+$")
 
 
 class TextBuilder:
@@ -582,6 +585,7 @@ class TextBuilder:
         before = [k for k in kids if k.end <= a]
         after = [k for k in kids[len(before) :] if k.start >= b]
         inner = kids[len(before) : len(kids) - len(after)]
+        a, b = self._without_marks(inner, a, b)
         text = " ".join(self._shown(inner, a, b).split())
         yield from self._original(before, start, a)
         source = tuple(self._original(inner, a, b))
@@ -596,6 +600,14 @@ class TextBuilder:
         text = self.text[start:end]
         a = start + len(text) - len(text.lstrip())
         return a, max(a, start + len(text.rstrip()))
+
+    def _without_marks(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Span:
+        """The same stretch without the marks of an item, a speaker or a song around it."""
+        item = _ITEM.match(self.text, start, end)
+        song = _SONG.search(self.text[start:end])
+        a, b = item.end() if item else start, start + song.start() if song else end
+        first, last = min((k.start for k in kids), default=a), max((k.end for k in kids), default=b)
+        return (a if a <= first else start), (b if b >= last else end)
 
     def _original(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Iterator[Piece]:
         """A stretch in its original form."""
@@ -766,9 +778,12 @@ class Passage:
         return self.rules.count(texts_of(self._whole([list(s.source) for s in self.to_translate])))
 
     def _safe(self, sentence: Sentence, answer: str, links: Links) -> Pieces:
-        """The first candidate with the protected spans of the sentence, else its source."""
-        right = self._counted(sentence.source)
-        for pieces in self._candidates(sentence, answer, links):
+        """The first candidate with the protected spans of the sentence, else its source.
+
+        An answer without words is none: its sentence would be lost.
+        """
+        right, cleaned = self._counted(sentence.source), sentence.cleaned(answer, self.rules)
+        for pieces in self._candidates(sentence, cleaned, links) if self._says(cleaned) else ():
             if self._counted(pieces) == right:
                 return pieces
         return list(sentence.source)
@@ -778,8 +793,14 @@ class Passage:
         texts = texts_of(pieces)
         return self.rules.count([*texts, "".join(texts)] if len(texts) > 1 else texts)
 
-    def _candidates(self, sentence: Sentence, answer: str, links: Links) -> Iterator[Pieces]:
-        cleaned = sentence.cleaned(answer, self.rules)
+    def _says(self, cleaned: str) -> bool:
+        """Whether an answer has words beside the protected spans."""
+        words, done = "", 0
+        for (start, end), _ in self.rules.spans(cleaned):
+            words, done = words + cleaned[done:start], end
+        return any(map(str.isalpha, words + cleaned[done:]))
+
+    def _candidates(self, sentence: Sentence, cleaned: str, links: Links) -> Iterator[Pieces]:
         for linked, loose in ((links, False), ([], False), (links, True), ([], True)):
             yield sentence.render(cleaned, linked, self.rules, loose)
         words = "".join(c if c.isalpha() or c == " " else " " for c in cleaned)

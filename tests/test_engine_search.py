@@ -38,7 +38,7 @@ from foveate.engine.compiled import (
     Settings,
 )
 from foveate.engine.program import Program
-from foveate.errors import UserError
+from foveate.errors import NoOutputError, UserError
 from foveate.inspect.stages import capture_stages, joined
 from foveate.models.encoder_decoder import DecoderSteps
 from foveate.models.language_model import LanguageSteps
@@ -517,7 +517,7 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
     for sampling in (None, Sampling()):
         for int8 in (False, True):
             search = CompiledSearch(compiled(model, int8), Settings(START, END, sampling=sampling))
-            with pytest.raises(EngineFailure, match="scores that are not finite"):
+            with pytest.raises(NoOutputError, match="the search has no finite scores: the model's"):
                 search.outputs([[5]], [4])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from foveate.bench.budget import Contender
+from foveate.bench.quality import likelihoods
+from foveate.cli.train import write_distilled
 from foveate.engine.packed import PackedModel
-from foveate.errors import UserError
+from foveate.errors import NoOutputError, UserError
 from foveate.native.kernels import without_kernels
 from foveate.pack import content
 from foveate.run import Run
@@ -98,3 +102,18 @@ def test_every_answer_is_finite_or_an_error(runs: dict[str, Run], name: str, eng
         with torch.no_grad():
             weight.copy_(kept)
     assert answered + refused > 2 and (refused or "rnn" in name)
+
+
+def test_a_comparison_names_the_model_and_a_distillation_writes_nothing(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
+    run = copy.deepcopy(runs["transformer"])
+    with torch.no_grad():
+        for weight in run.model.parameters():
+            weight.copy_(torch.where(weight < 0, -3e37, 3e37))
+    corpus = run.task.corpus("test")
+    with pytest.raises(NoOutputError, match=r"^overflown: no score: .* not finite"):
+        likelihoods([Contender("overflown", run, True)], corpus)
+    with pytest.raises(NoOutputError, match="not finite"):
+        write_distilled(run, tmp_path / "data", {})
+    assert not (tmp_path / "data" / "train.jsonl").exists()

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from foveate.cli.export import TARGETS
+from foveate.export.base import targets
 from foveate.training import train
 from small_runs import Once, made
 
@@ -106,3 +108,28 @@ def test_a_mistake_in_the_command_is_answered_before_pytorch_is_imported(answers
     without = json.loads(chosen.with_suffix(".done").read_text("utf-8"))
     expected = {name: answers[name]["stderr"] for name in plain}
     assert {name: answer["stderr"] for name, answer in without.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["look", "heads", "nothing"], "nothing: no run or file of that name is here"),
+        (["look", "heads", "nothing", "--layer", "x"], "nothing: no run or file of that name"),
+        (["import", "nothing", "x"], "nothing: no such file or folder"),
+        (["export", "RUN", "x", "--to", "nosuch"], "no export to 'nosuch'; there are: argos, "),
+        (["compare", "nothing", "other.toml"], "nothing: no such config or run"),
+    ],
+)
+def test_what_is_not_there_is_named_before_pytorch_is_imported(words, answer, tmp_path) -> None:
+    (tmp_path / "RUN").mkdir()
+    (tmp_path / "RUN" / "config.toml").touch()
+    code = "import sys; sys.modules['torch'] = None; from foveate.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(TESTS.parent / "src")}, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2 and f"error: {answer}" in done.stderr, done.stderr
+
+
+def test_the_targets_of_the_command_line_are_those_of_the_exporters() -> None:
+    assert tuple(targets()) == TARGETS

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -14,6 +15,7 @@ from pathlib import Path
 from foveate.bench.training import LEAST, WARM, Workload, rates
 from foveate.bench.training import train as measured_steps
 from foveate.config import ConfigError, read
+from foveate.errors import NoOutputError
 from foveate.files import write_text
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.tasks.base import Generates
@@ -56,6 +58,14 @@ class Contender:
     name: str
     run: Run
     before: bool
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the model in an error of its numbers."""
+        try:
+            yield
+        except NoOutputError as error:
+            raise NoOutputError(f"{self.name}: {error}") from None
 
     @cached_property
     def journal(self) -> list[Line]:

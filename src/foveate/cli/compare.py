@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foveate.cli.options import Threads, say
+from foveate.config import shipped
 from foveate.errors import ConfigError
 
 LINEAGE = "lineage"
@@ -35,12 +36,15 @@ def compare(
     """Train models with an equal budget and compare them."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the comparison is a page; end its name in .html")
+    overrides = [each for each in models if "=" in each]
+    paths = [each for each in models if "=" not in each]
+    for each in paths if paths[:1] != [LINEAGE] else ():
+        if not shipped(Path(each)).exists():
+            raise ConfigError(f"{each}: no such config or run; make a config: foveate new")
     from foveate.bench.budget import Budget, planned
     from foveate.bench.comparison import compare
     from foveate.bench.lineage import lineage
 
-    overrides = [each for each in models if "=" in each]
-    paths = [each for each in models if "=" not in each]
     folder = runs or out.with_name(f"{out.stem}-runs")
     if paths[:1] == [LINEAGE]:
         plan, usual = lineage(folder, paths[1:], overrides)

@@ -14,6 +14,8 @@ import typer
 from foveate.cli.options import Checkpoint, RunPath, load, named, say
 from foveate.errors import ConfigError
 
+TARGETS = "argos", "ctranslate2", "huggingface", "onnx", "safetensors"
+
 
 def export(
     run: RunPath,
@@ -32,6 +34,8 @@ def export(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write a run for another program, and try it there."""
+    if to not in TARGETS:
+        raise ConfigError(f"no export to {to!r}; there are: {', '.join(TARGETS)}")
     from foveate.export.base import export, sample_of
 
     loaded = load(run, checkpoint)
@@ -129,6 +133,8 @@ def import_(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="folder to make")],
 ) -> None:
     """Make a run of a model or vocabulary of others."""
+    if not source.exists():
+        raise ConfigError(f"{source}: no such file or folder; give what another program has saved")
     from foveate.export.huggingface import import_from
 
     typer.echo(import_from(source, run))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, named
+from foveate.engine.installed import named as first
 from foveate.errors import ConfigError
 from foveate.views import VIEWS, ViewEntry, nearest
 from foveate.views.demos import DEMOS, DemoEntry, find
@@ -53,6 +54,15 @@ class Views(VerbGroup):
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         written = super().get_command(ctx, cmd_name)
         return verb(nearest("view", cmd_name, VIEWS)) if written is None else written
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        """Find the verb, after its run: the verb of a view imports PyTorch."""
+        name, *words = args
+        if name in VIEWS and words and not words[0].startswith("-"):
+            first(Path(words[0]))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Names and lines, without making a verb of each view."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foveate.decode.outputs import Stop, check_stop
 from foveate.decode.phrases import Phrase, WordPieces
 from foveate.engine.loading import library
-from foveate.errors import UserError, check_finite
+from foveate.errors import DIVERGED, NoOutputError, UserError, check_finite
 
 Floats = NDArray[np.float32]
 Ids = Sequence[int]
@@ -37,7 +37,6 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 REFUSALS = {  # by what the engine answers
     0: "an id that the model does not know",
     -1: "no room: there is too little memory",
-    -2: "scores that are not finite (NaN or infinite)",
     -3: "more tokens than the model has positions",
     -4: "a model of another kind, or with other labels",
     -5: "a term without tokens, or a search that holds none",
@@ -45,6 +44,8 @@ REFUSALS = {  # by what the engine answers
 
 
 def _check(answer: int, begin: str) -> None:
+    if answer == -2:
+        raise NoOutputError(f"{begin}no finite scores: {DIVERGED}")
     if answer <= 0:
         raise EngineFailure(begin + REFUSALS[answer])
 

@@ -33,7 +33,7 @@ from foveate.decode.search import Search
 from foveate.engine.base import Engine, Module, SearchRequest, Source
 from foveate.engine.packed import TaskKind
 from foveate.engine.pytorch import DecodingBatch, TorchEngine
-from foveate.errors import UserError
+from foveate.errors import UserError, check_finite
 from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import Memory
@@ -187,14 +187,9 @@ class Evaluation:
     against: Against | None = None
 
     def __post_init__(self) -> None:
-        """Raise `UserError` where a loss or an error is not finite."""
+        """Raise `NoOutputError` where a loss or an error is not finite."""
         for name in ("loss", "perplexity", "bits_per_character", "mse", "mae"):
-            if not np.isfinite(value := self.figures.get(name, 0.0)):
-                raise UserError(
-                    f"{name} is {value}: the model's weights are damaged or its training diverged; "
-                    "use another checkpoint of the run, or train it again with a lower learning "
-                    "rate"
-                )
+            check_finite(self.figures.get(name, 0.0), f"no {name}")
 
 
 class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):

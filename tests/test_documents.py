@@ -21,7 +21,7 @@ import polib
 import pytest
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls, qn
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -83,6 +83,7 @@ def test_rows() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.text(st.sampled_from("ab \t\r\n")))
 def test_as_many_rows_as_before(text: str) -> None:
+    assume("\n" in text or "\r" not in text.rstrip())  # lines that end in CR are refused
     result = shouted("tsv", text).decode()
     assert result.count("\n") == text.count("\n")
     assert len(shouted("text", text)) >= len(text.strip())
@@ -92,6 +93,7 @@ def test_as_many_rows_as_before(text: str) -> None:
 @given(st.lists(st.sampled_from(["a", "B. ", "3", "{x}", "  ", "\t", "\n", "\r\n", "\r"])))
 def test_a_text_by_lines_is_the_same_text(pieces: list[str]) -> None:
     text = "".join(pieces)
+    assume("\n" in text or "\r" not in text.rstrip())
     document = BY_LINES["text"](text.encode(), DocumentOptions(), "here")
     answers = [[line.upper() for line in p.sentences] for p in document.passages]
     assert document.written(joined_all(document.passages, answers, diagonal)) == shouted(

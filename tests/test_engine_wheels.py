@@ -19,7 +19,8 @@ from foveate.engine.building import SETS, SIGNATURES, WEB
 from foveate.engine.loading import instruction_sets
 
 ROOT = Path(__file__).parent.parent
-HAS_ZIG = importlib.util.find_spec("ziglang") is not None
+# where it is the only compiler, `make test` has installed it, and has no need of wheels
+HAS_ZIG = importlib.util.find_spec("ziglang") is not None and bool(c_compiler())
 NO_ZIG = "no zig: pip install ziglang"
 OURS = f"manylinux_2_17_{platform.machine()}"
 BEGINS = {  # what the library of a platform begins with, and where its processor stands
@@ -35,6 +36,7 @@ NEEDED = rb"(?<=[\0/])(?:lib[\w.+-]+\.(?:so|dylib)|\w[\w-]*\.dll)[\w.]*"
 SYSTEM = {"libc.so.6", "libm.so.6", "libc.so", "libSystem.B.dylib", "KERNEL32.dll"}
 RUN = """
 from foveate.engine.loading import loaded
+from foveate.system import c_compiler
 print(loaded().functions.instruction_set().decode(), loaded().functions._name)
 """
 

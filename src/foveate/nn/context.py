@@ -254,7 +254,7 @@ def as_written(part: object) -> bool:
     An engine that has only the numbers of a module may compute in its place then.
     """
     ours = type(part).__module__.startswith(("foveate.", "torch.nn."))
-    return ours and vars(part).keys().isdisjoint(_methods(type(part)))
+    return ours and vars(part).keys().isdisjoint(_methods(type(part)))  # type: ignore[arg-type]
 
 
 def definer(module: object, name: str) -> type:

@@ -45,7 +45,8 @@ Silence = Annotated[
     list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads to silence")
 ]
 Processes = Annotated[
-    int | None, typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all")
+    int | None,
+    typer.Option(min=1, max=1024, help="of one thread each, for bulk work; of a folder: all"),
 ]
 
 

@@ -34,6 +34,8 @@ from foveate.views import view
 from foveate.views.examples import ready, text_of
 from foveate.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text, Train
 
+LONGEST = 1000  # tokens of a text whose gradients are drawn
+
 
 @view(needs.attends, needs.explains)
 def ablation(
@@ -191,6 +193,8 @@ def gradients(runs: Sequence[Run], text: Text = None) -> LinesDrawing:
     text, norms = text_of(runs[0], text), {}
     for run in runs:
         ids, _ = reading(run, text)
+        if ids.shape[1] > LONGEST:
+            raise ConfigError(f"--text has {ids.shape[1]:,} tokens: expected {LONGEST:,} at most")
         decoder = run.model.decoder
         norms[run.path.name] = influence(partial(decoder, ids, None), decoder.stem)
     return analyses.gradients(norms)

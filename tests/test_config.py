@@ -485,3 +485,10 @@ def test_config_parses_and_comes_back(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(CONFIGS)))
 def test_config_says_in_a_comment_what_it_is(path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("#")
+
+
+def test_a_config_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    from foveate.config import load_tree
+
+    (tmp_path / "a.toml").write_bytes(b"\xef\xbb\xbfseed = 3\n")
+    assert load_tree(tmp_path / "a.toml") == {"seed": 3}

@@ -140,6 +140,39 @@ def test_what_is_wrong_is_named(app: FastAPI, body: Any, message: str) -> None:
     assert list(answer.json()) == ["error"] and message in answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    "more", ['"q": "b"', '"target": "de"', '"glossary": {"a": "b", "a": "c"}', '"x": 1, "x": 2']
+)
+def test_what_is_there_twice_is_refused(app: FastAPI, more: str) -> None:
+    body = f'{{"q": "a", "source": "en", "target": "fr", {more}}}'
+    answer = post(app, content=body.encode())
+    assert answer.status_code == 400 and "occurs twice" in answer.json()["error"]
+    doubled = ask("a", memory='{"a": "b", "a": "c"}')
+    assert "occurs twice" in post(app, json=doubled).json()["error"], "in a field of a form"
+
+
+def test_null_is_a_field_that_is_absent(app: FastAPI) -> None:
+    absent = dict.fromkeys(("api_key", "format", "alternatives", "glossary", "fuzzy", "ban"))
+    assert post(app, json=ask("a") | absent).json() == post(app, json=ask("a")).json()
+    assert post(app, json=ask(None)).json() == {"error": "invalid request: q is missing"}
+    text = {"text": ["a"], "target_lang": "FR"}
+    nulls = dict.fromkeys(("source_lang", "glossary_id", "formality", "tag_handling"))
+    both = [post(app, "/v2/translate", json=fields) for fields in (text | nulls, text)]
+    assert both[0].status_code == 200 and both[0].json() == both[1].json()
+
+
+def test_a_page_has_a_head_and_a_refusal_names_the_methods(app: FastAPI) -> None:
+    async def asked() -> list[httpx.Response]:
+        async with client_of(app) as client:
+            head = [await client.head(path) for path in ("/health", "/languages", "/nothing")]
+            return [*head, await client.get("/translate"), await client.head("/translate")]
+
+    *heads, refused, head = own_loop.run(asked())
+    assert [each.status_code for each in heads] == [200, 200, 404]
+    assert not any(each.content for each in heads) and int(heads[0].headers["content-length"]) > 9
+    assert refused.status_code == head.status_code == 405 and refused.headers["allow"] == "POST"
+
+
 @pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b"\xff\xfe", b"null", b"1e999", b"\0"])
 def test_bodies_that_are_no_json_are_refused(app: FastAPI, body: bytes) -> None:
     for kind in ("application/json", "multipart/form-data; boundary=x", "x/y"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.data.words import document_terms, is_unsegmented, split_words, words
+from foveate.data.words import document_terms, is_unsegmented, marks_apart, split_words, words
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,7 @@ def test_no_documents_are_an_empty_table() -> None:
     assert document_terms([]).table.shape == (0, 0)
     assert document_terms([[], []]).table.shape == (0, 2)
     assert document_terms([]).text() == ""
+
+
+def test_a_text_without_words_has_no_marks() -> None:
+    assert marks_apart(["", "  ", "a , b.", "c ."]) == (2, 3)

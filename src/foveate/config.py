@@ -436,7 +436,7 @@ def load_tree(path: Path, above: tuple[Path, ...] = (), resolved: bool = False) 
     ``above`` are the files whose ``base`` leads to this one. A ``resolved`` config has none.
     """
     try:
-        tree = tomllib.loads(read_bytes(path, LARGEST).decode())
+        tree = tomllib.loads(read_bytes(path, LARGEST).decode("utf-8-sig"))  # as Notepad writes
         _refuse_odd(tree)
     except OSError as error:
         raise ConfigError(f"cannot read config {path}: {error.strerror}") from None

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,9 @@ def marks_apart(texts: Iterable[str]) -> tuple[int, int]:
     """
     apart = count = 0
     for text in texts:
-        tokens = text.split()
-        for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        tokens = [*text.split(), None]
+        for token, following in pairwise(tokens):
+            assert token is not None
             if token in MARKS or token[-1] == "," or (following is None and token[-1] in MARKS):
                 count += 1
                 apart += token in MARKS

@@ -23,7 +23,7 @@ from foveate.documents.memory import (
 )
 from foveate.documents.spans import Rules, half_character
 from foveate.server.batching import DirectionAssistance
-from foveate.server.common import RequestError, check_count
+from foveate.server.common import RequestError, check_count, named_once
 from foveate.server.languages import Direction
 from foveate.server.runs import ServedRun
 from foveate.server.translation_schemas import AssistanceFields, Limits
@@ -88,7 +88,9 @@ def _object(name: str, text: str, limits: Limits) -> Mapping[str, object] | None
     if not text.lstrip().startswith("{"):
         return None
     try:
-        tree = json.loads(text)
+        tree = json.loads(text, object_pairs_hook=named_once)
+    except RequestError:
+        raise
     except (ValueError, RecursionError):
         raise RequestError(400, f"{name} begins with {{ but is not a JSON object") from None
     if half_character(json.dumps(tree, ensure_ascii=False)):

@@ -27,6 +27,7 @@ from foveate.server.common import (
     RequestRecord,
     check_count,
     invalid_field,
+    named_once,
 )
 from foveate.server.translation import Client, Service
 
@@ -55,8 +56,10 @@ class Upload(NamedTuple):
 def validated(body: type[B], fields: Fields) -> B:
     """A body from its fields. Raises `RequestError` (400) naming the field.
 
-    An unknown field is refused where its name is nearly that of another one.
+    An unknown field is refused where its name is nearly that of another one; null is a field that
+    is absent, as clients mean it.
     """
+    fields = {name: value for name, value in fields.items() if value is not None}
     for name in fields.keys() - body.model_fields.keys():
         if len(name) > LONGEST_NAME:
             continue
@@ -93,11 +96,13 @@ def _object(body: bytes) -> Fields:
     if not body.strip():
         return {}
     try:
-        fields = json.loads(body)
+        fields = json.loads(body, object_pairs_hook=named_once)
         if b"\\u" in body or b"\xed" in body:
             json.dumps(fields, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise RequestError(400, "a text contains a lone surrogate (half a character)") from None
+    except RequestError:
+        raise
     except (ValueError, RecursionError):
         raise RequestError(400, "invalid request: the body is not JSON") from None
     if not isinstance(fields, dict):

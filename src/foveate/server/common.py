@@ -14,7 +14,7 @@ import time
 import traceback
 import uuid
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -69,6 +69,16 @@ class RequestError(UserError):
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.retry_after = status, message, retry_after
+
+
+def named_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """The object of these keys. Raises `RequestError` (400) for a key that is there twice."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = Counter(name for name, _ in pairs)
+        name = names.most_common(1)[0][0][:40]
+        raise RequestError(400, f"invalid request: {name!r} occurs twice in an object")
+    return fields
 
 
 def not_found(what: str, name: object, names: Iterable[str]) -> RequestError:
@@ -262,7 +272,9 @@ class Guard(ABC):
             most, in_flight = self.check(scope, headers)
             with in_flight.request() as count:
                 limited = self.limited(headers, receive, most, count)
-                await self.app(scope, limited, send_with_headers)
+                whole = self.public and scope["method"] == "HEAD"  # the head of what GET gives
+                inner = {**scope, "method": "GET"} if whole else scope
+                await self.app(inner, limited, send_with_headers)
         except Exception as raised:
             error = refusal(raised, self.public, record.id)
             if not record.status:

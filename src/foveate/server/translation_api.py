@@ -556,7 +556,9 @@ def application(
     @app.exception_handler(HTTPException)
     async def not_routed(request: Request, raised: HTTPException) -> Response:
         error = not_routed_error(raised)
-        return error_response(error, deepl.error_body(request.url.path, error))
+        response = error_response(error, deepl.error_body(request.url.path, error))
+        response.headers.update(raised.headers or {})  # Allow
+        return response
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from foveate.cli.options import Threads, say
-from foveate.config import shipped
 from foveate.errors import ConfigError
 
 LINEAGE = "lineage"
@@ -34,6 +33,8 @@ def compare(
     threads: Threads = None,
 ) -> None:
     """Train models with an equal budget and compare them."""
+    from foveate.config import shipped
+
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the comparison is a page; end its name in .html")
     overrides = [each for each in models if "=" in each]

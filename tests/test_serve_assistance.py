@@ -108,16 +108,15 @@ def test_sentences_that_stay_in_the_source_language_are_counted(app: FastAPI) ->
     html = "<p>See http://a.b/c<b>d</b> now. The dog runs.</p>"
     memory = {"See http://a.b/cd now.": "un."}
     body = ask(app, html, format="html", memory=memory)
-    assert (
-        body["translatedText"].startswith("<p>See http://a.b/c<b>d</b> now. ") and body["kept"] == 1
-    )
-    assert ask(app, [html, html], format="html", memory=memory)["kept"] == 2
-    assert "kept" not in ask(app, "<p>The <b>dog</b> runs.</p>", format="html")
+    assert body["translatedText"].startswith("<p>See http://a.b/c<b>d</b> now. ")
+    assert body["untranslated"] == 1
+    assert ask(app, [html, html], format="html", memory=memory)["untranslated"] == 2
+    assert "untranslated" not in ask(app, "<p>The <b>dog</b> runs.</p>", format="html")
     fields = {"source": "en", "target": "fr"}
     event = post(app, "/v1/stream", json=fields | {"q": html, "format": "html", "memory": memory})
-    assert json.loads(event.text.split("data: ")[-1])["kept"] == 1
+    assert json.loads(event.text.split("data: ")[-1])["untranslated"] == 1
     data, files = fields | {"memory": json.dumps(memory)}, {"file": ("a.html", html.encode())}
-    assert post(app, "/translate_file", data=data, files=files).json()["kept"] == 1
+    assert post(app, "/translate_file", data=data, files=files).json()["untranslated"] == 1
 
 
 async def metrics_of(app: FastAPI) -> str:

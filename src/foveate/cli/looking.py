@@ -60,7 +60,8 @@ class Views(VerbGroup):
     ) -> tuple[str | None, Command | None, list[str]]:
         """Find the verb, after its run: the verb of a view imports PyTorch."""
         name, *words = args
-        if name in VIEWS and words and not words[0].startswith("-"):
+        of_runs = name in VIEWS and super().get_command(ctx, name) is None
+        if of_runs and words and not words[0].startswith("-"):
             first(Path(words[0]))
         return super().resolve_command(ctx, args)
 

@@ -327,8 +327,8 @@ def _extensions(
             free = state.closed or not state.committed
             likely = set(token[value > -torch.inf].tolist()) if free else set[int]()
             tokens = list(likely | demand.next_tokens(state, tracker.top[row]))
-            found = zip(own[tokens].tolist(), tokens, [parent] * len(tokens), strict=True)
-            possible = [candidate for candidate in found if candidate[0] > -torch.inf]
+            scored = zip(own[tokens].tolist(), tokens, [parent] * len(tokens), strict=True)
+            possible = [candidate for candidate in scored if candidate[0] > -torch.inf]
             if possible:
                 break
         tracker.likely[row] = likely

@@ -155,8 +155,8 @@ class RequiredPhrases:
                 within.append((phrase, spelling, size))
         size = state.committed + 1 if state.committed and state.committed + 1 in sizes else 0
         committed = size or (max(sizes, default=0) if forced else 0)
-        in_word, found = self.pieces.in_word[token], (frozenset(pending), tuple(within))
-        return PhraseState(met, *found, in_word, False, committed, committed in whole)
+        in_word, rest = self.pieces.in_word[token], (frozenset(pending), tuple(within))
+        return PhraseState(met, *rest, in_word, False, committed, committed in whole)
 
     def _open(self, state: PhraseState, met: frozenset[int]) -> Iterator[tuple[int, int, int]]:
         """Spellings that the next token may continue or begin."""

@@ -433,7 +433,7 @@ ROUNDS = 50  # until cuts and elements agree; then elements are not cut any more
 TOUCHING = "\ufffc"  # the character before a leaf that is right behind another one
 _WORD = re.compile(rf"\S{{1,{LONGEST}}}\s*|\s+")
 # Marks of items and speakers before a sentence, and of songs around it; not the minus of a number.
-_ITEM = re.compile(r"(?:[-–—]{1,2}(?:\s+|(?=[^\W\d_]))|[•·*♪♫►▶→✓✔●○■□▪▫‣◦⁃∙]\s+)*+")
+_ITEM = re.compile(r"(?:[-–—]{1,2}(?:\s+|(?=[^\W\d_]))|[•·*♪♫►▶→✓✔●○■□▪▫‣◦⁃∙]\s+)*")
 _SONG = re.compile(r"\s+[♪♫]+$")
 
 

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from contextlib import suppress
 from types import FrameType
 
@@ -149,6 +150,8 @@ def run_server(
     # before uvicorn listens to signals, and after: it raises the one that ended it once more
     signal.signal(signal.SIGTERM, end)
     sys.setswitchinterval(SWITCH)
+    # its words are those of a request, which gets them as its missing terms
+    warnings.filterwarnings("ignore", "not in the target vocabulary")
     gc.collect()
     gc.freeze()  # else the collector takes a fifth of a request to walk these objects
     # requests leave no cycles, and a thousand of them in flight take up to 0.3 s to walk

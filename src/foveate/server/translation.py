@@ -236,13 +236,13 @@ class PendingTranslation:
 class TranslatedText:
     """The translations of a text, best first, and the answers to its sentences.
 
-    ``kept`` counts sentences of the first that stay in the source language, since no translation
-    of them kept their markup or protected texts.
+    ``untranslated`` counts sentences of the first that stay in the source language, since no
+    translation of them kept their markup or protected texts.
     """
 
     versions: list[str]
     answers: Sequence[TextAnswer] = ()
-    kept: int = 0
+    untranslated: int = 0
 
     @property
     def cut(self) -> int:
@@ -283,8 +283,8 @@ def _response(
     response = {name: values[0] if single else values for name, values in columns.items()}
     if tokens_cut := sum(translation.cut for translation in translations):
         response["cut"] = tokens_cut
-    if kept := sum(translation.kept for translation in translations):
-        response["kept"] = kept
+    if untranslated := sum(translation.untranslated for translation in translations):
+        response["untranslated"] = untranslated
     answers = [answer for translation in translations for answer in translation.answers]
     if missing := missing_terms(pending[0].options, answers) if pending else []:
         response["missingTerms"] = missing
@@ -545,8 +545,8 @@ def _versions(text: PendingTranslation) -> tuple[Versions, list[Pair]]:
 def _placed(
     text: PendingTranslation, chosen: tuple[Versions, list[Pair]], links: Sequence[Links]
 ) -> TranslatedText:
-    rest, versions, kept = iter(links), dict[str, None](), list[int]()
+    rest, versions, untranslated = iter(links), dict[str, None](), list[int]()
     for own in chosen[0]:
         versions[text.passage.placed(own, rest)] = None
-        kept.append(len(text.passage.stayed))
-    return TranslatedText(list(versions) or [text.text], text.done, *kept[:1])
+        untranslated.append(len(text.passage.stayed))
+    return TranslatedText(list(versions) or [text.text], text.done, *untranslated[:1])

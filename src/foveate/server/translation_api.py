@@ -279,10 +279,10 @@ async def translate_file(request: Request) -> Response:
         raise RequestError(400, message + ", ".join(ENDINGS))
     client.record.add(bytes=len(upload.data))
     work = _translated_file(service, ENDINGS[suffix], upload.data, body, client)
-    translated, kept = await service.for_client(request, work)
+    translated, untranslated = await service.for_client(request, work)
     key = service.files.put(_file_name(upload.name, body.target), translated)
     response: JsonObject = {"translatedFileUrl": f"{request.base_url}download_file/{key}"}
-    return JSONResponse(response | ({"kept": kept} if kept else {}))
+    return JSONResponse(response | ({"untranslated": untranslated} if untranslated else {}))
 
 
 def _file_name(name: str, target: str) -> str:
@@ -409,7 +409,7 @@ async def _events(
             [translated] = await join(service, [pending], client)
         response: JsonObject = {"translatedText": translated.versions[0]}
         response |= {"cut": translated.cut} if translated.cut else {}
-        response |= {"kept": translated.kept} if translated.kept else {}
+        response |= {"untranslated": translated.untranslated} if translated.untranslated else {}
         of_request = partial(missing_terms, pending.options, translated.answers)
         if missing := await service.computed(of_request):
             response["missingTerms"] = missing

@@ -136,25 +136,25 @@ class SentenceQuality(BaseModel):
 class Translated(BaseModel):
     """Texts for texts, a list for a list; ``cut`` counts tokens of sentences that were too long.
 
-    ``kept`` counts sentences that stay in the source language, since no translation of them kept
-    their markup or protected texts. ``missingTerms`` are those of the request's glossary that the
-    translations lack.
+    ``untranslated`` counts sentences that stay in the source language, since no translation of
+    them kept their markup or protected texts. ``missingTerms`` are those of the request's glossary
+    that the translations lack.
     """
 
     translatedText: str | list[str]
     alternatives: list[str] | list[list[str]] | None = None
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
     cut: int | None = None
-    kept: int | None = None
+    untranslated: int | None = None
     quality: list[SentenceQuality] | list[list[SentenceQuality]] | None = None
     missingTerms: list[str] | None = None
 
 
 class TranslatedFile(BaseModel):
-    """Where the translated file can be fetched; ``kept`` as in the response to /translate."""
+    """Where the translated file can be fetched; ``untranslated`` as in `Translated`."""
 
     translatedFileUrl: str
-    kept: int | None = None
+    untranslated: int | None = None
 
 
 class Scored(BaseModel):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
+from typing import TypeVar
 
 from foveate.bench.training import LEAST, WARM, Workload, rates
 from foveate.bench.training import train as measured_steps
@@ -30,6 +30,7 @@ from foveate.training import train
 VALIDATIONS = 6  # of each training, the last step among them
 FEWEST = 10  # steps of a training
 PILOT = 1 / 20  # the share of the minutes in which the time of a step is measured
+T = TypeVar("T")
 Say = Callable[[str], None]
 
 
@@ -59,11 +60,10 @@ class Contender:
     run: Run
     before: bool
 
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Name the model in an error of its numbers."""
+    def result(self, of: Callable[[Run], T]) -> T:
+        """Return the result of a function of its run; an error of numbers names the model."""
         try:
-            yield
+            return of(self.run)
         except NoOutputError as error:
             raise NoOutputError(f"{self.name}: {error}") from None
 

@@ -94,14 +94,16 @@ def bars(names: Sequence[str], title: str, figures: Sequence[PairedFigure]) -> B
 def of_texts(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Quality:
     """Translations of the same sources by the search of the first model, judged and tested."""
     search, names = contenders[0].run.config.decode, [c.name for c in contenders]
+
+    def translated(run: Run) -> list[str]:
+        config = run.config.model_copy(update={"decode": search})
+        run = Run(run.path, config, run.task, run.model, run.checkpoint)
+        return [answer.hypotheses[0] for answer in run.translate(corpus.sources)]
+
     outputs: dict[str, list[str]] = {}
     for each in contenders:
         say(f"{each.name}: {len(corpus):,} sources")
-        run = each.run
-        run = Run(run.path, run.config.model_copy(update={"decode": search}), run.task, run.model,
-                  run.checkpoint)  # fmt: skip
-        with each.named():
-            outputs[each.name] = [answer.hypotheses[0] for answer in run.translate(corpus.sources)]
+        outputs[each.name] = each.result(translated)
     task = contenders[0].run.need(TextToText, "give texts for texts")
     cut, references = task.config.bleu_tokenizer, corpus.references
     figures: dict[str, list[PairedFigure]] = {}
@@ -135,10 +137,7 @@ def likelihoods(
 ) -> tuple[str, list[Floats], list[Floats]]:
     """−log p of each reference by each model, its tokens, and whether tokens are the same units."""
     pairs = list(zip(corpus.sources, corpus.targets, strict=True))
-    scores = []
-    for each in contenders:
-        with each.named():
-            scores.append(each.run.score(pairs))
+    scores = [each.result(lambda run: run.score(pairs)) for each in contenders]
     sums = [np.array([-s.log_probability for s in row]) for row in scores]
     counts = [np.array([float(len(s.tokens)) for s in row]) for row in scores]
     return unit_of(contenders), sums, counts
@@ -218,8 +217,7 @@ def of_language(contenders: Sequence[Contender], say: Say, split: str) -> Qualit
     sums, tokens = [], []
     for each in contenders:
         say(f"{each.name}: {len(lines):,} lines")
-        with each.named():
-            evaluation = each.run.evaluate("\n".join(lines) + "\n")
+        evaluation = each.result(lambda run: run.evaluate("\n".join(lines) + "\n"))
         sums.append(-np.array(list(map(float, evaluation.outputs))))
         tokens.append(evaluation.figures["tokens"])
     words = np.array([len(line.split()) + 1.0 for line in lines])  # with the end of the line
@@ -269,8 +267,7 @@ def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quali
     curves: dict[str, list[float]] = {}
     for each in contenders:
         say(f"{each.name}: windows of {split}")
-        with each.named():
-            evaluation = each.run.evaluate(split=split)
+        evaluation = each.result(lambda run: run.evaluate(split=split))
         assert isinstance(evaluation, ForecastEvaluation)
         evaluations.append(evaluation)
         dated = (line.split("\tmse ") for line in evaluation.outputs)
@@ -332,10 +329,7 @@ def quality_of(contenders: Sequence[Contender], say: Say) -> tuple[Quality, Corp
     split, note = evaluated_split(task), "no paired tests for this task"
     lines = [task.corpus(split).sources] if isinstance(task, MaskedLanguage) else []
     note += f"; {len(lines[0]):,} texts" if lines else f"; each model on its own data of {split}"
-    evaluations = []
-    for each in contenders:
-        with each.named():
-            evaluations.append(each.run.evaluate(*lines, split=split))
+    evaluations = [c.result(lambda run: run.evaluate(*lines, split=split)) for c in contenders]
     return side_by_side([each.name for each in contenders], evaluations, note), None
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, named
-from foveate.engine.installed import named as first
+from foveate.engine import installed
 from foveate.errors import ConfigError
 from foveate.views import VIEWS, ViewEntry, nearest
 from foveate.views.demos import DEMOS, DemoEntry, find
@@ -62,7 +62,7 @@ class Views(VerbGroup):
         name, *words = args
         of_runs = name in VIEWS and super().get_command(ctx, name) is None
         if of_runs and words and not words[0].startswith("-"):
-            first(Path(words[0]))
+            installed.named(Path(words[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:

@@ -316,14 +316,13 @@ def _extensions(
     A hypothesis that is committed to a phrase has only the latter, until the phrase is written.
     """
     log_p = following.logits[rows] - following.log_z[rows] + total[:, None]  # (n, V)
-    goes_on = torch.tensor(demand.pieces.goes_on, device=log_p.device)
+    goes_on = tracker.goes_on.to(log_p.device)  # (1, V)
     count, candidates = min(len(rows) + 1, log_p.shape[1]), list[Candidate]()
     for parent, (row, own) in enumerate(zip(rows, log_p, strict=True)):
         committed = tracker.states[row]
         for state in (committed, replace(committed, committed=0, closed=False)):
-            value, token = (own.masked_fill(goes_on, -torch.inf) if state.closed else own).topk(
-                count
-            )
+            open_to = own.masked_fill(goes_on[0], -torch.inf) if state.closed else own
+            value, token = open_to.topk(count)
             free = state.closed or not state.committed
             likely = set(token[value > -torch.inf].tolist()) if free else set[int]()
             tokens = list(likely | demand.next_tokens(state, tracker.top[row]))

@@ -210,6 +210,7 @@ class PhraseTracker:
         self.states = [START] * len(self.demands)
         self.top: list[int | None] = []  # each hypothesis's most probable next token, not its end
         self.likely: list[set[int]] = []  # of each the tokens that are not forced on it
+        self.goes_on = torch.tensor([demand.pieces.goes_on for demand in self.demands[:1]])
         self._begun = False
 
     def read(self, ids: Int[Tensor, "N"]) -> None:

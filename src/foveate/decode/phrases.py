@@ -107,6 +107,10 @@ class Spelling(NamedTuple):
     initial: bool = False
 
 
+class UnspelledTerms(UserWarning):
+    """Warns of required terms that no output can hold, for the tokenizer cannot spell them."""
+
+
 Phrase = tuple[Spelling, ...]  # any of these meets it
 
 
@@ -151,7 +155,8 @@ def phrases_of(
     both = zip(chain(*terms), chain(*phrases), strict=True)
     if unspelt := dict.fromkeys(next(iter(term), "") for term, phrase in both if not phrase):
         names = ", ".join(map(repr, unspelt))
-        warnings.warn(f"not in the target vocabulary, so not required: {names}", stacklevel=2)
+        message = f"not in the target vocabulary, so not required: {names}"
+        warnings.warn(message, UnspelledTerms, stacklevel=2)
     return [list(filter(None, each)) for each in phrases]
 
 

@@ -279,8 +279,9 @@ class TranslationMemory:
         best = process.extract(
             key, self._sources, scorer=fuzz.ratio, score_cutoff=self.least, limit=SHOWN
         )
-        spans = Rules().count([key]) if best else {}
-        same = (Match(self.pairs[s], float(n)) for s, n, _ in best if Rules().count([s]) == spans)
+        count = Rules().count
+        spans = count([key]) if best else {}
+        same = (Match(self.pairs[s], float(n)) for s, n, _ in best if count([s]) == spans)
         return next(same, None)
 
 

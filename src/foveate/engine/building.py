@@ -51,9 +51,10 @@ def command(compiler: Sequence[str], name: str, file: Path) -> list[str]:
     """What makes a library: ``engine-SET``, or the ``probe`` for the sets of a processor."""
     source, _, instruction_set = name.partition("-")
     flags = SETS.get(instruction_set, ())
-    if any("zig" in word for word in compiler):  # its names of processors have no hyphen, and
-        flags = tuple(flag.replace("x86-64", "x86_64") for flag in flags)  # it assumes this one
-        flags = flags if "-target" in compiler else ("-mcpu=baseline", *flags)
+    if any("zig" in word for word in compiler):  # its names of processors have no hyphen
+        flags = tuple(flag.replace("x86-64", "x86_64") for flag in flags)
+        if "-target" not in compiler:  # it would compile for this very processor
+            flags = ("-mcpu=baseline", *flags)
     return [*compiler, *FLAGS, *flags, str(FOLDER / f"{source}.c"), "-o", str(file), "-lm"]
 
 

@@ -20,6 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from foveate.decode.phrases import UnspelledTerms
 from foveate.server.common import BACKLOG
 from foveate.server.translation import LEFT
 
@@ -150,8 +151,7 @@ def run_server(
     # before uvicorn listens to signals, and after: it raises the one that ended it once more
     signal.signal(signal.SIGTERM, end)
     sys.setswitchinterval(SWITCH)
-    # its words are those of a request, which gets them as its missing terms
-    warnings.filterwarnings("ignore", "not in the target vocabulary")
+    warnings.simplefilter("ignore", UnspelledTerms)  # a request gets them as its missing terms
     gc.collect()
     gc.freeze()  # else the collector takes a fifth of a request to walk these objects
     # requests leave no cycles, and a thousand of them in flight take up to 0.3 s to walk

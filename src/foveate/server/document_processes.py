@@ -51,7 +51,7 @@ class DocumentWork:
             last = innermost(error)
             why = f"{type(error).__name__} at {last.filename}:{last.lineno}"
             return {"bug": _bytes(why.encode())}
-        return {"answer": _bytes(answer), "kept": np.array(len(self._read[1].stayed))}
+        return {"answer": _bytes(answer), "untranslated": np.array(len(self._read[1].stayed))}
 
     def _answer(self, step: Step, file: dict[str, str], lines: Any = (), links: Any = ()) -> bytes:
         passages = (document := self._document(file)).passages
@@ -109,7 +109,7 @@ class UploadedDocument:
     async def written(self, lines: Sequence[str], links: Sequence[JsonValue]) -> tuple[bytes, int]:
         """The document with a line in place of each sentence; how many of these stay."""
         arrays = await self.processes.step("written", self.file, lines, links)
-        return arrays["answer"].tobytes(), int(arrays["kept"])
+        return arrays["answer"].tobytes(), int(arrays["untranslated"])
 
 
 class DocumentProcesses:

@@ -545,8 +545,7 @@ def _versions(text: PendingTranslation) -> tuple[Versions, list[Pair]]:
 def _placed(
     text: PendingTranslation, chosen: tuple[Versions, list[Pair]], links: Sequence[Links]
 ) -> TranslatedText:
-    rest, versions, untranslated = iter(links), dict[str, None](), list[int]()
-    for own in chosen[0]:
-        versions[text.passage.placed(own, rest)] = None
-        untranslated.append(len(text.passage.stayed))
-    return TranslatedText(list(versions) or [text.text], text.done, *untranslated[:1])
+    rest, passage = iter(links), text.passage
+    placed = [(passage.placed(own, rest), len(passage.stayed)) for own in chosen[0]]
+    versions, stayed = zip(*placed, strict=True) if placed else ((text.text,), (0,))
+    return TranslatedText(list(dict.fromkeys(versions)), text.done, stayed[0])

@@ -21,7 +21,7 @@ from foveate.bench.training import SHAPES, workload
 from foveate.cli import app
 from foveate.config import ConfigError, kinds
 from foveate.data import synthetic
-from foveate.engine.base import SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.kinds import load_kinds
 from foveate.train.config import resolve
 from length import Variant, cost, variants, worth
@@ -242,7 +242,7 @@ def test_outputs_are_as_long_as_they_are_forced_to_be(
     work: training.Workload, beam_size: int
 ) -> None:
     sources = [[5, 6, 7], [8]]
-    result = work.task.engine(work.model().eval()).outputs(
+    result = work.RunEngine(task, work.model().eval()).outputs(
         sources, SearchRequest(forced(beam_size, 7))
     )
     assert [len(outputs[0].ids) for outputs in result] == [7, 7]

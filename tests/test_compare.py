@@ -24,11 +24,12 @@ from foveate.bench.training import train as measured_steps
 from foveate.data.series import labels
 from foveate.data.text import Corpus, TextData
 from foveate.errors import ConfigError
-from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.run.evaluation import ForecastEvaluation, examples
+from foveate.run.training import train
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.metrics import paired_means, paired_texts, slope
 from foveate.train.config import resolve
 from foveate.train.journal import read
-from foveate.training import train
 from small_runs import CONFIGS, MORE, TRAIN, Call, write_data
 
 
@@ -146,7 +147,7 @@ def forecaster(folder: Path, name: str, **fields: Any) -> Contender:
     tree = {"series": {"path": str(folder / "days.csv"), "gaps": "split"}, "horizon": 3} | fields
     task = Forecasting.Config.parse(tree).build(TextData())
     task.prepare(folder, 0)
-    windows = task.examples("test")
+    windows = examples(task, "test")
     firsts = (windows.starts + windows.look_back).tolist()
     dates = labels(windows.first_dates(), windows.table.dates)
     outputs = [f"{date}\tmse {row % 11}" for date, row in zip(dates, firsts, strict=True)]

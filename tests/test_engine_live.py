@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 import foveate
 from foveate.decode.beam import Beam
+from foveate.decode.engine import SearchRequest
 from foveate.decode.search import token_log_probabilities
-from foveate.engine.base import SearchRequest
 from foveate.engine.compiled import CompiledSearch, Settings
-from foveate.engine.pytorch import compiled
+from foveate.engine.live import compiled
 from foveate.inspect.edits import edit, silenced
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
 from foveate.models.presets import PRESETS

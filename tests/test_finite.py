@@ -15,11 +15,12 @@ import torch
 from foveate.bench.budget import Contender
 from foveate.bench.quality import likelihoods
 from foveate.cli.train import write_distilled
+from foveate.engine.live import packed_kind
 from foveate.engine.packed import PackedModel
 from foveate.errors import NoOutputError, UserError
 from foveate.native.kernels import without_kernels
-from foveate.pack import content
 from foveate.run import Run
+from foveate.run.pack import content
 from small_runs import CONFIGS, MORE, made
 
 NAMES = sorted(CONFIGS | MORE)
@@ -77,7 +78,7 @@ def numbers(value: object) -> Iterator[float]:
 @pytest.mark.parametrize("engine", ["packed", "torch", "modules"])
 def test_every_answer_is_finite_or_an_error(runs: dict[str, Run], name: str, engine: str) -> None:
     run, refused, answered = runs[name], 0, 0
-    if engine == "packed" and run.task.packed_kind is None:
+    if engine == "packed" and packed_kind(run.task) is None:
         return
     for weight in list(run.model.parameters())[::2]:
         kept = weight.detach().clone()

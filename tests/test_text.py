@@ -38,6 +38,7 @@ from foveate.data.text import (
     taken,
 )
 from foveate.data.tokenizer import Character, Symbol
+from foveate.run.evaluation import read_examples
 from foveate.tasks.translation import Translation
 
 SKIP = TextData(on_bad_line="skip")
@@ -449,7 +450,7 @@ def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) 
     assert task.batch("train", [0]).target.tolist() == [
         [*task.target_tokenizer.encode_ids(["AH0 M"])[0], 3]
     ]
-    read = task.read(dictionary)  # the user's own dictionary is read as the run's
+    read = read_examples(task, dictionary)  # the user's own dictionary is read as the run's
     assert read.references[1] == ("R EH1 D", "R IY1 D")
     with pytest.raises(ValueError, match="joint = false"):
         Translation.Config(source="x", target_tokenizer=Symbol.Config())

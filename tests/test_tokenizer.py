@@ -21,9 +21,9 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SPECIALS, UNK, Symbol, Tokenizer
 from foveate.documents.memory import aligner
 from foveate.run import Run, RunConfig
+from foveate.run.training import train
 from foveate.server.batching import AlignPairs
 from foveate.tasks.translation import Translation
-from foveate.training import train
 
 LINES = [
     "A man's dog runs in the snow.",

@@ -26,8 +26,8 @@ from foveate.engine.compiled import STAGES, CompiledSearch, Floats, Settings, _m
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
 from foveate.inspect.edits import edit, silence
-from foveate.pack import pack
 from foveate.run import Run, load
+from foveate.run.pack import pack
 from stored_models import BEAM, PAIRS, SOURCES
 
 ROOT = Path(__file__).parent

@@ -14,7 +14,7 @@ from foveate.data.batches import BatchPlan
 from foveate.draw.maps import shorten
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.tasks.objectives import (
     CrossEntropy,
     InverseSigmoidDecay,

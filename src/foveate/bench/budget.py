@@ -18,14 +18,14 @@ from foveate.config import ConfigError, read
 from foveate.errors import NoOutputError
 from foveate.files import write_text
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
-from foveate.tasks.base import Generates
+from foveate.run.training import train
+from foveate.tasks.abilities import Generates
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import ValidationConfig, resolve
 from foveate.train.journal import Line
 from foveate.train.journal import read as read_journal
 from foveate.train.optim import Constant
 from foveate.train.trainer import portions
-from foveate.training import train
 
 VALIDATIONS = 6  # of each training, the last step among them
 FEWEST = 10  # steps of a training

@@ -30,7 +30,7 @@ from foveate.draw.page import chapters
 from foveate.draw.parts import Cell, listed, visible
 from foveate.draw.texts import TableDrawing
 from foveate.files import replace_file
-from foveate.tasks.base import Classifies
+from foveate.tasks.abilities import Classifies
 from foveate.tasks.language import Language
 from foveate.tasks.text_to_text import TextToText
 from foveate.views.examples import crosses
@@ -198,7 +198,7 @@ def examples(models: Sequence[Contender], corpus: Corpus | None, text: str | Non
     if isinstance(task, TextToText) and corpus is not None:
         return translated(models, *_sentence(corpus, text))
     if isinstance(task, Language):
-        prompt = text or " ".join(task.examples("valid").text.lines[0].split()[:4])
+        prompt = text or " ".join(task.stream_of("valid").text.lines[0].split()[:4])
         return continued(models, prompt)
     if isinstance(task, Classifies) and task.reads == "text" and text is not None:
         return labelled(models, text)

@@ -16,11 +16,11 @@ from foveate.bench.budget import Contender, Say
 from foveate.bench.decoding import forced
 from foveate.bench.machine import MIB, counting, quickest
 from foveate.data.tokenizer import SPECIALS
+from foveate.decode.engine import SearchRequest
 from foveate.draw.charts import line_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Cell
 from foveate.draw.texts import TableDrawing
-from foveate.engine.base import SearchRequest
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.native.kernels import without_kernels
@@ -29,6 +29,7 @@ from foveate.nn.recurrent import Cell as RecurrentCell
 from foveate.nn.recurrent import Recurrence
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.run import Run
+from foveate.tasks.engine import TorchEngine
 from foveate.tasks.language import Language
 from foveate.tasks.text_to_text import TextToText
 
@@ -115,7 +116,7 @@ def writer(run: Run, length: int) -> Callable[[], object]:
     if isinstance(task, TextToText):
         ids = [len(SPECIALS) + n % 20 for n in range(SOURCE)]
         request = SearchRequest(search, batch_tokens=10**9)
-        return lambda: task.engine(run.model).outputs([ids], request)
+        return lambda: TorchEngine(task, run.model).outputs([ids], request)
     return lambda: run.generate([""], max_length=length, beam_size=1)
 
 

@@ -21,11 +21,12 @@ from foveate.bench.machine import ceilings, describe, peak
 from foveate.bench.training import Say, Workload, mute
 from foveate.config import ConfigError, Tree
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.engine import Engine, SearchRequest
 from foveate.decode.search import Search
-from foveate.engine.base import Engine, SearchRequest
-from foveate.engine.pytorch import compile_model, packed_engine
+from foveate.engine.live import compile_model, packed_engine, packed_kind
 from foveate.native.kernels import sleep_at_barriers, without_kernels
 from foveate.run import device
+from foveate.tasks.engine import TorchEngine
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Name, Precision, resolve
 
@@ -67,7 +68,7 @@ def measure(
     before = ceilings(1.0, place)
     model = work.model().eval()
     numbers = resolve("fp32" if precision == "int8" else cast(Name, precision), place)
-    engine = _int8(work, model) if precision == "int8" else task.engine(model)
+    engine = _int8(work, model) if precision == "int8" else TorchEngine(task, model)
     by = nullcontext if numbers.name == "fp32" else without_kernels
     sources = _sources(work, task, sentences)
     speeds = dict[str, float]()
@@ -91,7 +92,7 @@ def measure(
 
 def _int8(work: Workload, model: torch.nn.Module) -> Engine:
     """The engine in C with the matrices rounded. Raises ``ConfigError`` where it lacks the task."""
-    if (kind := work.task.packed_kind) is None:
+    if (kind := packed_kind(work.task)) is None:
         raise ConfigError(f"the engine, which has int8, lacks the task {work.config.task.kind}")
     return packed_engine(work.task, kind, model, compile_model(model, int8=True))
 

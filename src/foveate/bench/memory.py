@@ -18,11 +18,12 @@ from foveate.bench import decoding, training
 from foveate.bench.machine import MIB, START_METHOD, describe, peak, resident
 from foveate.bench.training import Say, Workload, mute, workload
 from foveate.config import Tree
-from foveate.engine.base import SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.run import device
+from foveate.run.training import job_of
+from foveate.tasks.engine import TorchEngine
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, resolve
-from foveate.training import job_of
 
 STEPS = 3  # of training, those of the largest batches among them
 ROWS = 64  # sentences decoded together
@@ -76,7 +77,7 @@ def of_decoding(shape: str, overrides: list[str]) -> Parts:
         model = work.model().eval()
         longest = sorted(sources, key=len)[-ROWS:]
         request = SearchRequest(decoding.forced(5), batch_tokens=10**9)
-        work.task.engine(model).outputs(longest, request)
+        TorchEngine(work.task, model).outputs(longest, request)
         highest = peak(device()) or 0.0
     parts = {
         "program and data": 0.0 if device() == "cuda" else base,

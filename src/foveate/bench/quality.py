@@ -17,8 +17,9 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, Cell
 from foveate.draw.texts import TableDrawing
 from foveate.run import Run
-from foveate.tasks.base import Classifies, Evaluation
-from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.run.evaluation import Evaluation, ForecastEvaluation
+from foveate.tasks.abilities import Classifies
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.metrics import (
@@ -212,7 +213,7 @@ def slope_verdict(own: Slope, difference: Slope | None, first: str) -> str:
 def of_language(contenders: Sequence[Contender], say: Say, split: str) -> Quality:
     """Losses of the lines of the same text, per token, or per word where tokenizers differ."""
     task = contenders[0].run.need(Language, "model a text")
-    lines = task.examples(split).text.lines
+    lines = task.stream_of(split).text.lines
     unit, names = unit_of(contenders), [c.name for c in contenders]
     sums, tokens = [], []
     for each in contenders:
@@ -276,7 +277,7 @@ def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quali
     dates = [date for date in errors[0] if all(date in of_model for of_model in errors)]
     shared, targets = set(dates), []
     for each, of_model in zip(contenders, errors, strict=True):
-        values = each.run.need(Forecasting, "forecast").examples(split).targets()
+        values = each.run.need(Forecasting, "forecast").windows_of(split).targets()
         targets.append(values[[date in shared for date in of_model]])
     if dates and all(np.array_equal(targets[0], values) for values in targets):
         paired = [np.array([of_model[date] for date in dates]) for of_model in errors]

@@ -17,13 +17,13 @@ from foveate.data.batches import BatchPlan, Indices, Mixture
 from foveate.data.catalogue import DataError, find
 from foveate.native.kernels import without_kernels
 from foveate.run import RunConfig, device
+from foveate.run.training import job_of
 from foveate.tasks.base import AnyTask
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, SaveConfig, ValidationConfig, resolve
 from foveate.train.fit import fit
 from foveate.train.journal import read
 from foveate.train.optim import Constant
-from foveate.training import job_of
 
 Say = Callable[[str], None]  # gets each stage as a sentence
 SHAPES = {"small": "transformer-small", "base": "vaswani-base", "rnnsearch": "bahdanau-2015"}

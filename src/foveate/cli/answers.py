@@ -19,10 +19,10 @@ from foveate.cli.options import CHUNK, Tally, chunks, hint, load, one_line, say,
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
-    from foveate.answers import Answer, Continuation, LabelAnswer
+    from foveate.engine.answers import Answer, Continuation, LabelAnswer
     from foveate.engine.packed import PackedModel
     from foveate.run import Run
-    from foveate.tasks.base import Evaluation
+    from foveate.run.evaluation import Evaluation
     from foveate.tasks.metrics import BleuSignature, BleuTokenizer
     from foveate.views.examples import Picture
 
@@ -91,7 +91,7 @@ def _noted(
     tally: Tally,
 ) -> Iterator[AnswerType]:
     """The answers to all items; inputs that were cut are noted."""
-    from foveate.answers import CUT
+    from foveate.data.text import CUT
 
     for number, each in enumerate(chain.from_iterable(answer(i, batch_tokens) for i in items), 1):
         if each.cut:
@@ -312,7 +312,7 @@ def score(
 
 def _scorer(spec: RunSpec) -> Run:
     """The run. Raises ``ConfigError`` where it gives no scores of pairs."""
-    from foveate.tasks.base import Scores
+    from foveate.tasks.abilities import Scores
 
     loaded = spec.load()
     loaded.need(Scores, "score")
@@ -385,9 +385,6 @@ def evaluate(
         str | None,
         typer.Option(metavar="papers|sacrebleu|both", help="which BLEU"),
     ] = None,
-    cache: Annotated[
-        int | None, typer.Option(min=1, help="last tokens that a language model looks up")
-    ] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="RUN", help="also another run on the same lines, with p")
     ] = None,
@@ -411,7 +408,6 @@ def evaluate(
         batch_tokens=batch_tokens,
         bleu_tokenizer=cast("BleuTokenizer | None", bleu_tokenizer),
         signature=cast("BleuSignature | None", signature),
-        cache=cache,
         against=None if against is None else RunSpec(str(against), precision=precision).load(),
         baseline=baseline,
     )

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from foveate.align.aer import Head, Links
-from foveate.answers import TextAnswer, TranslateOptions, Translator
 from foveate.cli.engines import RunSpec
 from foveate.data.corpus import Arrays, Work, Workers
+from foveate.decode.engine import ALL, Ids, Module, Picture, Result, SearchRequest, Source
 from foveate.decode.outputs import Hypothesis, check_stop
 from foveate.decode.search import Positions, Search
-from foveate.engine.base import ALL, Engine, Ids, Module, Picture, Result, SearchRequest, Source
+from foveate.engine.answers import ModelEngine, TextAnswer, TranslateOptions, Translator
+from foveate.engine.links import Head, Links
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.run import Run, device
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Job = tuple[list[str], TranslateOptions]  # lines, and the options of `foveate.run.Run.translate`
 
 
-class ProcessEngine(Engine):
+class ProcessEngine(ModelEngine):
     """Searches, scores and links by ``processes`` of one thread each, with the same weights.
 
     A process that is killed is replaced; its callers get a ``WorkerError``. All processes end when

@@ -84,6 +84,9 @@ QUOTED = 1000  # lines at most that a quoted cell of a CSV may span
 RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its length ratio
 UNPAIRED = "has no counterpart"  # why a line of the longer of two files is left out
 
+CUT = "longer than the model allows, cut"  # noted of such an input
+SKIPPED = "that cannot be read, skipped"  # noted of a line of the data: it has no output
+
 
 class TextFormat(Configurable, ABC):
     """Reads lines of a layout that the ending of a file does not tell.

@@ -788,3 +788,18 @@ def most_frequent(counts: Counter[str], size: int | None, min_frequency: int) ->
     """At most ``size`` pieces, frequent ones first and equally frequent ones by code point."""
     frequent = (piece for piece, count in counts.items() if count >= min_frequency)
     return sorted(frequent, key=lambda piece: (-counts[piece], piece))[:size]
+
+
+END_OF_LINE = "⏎"  # the sign of an end of line on an axis
+
+
+def lines_of(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """The runs of ids between ends of lines, and the ends, each with its place."""
+    start = 0
+    for place, i in enumerate([*ids, EOS]):
+        if i == EOS:
+            if place > start:
+                yield start, list(ids[start:place])
+            if place < len(ids):
+                yield place, [EOS]
+            start = place + 1

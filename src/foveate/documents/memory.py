@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar, Unpack
 
-from foveate.align.aer import Head
-from foveate.answers import TextAnswer, TranslateOptions, Translator
 from foveate.config import ConfigError
 from foveate.data.bilingual import language_of, languages_of_tmx, units_of_tmx
 from foveate.data.tokenizer import SPECIALS, UNK, bare
@@ -19,6 +17,8 @@ from foveate.documents.base import decoded
 from foveate.documents.formats import rows_of
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Aligner
+from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
+from foveate.engine.links import Head
 
 T = TypeVar("T")
 Variants = tuple[str, ...]  # translations of a term, any of which will do

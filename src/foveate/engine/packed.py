@@ -7,7 +7,7 @@
 packed file is a safetensors file. Its metadata hold one JSON text, the `Header`: what the engine
 computes (`foveate.engine.program`), tokenizers, labels, search. Its tensors are the weights in
 their order; a matrix of int8 stands beside the scales of its rows, ``NAME.scale``. Nothing in it is
-executed. `foveate.pack` writes it.
+executed. `foveate.run.pack` writes it.
 """
 
 from __future__ import annotations
@@ -30,33 +30,32 @@ from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from foveate.align.aer import Head, Links, Rows
-from foveate.answers import (
-    Continuation,
-    LabelAnswer,
-    PairScore,
-    Term,
-    TextAnswer,
-    probabilities_of,
-    several,
-)
 from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
 from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer, bare
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.characters import token_states
 from foveate.decode.choosing import COMMON, DRAWN, chosen, continuing, widened
-from foveate.decode.outputs import Hypothesis, Outputs, Stop, check_outputs
-from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
-from foveate.engine.base import (
+from foveate.decode.engine import (
     Ability,
-    Engine,
     EngineError,
     Picture,
     Result,
     Room,
     SearchRequest,
     check_lists,
+)
+from foveate.decode.outputs import Hypothesis, Outputs, Stop, check_outputs
+from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
+from foveate.engine.answers import (
+    Continuation,
+    LabelAnswer,
+    ModelEngine,
+    PairScore,
+    Term,
+    TextAnswer,
+    probabilities_of,
+    several,
 )
 from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import (
@@ -68,6 +67,7 @@ from foveate.engine.compiled import (
     Settings,
     quantized,
 )
+from foveate.engine.links import Head, Links, Rows
 from foveate.errors import ConfigError, UserError
 from foveate.files import replace_file
 from foveate.system import processors
@@ -198,7 +198,7 @@ class Header(Config):
     format: TextFormat.Config | None = None  # of raw lines of the data
     corpora: tuple[PackedCorpus, ...] = ()
     calibration: Calibration | None = None
-    head: Tree | None = None  # whose weights are word links (`foveate.align.aer.Head`)
+    head: Tree | None = None  # whose weights are word links (`foveate.engine.links.Head`)
     scores: Tree = Field(default_factory=dict)  # of the checkpoint, by figure
     licence: str = ""  # of the training data, with their attribution
     made_of: dict[str, str] = Field(default_factory=dict)
@@ -386,7 +386,7 @@ def _states(tokenizer: Tokenizer, _: int) -> NDArray[np.uint8] | None:
 
 
 @dataclass(eq=False)
-class PackedEngine(Engine):
+class PackedEngine(ModelEngine):
     """Searches, scores and links by the engine in C.
 
     ``tokenizers`` are those of sources and outputs, or the one of both; ``attentions`` name the

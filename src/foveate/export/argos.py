@@ -18,7 +18,7 @@ from typing import Any
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import MinLength
-from foveate.engine.base import SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.export.base import (
     POINTER,
     Checked,
@@ -32,6 +32,7 @@ from foveate.export.base import (
 )
 from foveate.export.ctranslate2 import CTranslate2, specification
 from foveate.export.tokenizers import differing, named, refuse, sentencepiece_model
+from foveate.run.answering import answer
 
 MODEL, METADATA = "sentencepiece.model", "metadata.json"
 BEAM, EXPONENT, LONGEST = 4, 0.2, 256  # how Argos searches
@@ -142,7 +143,7 @@ class Argos(Export):
         }
         config = Beam.Config(**fields)
         task, request = translator(self.run), SearchRequest(ByPower(config))
-        answers = task.answer(task.engine(self.run.model), lines, request)
+        answers = answer(task, self.run.engine, lines, request)
         return [str(answer).replace("_", " ") for answer in answers]
 
 

@@ -24,16 +24,16 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import read_text
 from foveate.data.text import TextData
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.engine import SearchRequest
 from foveate.decode.outputs import best
 from foveate.decode.search import Search
-from foveate.engine.base import SearchRequest
-from foveate.engine.pytorch import Ensemble
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
 from foveate.models.pointer import PointerGenerator
 from foveate.nn.context import as_written
-from foveate.pack import made_of
 from foveate.run import Run
+from foveate.run.pack import made_of
+from foveate.tasks.engine import Ensemble, TorchEngine
 from foveate.tasks.translation import Translation
 
 Ids = list[int]
@@ -134,7 +134,7 @@ def compare(
         tried = dict(list(tried.items())[-1:])
     tokens = ties = 0
     for name, search in tried.items():
-        searched = translator(run).engine(run.model).outputs(ids, SearchRequest(search))
+        searched = TorchEngine(translator(run), run.model).outputs(ids, SearchRequest(search))
         ours = [best(hypotheses).ids for hypotheses in searched]
         others = theirs(ids, search)
         if not exact:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.tokenizer import BOS, EOS, SPECIALS, UNK
+from foveate.decode.engine import SearchRequest
 from foveate.decode.outputs import best
 from foveate.decode.search import Search
-from foveate.engine.base import SearchRequest
 from foveate.export.base import (
     Checked,
     CheckSample,

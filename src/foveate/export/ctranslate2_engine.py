@@ -19,18 +19,20 @@ from typing import Any
 
 import torch
 
-from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import EOS
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.engine import Ids, Module, Picture, Result, SearchRequest
 from foveate.decode.outputs import Hypothesis, check_outputs
 from foveate.decode.search import Search
-from foveate.engine.base import Engine, Ids, Module, Picture, Result, SearchRequest
+from foveate.engine.answers import ModelEngine
+from foveate.engine.links import Head, Links
 from foveate.export.base import ExchangeError, by_length, translator
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.run import Run
+from foveate.run.engine import RunEngine
 
 
-class CTranslate2Engine(Engine):
+class CTranslate2Engine(ModelEngine):
     """Searches of a run by CTranslate2, on a folder that `foveate export` wrote.
 
     What it cannot do, scores, links and maps, PyTorch does.
@@ -48,7 +50,7 @@ class CTranslate2Engine(Engine):
         import ctranslate2  # type: ignore[import-untyped]
 
         task, threads = translator(run), torch.get_num_threads()
-        self.torch = task.engine(run.model)
+        self.torch = RunEngine(task, run.model)
         self.translator = ctranslate2.Translator(
             str(folder), device="cpu", compute_type="default", intra_threads=threads
         )

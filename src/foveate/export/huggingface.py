@@ -58,9 +58,9 @@ from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.pack import keep
+from foveate.nn.spec import Pixels, Tokens
 from foveate.run import RunConfig, load
-from foveate.spec import Pixels, Tokens
+from foveate.run.pack import keep
 from foveate.tasks.translation import Translation
 from foveate.train import stored
 from foveate.train.checkpoint import path_of

@@ -17,7 +17,7 @@ from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.embedding import Stem
 from foveate.nn.positions import Sinusoidal, SinusoidalHalves
-from foveate.spec import Input, Labels, Pixels, Tokens
+from foveate.nn.spec import Input, Labels, Pixels, Tokens
 
 Settings = dict[str, Any]  # what config.json says
 SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}

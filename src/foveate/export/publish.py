@@ -92,8 +92,8 @@ def packed_run(run: Path, out: Path, precision: str, licence: str = "") -> Path:
     if file is not None:
         return repack(file, out, precision, licence)
     try:
-        from foveate.pack import pack
         from foveate.run import load as load_run
+        from foveate.run.pack import pack
     except ModuleNotFoundError:
         raise ConfigError(f"{run}: {why}: it is packed with PyTorch; {install('train')}") from None
     return pack(load_run(run), out, precision, licence)

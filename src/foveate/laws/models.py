@@ -25,7 +25,7 @@ from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Mem
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import State
-from foveate.spec import Labels, Tokens
+from foveate.nn.spec import Labels, Tokens
 
 VOCABULARY = 12
 LABELS = Labels(("a", "b", "c"))

@@ -20,10 +20,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from foveate.answers import PairScore, TextAnswer, Translator
 from foveate.data.batches import sorted_batches
 from foveate.decode.outputs import Stop
 from foveate.documents.memory import Assistance, AssistanceCounts, AssistedRun
+from foveate.engine.answers import PairScore, TextAnswer, Translator
 from foveate.server.common import RequestError
 from foveate.server.waiting import AnyAnswers, Batching, FairQueue, Item, Pair, QueuedItem, cost_of
 

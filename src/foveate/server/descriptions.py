@@ -18,7 +18,8 @@ from foveate.run import Run, device, task_of
 from foveate.server.runs import StoredRun
 from foveate.server.studio_schemas import StudioResponse
 from foveate.server.studio_state import StudioRuns
-from foveate.tasks.base import Classifies, Gives, Reads
+from foveate.tasks.abilities import Classifies
+from foveate.tasks.base import Gives, Reads
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train import journal

@@ -17,10 +17,12 @@ from pydantic import Field
 from foveate.data.series import labels as date_labels
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
+from foveate.run.evaluation import as_examples
 from foveate.server.common import RequestError
 from foveate.server.studio_answers import Send, enlarged_uri
 from foveate.server.studio_schemas import Progress, StudioResponse
-from foveate.tasks.base import AnyTask, Classifies, spread
+from foveate.tasks.abilities import Classifies
+from foveate.tasks.base import AnyTask, spread
 from foveate.tasks.forecasting import Forecasting, by_window, middle
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
@@ -79,7 +81,7 @@ def _examples(task: AnyTask, most: int) -> list[Example]:
             for i in spread(len(album), most)
         ]
     if isinstance(task, Forecasting):
-        windows = task.examples("test")
+        windows = task.windows_of("test")
         first = windows.first_dates()[list(spread(len(windows), most))]
         return [Example(date=date) for date in date_labels(first, windows.table.dates)]
     if isinstance(task, TextTask):
@@ -91,7 +93,7 @@ def _examples(task: AnyTask, most: int) -> list[Example]:
 
 def _prompts(task: Language, most: int) -> list[Example]:
     """The first halves of lines, and how they go on."""
-    lines = [line for line in task.examples("valid").text.lines if line.strip()]
+    lines = [line for line in task.stream_of("valid").text.lines if line.strip()]
     halves = []
     for i in spread(len(lines), most):
         words = lines[i][:PROMPT].split(" ")
@@ -257,7 +259,7 @@ def label_scoring(run: Run, examples: SplitExamples) -> Scoring:
 
 def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
     """A forecast, by its mean squared error on scaled values."""
-    windows = task.examples(split)
+    windows = task.windows_of(split)
     dates = date_labels(windows.first_dates(), windows.table.dates)
 
     def rows(places: Sequence[int]) -> Rows:
@@ -281,10 +283,10 @@ def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
 
 def language_scoring(run: Run, task: Language, split: str) -> Scoring:
     """A line of plain text, by its mean log p of a token after all before it."""
-    lines, scored = task.examples(split).text.lines, "log p of a token"
+    lines, scored = task.stream_of(split).text.lines, "log p of a token"
 
     def row(i: int) -> EvaluatedExample:
-        log_p = task.log_probabilities(run.model, task.as_examples(lines[i] + "\n").ids)
+        log_p = task.log_probabilities(run.model, as_examples(task, lines[i] + "\n").ids)
         words, mean = len(lines[i].split()), float(log_p.mean())
         return EvaluatedExample(
             i=i, source=lines[i], reference="", output="", length=words, score=mean

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from foveate.answers import CorpusName
 from foveate.data.words import identifier
+from foveate.engine.answers import CorpusName
 from foveate.engine.packed import NAME
 from foveate.errors import ConfigError
 

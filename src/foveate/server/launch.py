@@ -18,7 +18,7 @@ from foveate.server.keys import KeyFile
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from foveate.answers import Translator
+    from foveate.engine.answers import Translator
     from foveate.server.translation_api import LazyStudio
 
 LOCAL = ("127.0.0.1", "localhost", "::1")

@@ -16,9 +16,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from foveate.answers import CorpusName, Translator
 from foveate.config import ConfigError
 from foveate.documents.memory import Assistance, AssistanceCounts, Glossary, TranslationMemory
+from foveate.engine.answers import CorpusName, Translator
 from foveate.engine.packed import header_of, packed_file
 from foveate.server.batching import Batcher, DirectionAssistance, TranslateLines
 from foveate.server.common import RequestError, unused_name

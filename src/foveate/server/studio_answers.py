@@ -20,7 +20,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.answers import LabelAnswer, Picture
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.series import SeriesTable
@@ -30,8 +29,11 @@ from foveate.decode.search import PartialHypothesis
 from foveate.draw.charts import Curve, LinesDrawing, Mark
 from foveate.draw.parts import DrawingPart, data_uri, listed
 from foveate.draw.pictures import PictureDrawing, picture_drawing
+from foveate.engine.answers import LabelAnswer, Picture
 from foveate.files import split_lines, write_text
 from foveate.run import Run
+from foveate.run.answering import Forecast, forecast_at
+from foveate.run.watching import Output, Watched
 from foveate.server.common import RequestError
 from foveate.server.studio_schemas import (
     Alternative,
@@ -46,11 +48,11 @@ from foveate.server.studio_schemas import (
     TextDone,
     Token,
 )
-from foveate.tasks.base import AnyTask, Generates
-from foveate.tasks.forecasting import Forecast, Forecasting
+from foveate.tasks.abilities import Generates
+from foveate.tasks.base import AnyTask
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.text_to_text import TextToText
-from foveate.watching import Output, Watched
 
 Send = Callable[[DrawingPart], None]  # sends an event
 AnyDone = TextDone | LabelDone | DrawnDone
@@ -179,7 +181,7 @@ def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
     if request.csv is not None:
         table, ahead = forecast_of_csv(run, task, request.csv)
     elif request.date is not None:
-        table, ahead = task.table(), task.forecast_at(run.model, request.date)
+        table, ahead = task.table(), forecast_at(task, run.model, request.date)
     else:
         table, ahead = task.table(), run.forecast()
     channels = list(range(len(ahead.names)))

@@ -21,11 +21,11 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import Request
 
-from foveate.answers import Estimates, TextAnswer
 from foveate.documents.html import html_passage
 from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
+from foveate.engine.answers import Estimates, TextAnswer
 from foveate.server.assistance import RequestAssistance, RequestOptions, options_of
 from foveate.server.batching import AlignPairs, Links, TranslateLines
 from foveate.server.common import (

@@ -26,8 +26,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from foveate.answers import PairScore
 from foveate.documents.formats import ENDINGS
+from foveate.engine.answers import PairScore
 from foveate.server import deepl, deepl_glossaries
 from foveate.server.assistance import options_of
 from foveate.server.batching import AlignPairs, Links, ScorePairs

@@ -64,9 +64,9 @@ class Summarisation(Translation):
         return collate(*self.encode_pairs(pairs))
 
     def read_sources(self, examples: Examples) -> list[Ids]:
-        return self._read_ids(examples.corpus.sources)
+        return self.read_ids(examples.corpus.sources)
 
-    def _read_ids(self, lines: Sequence[str]) -> list[Ids]:
+    def read_ids(self, lines: Sequence[str]) -> list[Ids]:
         sources, _ = self.encode_pairs([(line, "") for line in self.addressed(lines)])
         return [ids if line.strip() else [] for ids, line in zip(sources, lines, strict=True)]
 

@@ -22,7 +22,10 @@ from foveate.models.pointer import PointerGenerator
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
-from foveate.tasks.base import Aligns, AnyTask, Generates, Scores, Task
+from foveate.run.evaluation import examples
+from foveate.run.passes import forced_pass
+from foveate.tasks.abilities import Aligns, Generates, Scores
+from foveate.tasks.base import AnyTask, Task
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
@@ -103,7 +106,7 @@ def shared_passes() -> Iterator[None]:
 def evaluated_split(task: AnyTask) -> str:
     """The test split, or valid where there is none."""
     try:
-        return "test" if len(task.examples("test")) else "valid"
+        return "test" if len(examples(task, "test")) else "valid"
     except (MissingData, ConfigError):  # no file of it, or a series that is too short
         return "valid"
 
@@ -175,7 +178,7 @@ filmed = Condition(
     "it has no attention snapshots: train with train.snapshots.every",
 )
 explains = Condition(
-    lambda run: isinstance(run.task, Task) and type(run.task).forced_pass is not Task.forced_pass,
+    lambda run: forced_pass.dispatch(type(run.task)) is not forced_pass.dispatch(object),
     "the task {task} has nothing to explain",
 )
 exposed = Condition(

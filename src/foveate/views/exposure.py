@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from foveate.decode.search import token_log_probabilities
 from foveate.draw.charts import PanelGrid, line_chart
 from foveate.run import Run
-from foveate.tasks.base import Generates, spread
-from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.run.evaluation import ForecastEvaluation
+from foveate.tasks.abilities import Generates
+from foveate.tasks.base import spread
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.objectives import predict, step_by_step, tokens_of
 from foveate.views import view
 from foveate.views.examples import evaluated_split, exposed

@@ -16,7 +16,7 @@ import foveate.inspect.cells as cells
 import foveate.inspect.perturbations as perturbations
 import foveate.views.examples as needs
 from foveate.config import ConfigError
-from foveate.data.tokenizer import EOS
+from foveate.data.tokenizer import END_OF_LINE, EOS
 from foveate.draw.blocks import ModelDrawing, blocks_of, picture
 from foveate.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
 from foveate.draw.forward import ForwardDrawing
@@ -25,7 +25,7 @@ from foveate.draw.stages import StepsDrawing
 from foveate.errors import UserError, is_for_the_user
 from foveate.inspect.flow import influence
 from foveate.inspect.hooks import ForcedPass, everywhere
-from foveate.inspect.records import END_OF_LINE, block_of, suffixes
+from foveate.inspect.records import block_of, suffixes
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import foveate.draw.maps as drawn_maps
 import foveate.inspect.flow as flow
 import foveate.views.examples as needs
-from foveate.align.aer import rank_heads, read_gold, read_links
+from foveate.align.aer import rank_heads, read_gold
 from foveate.config import ConfigError
 from foveate.data.tokenizer import PAD, Tokenizer
 from foveate.draw.charts import BarsDrawing, bar_chart
@@ -23,15 +23,18 @@ from foveate.draw.maps import AttentionView, HeadsView, LinksView, block_in
 from foveate.draw.parts import visible
 from foveate.draw.pictures import over_picture
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.engine.links import read_links
 from foveate.inspect.hooks import capture
 from foveate.inspect.measure import Judge, confidence, diagonality, entropy
 from foveate.inspect.perturbations import without_positions, without_scaling
 from foveate.inspect.records import AttentionRecord, block_of, spaced
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.run import Run
-from foveate.tasks.base import Aligns, Scores, WordMaps
+from foveate.run.linking import WordMaps, word_maps
+from foveate.tasks.abilities import Scores
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.text import collate
+from foveate.tasks.translation import Translation
 from foveate.views import view
 from foveate.views.examples import picture_of, ready, text_of
 from foveate.views.options import (
@@ -47,6 +50,7 @@ from foveate.views.options import (
     Target,
     Text,
 )
+from foveate.views.overlays import picture_view
 from foveate.views.text import token_name
 
 PADDING = 3  # tokens that the longer one of a batch has more
@@ -108,7 +112,8 @@ def picture(
 ) -> Drawing:  # fmt: skip
     """Where a model attends to in a picture: weights over its cells, or the path of glimpses."""
     part = {"block": block, "layer": layer, "head": head, "scale": scale, "units": units}
-    return run.view(picture_of(image or "0"), target, **part)
+    task = run.need(PictureTask, "draw over pictures")
+    return picture_view(task, run.model, picture_of(image or "0"), target, run.search(), **part)
 
 
 @view(needs.attends, needs.explains, silence=True)
@@ -253,7 +258,7 @@ def importance(
     else:
         both = zip(*run.pairs(split), strict=True)
         pairs = list(islice(both, None if gold else PAIRS))
-    maps = [pair for pair in run.need(Aligns, "align").word_maps(run.model, pairs) if pair]
+    maps = [pair for pair in word_maps(run.need(Translation, "align"), run.model, pairs) if pair]
     names = list(maps[0])
     figures = {
         "entropy, bits": head_means(maps, entropy),

@@ -11,7 +11,8 @@ from foveate.data.series import Windows, labels
 from foveate.draw.charts import ForecastDrawing, LinesDrawing, line_chart
 from foveate.draw.sheets import SheetDrawing, sheet
 from foveate.run import Run
-from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.run.evaluation import ForecastEvaluation
+from foveate.tasks.forecasting import Forecasting
 from foveate.views import view
 from foveate.views.examples import attends, forecasts
 from foveate.views.options import Head, Layer, Split, Target, Text

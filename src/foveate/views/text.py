@@ -26,7 +26,8 @@ from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 from foveate.inspect.hooks import calls_of
 from foveate.run import Run
-from foveate.tasks.base import Generates
+from foveate.run.watching import Watched
+from foveate.tasks.abilities import Generates
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
 from foveate.tasks.objectives import predict
@@ -46,7 +47,6 @@ from foveate.views.options import (
     Text,
     Top,
 )
-from foveate.watching import Watched
 
 MOST_ADDED = 40  # tokens that a language model adds in a drawing
 WIDTH = 4  # beams of a drawing, where neither run nor question gives a number

@@ -31,7 +31,7 @@ from foveate.nn.context import State
 from foveate.nn.efficient_attention import LocalAttention
 from foveate.nn.feed_forward import ReLU
 from foveate.nn.recurrent import Cell, ElmanCell, LSTMCell
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.views.demos import demo
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}

@@ -12,7 +12,7 @@ from torch import Tensor
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
-from foveate.spec import Pixels
+from foveate.nn.spec import Pixels
 from foveate.views.demos import demo
 
 SIDE, FEATURES, SCALES = 16, 8, 3

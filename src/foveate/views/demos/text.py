@@ -30,7 +30,7 @@ from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.views.demos import demo
 from foveate.views.demos.networks import NARROW, SMALL
 

@@ -27,8 +27,8 @@ from foveate.inspect.stages import attention_stages, capture_stages
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.linear import LayerNorm, NoNorm
+from foveate.nn.spec import Tokens
 from foveate.run import load
-from foveate.spec import Tokens
 from foveate.tasks.language import Language
 from foveate.tasks.objectives import predict, second_pass, step_by_step, tokens_of
 from foveate.tasks.text import collate

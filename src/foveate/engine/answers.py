@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import Tokenizer
+from foveate.decode.engine import Engine
 from foveate.decode.outputs import Hypothesis, Stop, best
+from foveate.engine.links import Head, Links
 from foveate.errors import check_finite
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from foveate.draw.texts import Word
     from foveate.inspect.records import AttentionRecord, Units
 
-CUT = "longer than the model allows, cut"  # what is noted of such an input
 STAYED = "left in the source language: the translation lost what is protected, or is empty"
-SKIPPED = "that cannot be read, skipped"  # of a line of the data: it has no output
 Term = Sequence[str]  # variants, any of which meets it
 Picture = int | str | Path  # of the test data by its number, or a file
 
@@ -57,20 +56,18 @@ class CorpusName(Protocol):
     def tag(self) -> str | None: ...
 
 
-class Explains(Protocol):
-    """The part of an engine that an answer needs to be explained.
+class ModelEngine(Engine):
+    """An engine of a trained model, which also links words and shows attention if it can."""
 
-    ``processes`` is how many requests it answers at a time in other processes.
-    """
-
-    @property
-    def processes(self) -> int: ...
+    def links(self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None) -> list[Links]:
+        """Return word links of pairs by a head, else the run's own; a target is a text or ids."""
+        raise self.cannot("link words")
 
     def explain(
         self, source: Picture, target: str | list[int] | None, units: Units
-    ) -> AttentionRecord: ...
-
-    def links(self, pairs: Sequence[tuple[str, str | list[int]]], head: None) -> list[Links]: ...
+    ) -> AttentionRecord:
+        """Return the record of all attention as a target was produced."""
+        raise self.cannot("show attention")
 
 
 class Estimates(Protocol):
@@ -85,7 +82,7 @@ class Translator(Protocol):
     path: Path
 
     @property
-    def engine(self) -> Explains: ...
+    def engine(self) -> ModelEngine: ...
     @property
     def corpora(self) -> Sequence[CorpusName]: ...
     @property
@@ -141,7 +138,7 @@ class TextAnswer(Answer):
     scores: list[float]
     cut: int = 0
     outputs: list[Hypothesis] = field(default_factory=list, repr=False)
-    explains: Explains | None = field(default=None, repr=False, compare=False)
+    explains: ModelEngine | None = field(default=None, repr=False, compare=False)
     read: str = field(default="", repr=False, compare=False)
 
     @classmethod
@@ -152,7 +149,7 @@ class TextAnswer(Answer):
         limit: int,
         outputs: list[Hypothesis],
         tokenizer: Tokenizer,
-        explains: Explains,
+        explains: ModelEngine,
     ) -> TextAnswer:
         """The answer with the texts of ``outputs``; the empty one for a line without any.
 
@@ -224,7 +221,7 @@ class LabelAnswer(Answer):
     label: str
     probabilities: dict[str, float]
     cut: int = 0
-    explains: Explains | None = field(default=None, repr=False, compare=False)
+    explains: ModelEngine | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.label

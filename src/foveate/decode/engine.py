@@ -2,7 +2,7 @@
 
     engine.search(sources, SearchRequest(search)) -> Result, Result, …    batch by batch
 
-`foveate.engine.pytorch.TorchEngine` runs any model, `foveate.engine.packed.PackedEngine` those that
+`foveate.tasks.engine.TorchEngine` runs any model, `foveate.engine.packed.PackedEngine` those that
 have a program in C. What an engine cannot do it says by name.
 """
 
@@ -14,13 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from foveate.align.aer import Head, Links
 from foveate.decode.outputs import Outputs, Stop
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Positions, Search
-    from foveate.inspect.records import AttentionRecord, Units
 
 Ability = Literal[
     "banned phrases", "links", "positions", "prefixes", "required terms", "rules", "scores"
@@ -160,14 +158,6 @@ class Engine(ABC):
     def score(self, pairs: Sequence[tuple[Source, Ids]]) -> list[list[float]]:
         """Log p of each token of each given target, its end included."""
         raise self.cannot("score given outputs")
-
-    def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
-        """Word links of pairs by a head, else the run's own; a target is a text or ids."""
-        raise self.cannot("link words")
-
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
-        """The record of all attention as a target was produced (`foveate.tasks.base.Task`)."""
-        raise self.cannot("show attention")
 
     def check(self, request: SearchRequest) -> None:
         """Raise `EngineError` where it cannot answer a request."""

@@ -7,60 +7,52 @@ configs before the values changed (`foveate.train.config`).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import pydantic
 import torch
 
-from foveate.align.aer import Head, Links
-from foveate.answers import (
+from foveate.config import Config, ConfigError, check_run, read_resolved, shipped
+from foveate.data.text import TextData, TextFormat
+from foveate.decode.beam import Beam, another, with_beam
+from foveate.decode.choosing import continuing
+from foveate.decode.engine import SearchRequest
+from foveate.decode.outputs import Stop
+from foveate.decode.search import Search
+from foveate.engine.answers import (
     CaptionAnswer,
     Continuation,
     LabelAnswer,
+    ModelEngine,
     PairScore,
     Picture,
     Term,
     TextAnswer,
     several,
 )
-from foveate.config import Config, ConfigError, check_run, read_resolved, shipped
-from foveate.data.catalogue import DataError
-from foveate.data.text import Corpus, TextData, TextFormat
-from foveate.decode.beam import Beam, another, with_beam
-from foveate.decode.choosing import continuing
-from foveate.decode.outputs import Stop
-from foveate.decode.search import Search
-from foveate.draw.drawings import Drawing
-from foveate.engine.base import Engine, SearchRequest
 from foveate.engine.calibration import Calibration
+from foveate.engine.links import Head, Links
 from foveate.engine.packed import header_of, packed_file
-from foveate.engine.pytorch import TorchEngine, together
 from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.kinds import load_kinds
 from foveate.models.encoder_decoder import Model
 from foveate.native.kernels import sleep_at_barriers
-from foveate.start import Start
-from foveate.tasks.base import (
-    Against,
-    Aligns,
-    AnyTask,
-    Baseline,
-    Evaluation,
-    Gives,
-    Reads,
-    Scores,
-    Task,
-)
-from foveate.tasks.image_classification import PictureTask
+from foveate.run.answering import answer, generate
+from foveate.run.engine import RunEngine
+from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
+from foveate.run.passes import forced
+from foveate.run.start import Start
+from foveate.tasks.abilities import Aligns, Scores, vocabulary_of
+from foveate.tasks.base import AnyTask, Gives, Reads, Task
+from foveate.tasks.engine import together
 from foveate.tasks.language import Language
-from foveate.tasks.metrics import BleuSignature, BleuTokenizer, paired_figures, signed_metrics
 from foveate.tasks.objectives import CrossEntropy, Objective
+from foveate.tasks.text import TextTask
 from foveate.tasks.text_to_text import CorpusFiles, TextToText
 from foveate.train import checkpoint
 from foveate.train.checkpoint import rebuilt
@@ -105,7 +97,7 @@ class Run:
         task: AnyTask,
         model: Any,
         step: str,
-        engine: Engine | None = None,
+        engine: ModelEngine | None = None,
     ) -> None:
         """``engine`` is what searches, scores and links; PyTorch where it is None."""
         self.path, self.config, self.task, self.model = path, config, task, model
@@ -115,16 +107,16 @@ class Run:
         return f"Run({str(self.path)!r}, {self.checkpoint})"
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> ModelEngine:
         """What searches, scores and links for the run."""
-        return self._engine or TorchEngine(self.task, self.model)
+        return self._engine or RunEngine(self.task, self.model)
 
     @property
     def format(self) -> TextFormat.Config | None:
         """The layout of raw lines of its data, which it reads too."""
         return self.config.data.format
 
-    def by(self, engine: Engine | None) -> Run:
+    def by(self, engine: ModelEngine | None) -> Run:
         """The same run by another engine."""
         return Run(self.path, self.config, self.task, self.model, self.checkpoint, engine)
 
@@ -162,7 +154,7 @@ class Run:
             stop=stop,
         )
         sources = task.addressed(several(lines, "translate"), to)
-        answers: list[TextAnswer] = list(self.task.answer(self.engine, sources, request))
+        answers: list[TextAnswer] = list(answer(self.task, self.engine, sources, request))
         return [answer.to(line) for answer, line in zip(answers, lines, strict=True)]
 
     def classify(
@@ -209,14 +201,14 @@ class Run:
         task, prompts = self.need(Language, "generate"), several(prompts, "generate")
         tree = continuing(self.config.decode.tree(), max_length, beam_size, choices)
         config = Search.Config.parse(tree, ("decode",))
-        return task.generate(self.engine, prompts, config, num, whole_lines, listen)
+        return generate(task, self.engine, prompts, config, num, whole_lines, listen)
 
     def answer(
         self, inputs: Sequence[Any], batch_tokens: int | None = None, beam_size: int | None = None
     ) -> list[Any]:
-        """An answer for each input, whatever the task reads (`foveate.tasks.base.Task.answer`)."""
+        """An answer for each input, whatever the task reads (`foveate.run.answering.answer`)."""
         request = SearchRequest(self.search(beam_size), batch_tokens=batch_tokens or BATCH_TOKENS)
-        return list(self.task.answer(self.engine, several(inputs, "answer"), request))
+        return list(answer(self.task, self.engine, several(inputs, "answer"), request))
 
     def need(self, ability: type[T], verb: str) -> T:
         """The run's task as one that has an ability (`foveate.tasks.base`), or of a kind.
@@ -274,89 +266,19 @@ class Run:
         *columns: str | Sequence[str],
         split: str = "test",
         files: Sequence[Path] = (),
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-        batch_tokens: int | None = None,
-        bleu_tokenizer: BleuTokenizer | None = None,
-        signature: BleuSignature | None = None,
-        cache: int | None = None,
-        against: Run | None = None,
-        baseline: bool = False,
+        **options: Unpack[EvaluateOptions],
     ) -> Evaluation:
-        """All figures that the task knows, on a split of the run's own data or on your examples.
+        """Return all figures of the task, on a split of the run's own data or on your examples.
 
         A translation takes ``evaluate(sources, references)``. ``files`` are of inputs and of
-        references, or one of both. ``bleu_tokenizer`` is another than that of the task's config
-        (`foveate.tasks.metrics.bleu`), ``signature`` says which BLEU: sacreBLEU's cased one, that
-        of lower-cased tokens which papers report, or both. A language model looks the last
-        ``cache`` tokens up (`foveate.tasks.cache`). ``against`` is another run that answers the
-        same lines, with p of the difference; ``baseline`` asks for the figures of one beside.
+        references, or one of both; `foveate.run.evaluation.EvaluateOptions` are the options.
         """
-        task, search = copy.copy(self.task), self.search(beam_size, length_penalty)
-        for run in (self, against) if against is not None else ():
-            run.need(TextToText, "answer the same lines as another run")
-        if files:
-            examples = task.read(*files)
-        else:
-            examples = task.as_examples(*columns) if columns else task.examples(split)
-        changes: dict[str, object] = {}
-        if bleu_tokenizer is not None:
-            changes["bleu_tokenizer"] = bleu_tokenizer
-        if signature is not None:
-            changes["metrics"] = signed_metrics(getattr(task.config, "metrics", ()), signature)
-        if cache is not None:
-            self.need(Language, "look the last tokens up in a cache")
-            changes["cache"] = cache
-        if changes:
-            task.config = type(task.config).parse(task.config.tree() | changes, ("task",))
-        request = SearchRequest(search, batch_tokens=batch_tokens or BATCH_TOKENS)
-        evaluation = task.evaluate(self.engine, examples, request)
-        if against is not None:
-            own = replace(request, search=against.search(beam_size, length_penalty))
-            beside = self._beside(against, task, examples, evaluation.outputs, own)
-            evaluation = replace(evaluation, against=beside)
-        return self.beside_baseline(task, examples, evaluation) if baseline else evaluation
-
-    @staticmethod
-    def beside_baseline(task: AnyTask, examples: object, evaluation: Evaluation) -> Evaluation:
-        """The evaluation with the figures of the task's baseline, and where that is better."""
-        try:
-            fitted = task.baseline(examples)
-        except DataError as error:
-            fitted = Baseline(f"none, since the training data cannot be read: {error}")
-        if fitted is not None:
-            both = [(n, evaluation.figures.get(n), v) for n, v in fitted.figures.items()]
-            better = [n for n, own, v in both if own is not None and task.better(n) * (v - own) > 0]
-            fitted = replace(fitted, better=better)
-        return replace(evaluation, baseline=fitted)
-
-    @staticmethod
-    def _beside(
-        other: Run, task: AnyTask, examples: Corpus, outputs: list[str], request: SearchRequest
-    ) -> Against:
-        """The figures of another run on the same lines, with p of the difference of each."""
-        assert isinstance(task, TextToText)
-        answers = other.task.answer(other.engine, examples.sources, request)
-        systems = {"other": list(map(str, answers)), "own": outputs}
-        names, cut = task.config.metrics, task.config.bleu_tokenizer
-        paired = paired_figures(systems, examples.references, names, cut)
-        return Against(
-            str(other.path),
-            {name: figures["other"].value for name, figures in paired.items()},
-            {name: figures["own"].bootstrap or 0.0 for name, figures in paired.items()},
-        )
-
-    def view(self, picture: Picture, target: str | None = None, **part: Any) -> Drawing:
-        """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""
-        task = self.need(PictureTask, "draw over pictures")
-        return task.view(self.model, picture, target, self.search(), **part)
+        return evaluate_run(self, columns, split, files, **options)
 
     def pairs(self, split: str = "test") -> tuple[Sequence[str], Sequence[str]]:
         """Sources and references of a split of the run's own data."""
-        examples = self.task.examples(split)
-        if not isinstance(examples, Corpus):
-            raise self._cannot("give pairs of texts")
-        return examples.sources, examples.targets
+        corpus = self.need(TextTask, "give pairs of texts").corpus(split)
+        return corpus.sources, corpus.targets
 
     def links(
         self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None = None
@@ -415,7 +337,7 @@ class Run:
         self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
     ) -> ForcedPass:
         """The example with its target, as a pass that can be run repeatedly."""
-        ready = self.task.forced(self.model, source, target, self.search())
+        ready = forced(self.task, self.model, source, target, self.search())
         return replace(ready, units=units)
 
 
@@ -435,7 +357,7 @@ def load(
     runs = [_load(Path(each), which, trust) for each in (path, *ensemble)]
     if len(runs) > 1:
         names = [f"{run.path}/{run.checkpoint}" for run in runs]
-        vocabularies = [run.task.pieces() for run in runs]
+        vocabularies = [vocabulary_of(run.task).pieces() for run in runs]
         runs[0].model = together(vocabularies, [run.model for run in runs], names)
         runs[0].checkpoint = " + ".join(names)
     return runs[0]

@@ -63,9 +63,8 @@ def chosen(
 ) -> dict[str, HookPoint]:
     """Return the hook points whose names match. Raises ``ConfigError`` listing those that exist.
 
-    A text matches a name that contains it, by parts (``cross_attention``, ``layers.1``,
-    ``encoder``), a block (``decoder.cross_attention``), or as a pattern
-    (``decoder.layers.*.cross*``).
+    A text matches a name that has it in its parts (``cross_attention``, ``layers.1``, ``encoder``),
+    a block (``decoder.cross_attention``), or as a pattern (``decoder.layers.*.cross*``).
     """
     available = hook_points(model, modules)
     if callable(where):
@@ -191,10 +190,10 @@ def capture(
 
 
 def _continues(point: HookPoint, last: Tensor, joined: Tensor, now: Tensor) -> bool:
-    """Return whether a call is the next step of the calls before it, rather than a separate call.
+    """Return whether a call is the next step of the calls before it, not a separate call.
 
-    Then its keys are those of before, or these and its own. In a module of another library it must
-    be one query after another, since two calls in one layer would look alike.
+    Then its keys are those of before, or these and its own. A module of another library must take
+    one query at a time, since two calls in one layer would look alike.
     """
     steps, keys = now.shape[2:]
     grown, same = keys == joined.shape[3] + steps, keys == joined.shape[3]

@@ -109,7 +109,7 @@ def surface(
 
 @dataclass(frozen=True)
 class Shuffled:
-    """How a shuffled input changes a model, in the order of the input.
+    """The changes that a shuffled input makes to a model, in the order of the input.
 
     ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ at each position. ``attention`` (S,): ½ Σ_s
     |a'_ts − a_ts|, averaged over all layers and heads; None without self-attention. ``lost``: the

@@ -67,7 +67,7 @@ class Stage:
 
     @property
     def captured(self) -> bool:
-        """Whether the model itself computed it."""
+        """True if the model itself computed it."""
         return bool(self.place)
 
     @property

@@ -1,4 +1,4 @@
-"""Mamba encoder and decoder (Gu & Dao, 2023): selective state spaces in place of self-attention."""
+"""Mamba encoder and decoder (Gu & Dao, 2023): selective state spaces instead of self-attention."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class MambaEncoder(Encoder):
 
 
 class MambaDecoderLayer(nn.Module):
-    """x + S(norm(x)), then attention to the memory if there is one, as a Transformer's layer."""
+    """x + S(norm(x)), then attention to the memory if there is one, as in a Transformer layer."""
 
     def __init__(self, config: MambaDecoder.Config, memory_size: int | None) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class MambaDecoderLayer(nn.Module):
 class MambaDecoder(Decoder):
     """L layers of selective state spaces; with a memory, each is followed by attention to it.
 
-    What it remembers of the words written is a window and a state of fixed size in each layer.
+    It remembers the words written as a window and a state of fixed size in each layer.
     """
 
     differs = "has cross-attention in an encoder–decoder; Gu & Dao (2023) have no encoder"

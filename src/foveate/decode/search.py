@@ -325,7 +325,7 @@ class Search(Configurable):
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
         """Return an estimate of p(y | x) from the outputs of one source: weights that sum to 1.
 
-        w_i = p(y_i | x) / Σ_j p(y_j | x)              (Kumar & Byrne, 2004: for an n-best list)
+        w_i = p(y_i | x) / Σ_j p(y_j | x), for an n-best list (Kumar & Byrne, 2004).
         """
         log_p = torch.tensor([h.log_probability for h in hypotheses], dtype=torch.float64)
         weights: list[float] = log_p.softmax(dim=0).tolist()

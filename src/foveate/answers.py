@@ -156,7 +156,7 @@ class TextAnswer(Answer):
     ) -> TextAnswer:
         """Return the answer with the texts of ``outputs``; an empty one for a line without any.
 
-        ``ids`` are all ids of the line, of which ``limit`` were read.
+        ``ids`` are all ids of the line; the first ``limit`` of them were read.
         """
         shown = outputs or [best(outputs)]
         texts = [tokenizer.decode(output.ids) for output in shown]

@@ -25,7 +25,7 @@ def replace_file(path: Path, content: str | bytes, mode: int | None = None) -> N
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that nobody reads meanwhile, as UTF-8 and with LF on every system."""
+    """Write a file that no other process reads meanwhile, as UTF-8 and with LF on every system."""
     path.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -378,7 +378,7 @@ class Canvas(Augmentation):
 class Crop(Augmentation):
     """In training a part by chance, half of them mirrored; judged by the middle.
 
-    Raises `UserError` where the picture is smaller than ``size``.
+    Raises `UserError` if the picture is smaller than ``size``.
     """
 
     class Config(Augmentation.Config, kind="crop"):

@@ -86,7 +86,7 @@ UNPAIRED = "has no counterpart"  # the reason for leaving out a line of the long
 
 
 class TextFormat(Configurable, ABC):
-    """Reads lines of a layout that the ending of a file does not reveal.
+    """Reads lines of a layout that the ending of a file does not tell.
 
     With ``several``, lines with the same source are all correct answers to it: training sees each
     as a pair, other splits have each source once.
@@ -764,7 +764,7 @@ class Corpus:
 
     @property
     def references(self) -> Sequence[str | tuple[str, ...]]:
-        """The references of outputs: the target, or several of which any is correct."""
+        """The references of outputs: the target, or several correct ones."""
         return self.targets if self.alternatives is None else self.alternatives
 
     def __len__(self) -> int:
@@ -975,7 +975,7 @@ def _limits(split: str, config: TextData, file: str, tested: bool) -> tuple[floa
 
 
 def _division(limits: tuple[float, float], config: TextData) -> Callable[[str], bool]:
-    """Return a function that tells if a source is in a split: its hash is between two limits."""
+    """Return a function that decides if a source is in a split: its hash is between two limits."""
     (low, high), key = limits, str(config.holdout_seed).encode()
 
     def belongs(text: str) -> bool:

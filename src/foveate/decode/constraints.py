@@ -255,7 +255,7 @@ class Forbids(ABC):
 
 
 class OutputRule(Configurable, Forbids):
-    """A configured rule about the outputs of every search."""
+    """A rule of a config about the outputs of every search."""
 
     class Config(BaseConfig, family="rule"):
         """The kind of rule."""

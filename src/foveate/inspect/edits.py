@@ -95,7 +95,7 @@ class Clock:
         self.of, self.read = ref(state), state.position
 
     def at(self, weights: Tensor) -> int:
-        """The position of the first query of the weights (B, H, T, S) of this call."""
+        """Return the position of the first query of the weights (B, H, T, S) of this call."""
         self.steps = weights.shape[2]
         return self.start
 

@@ -58,7 +58,7 @@ class Memory:
 
 
 class Encoder(Configurable, nn.Module):
-    """Reads a sequence and returns a vector of ``output_size`` for each of its positions.
+    """Reads a sequence and gives a vector of ``output_size`` for each of its positions.
 
     Its stem (`foveate.nn.embedding`) decides what it reads: ids, patches of an image, a series.
     """

@@ -74,7 +74,7 @@ class MambaEncoder(Encoder):
 
 
 class MambaDecoderLayer(nn.Module):
-    """x + S(norm(x)), then attention to the memory if there is one, as in a Transformer layer."""
+    """x + S(norm(x)), then attention to the memory if there is one, as a Transformer's layer."""
 
     def __init__(self, config: MambaDecoder.Config, memory_size: int | None) -> None:
         super().__init__()

@@ -262,7 +262,7 @@ def _blocks(config: TransformerConfig, attentions: int, feed_forward: FeedForwar
 
 
 class SSRULayer(DecoderLayer):
-    """A decoder layer with an SSRU instead of self-attention (Kim et al., 2019)."""
+    """A decoder layer with an SSRU in place of self-attention (Kim et al., 2019)."""
 
     def _build_self_attention(self, config: TransformerDecoder.Config) -> None:
         self.unit = SSRU(config.hidden_size)

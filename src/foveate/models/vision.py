@@ -104,7 +104,7 @@ class Retina(nn.Module):
 
 
 class GaussianPlace(nn.Module, Chooser):
-    """l ~ N(μ, σ²) in each direction with a listener, else μ, clamped to the image.
+    """l ~ N(μ, σ²) in each direction with a listener, else μ, clamped to the picture.
 
     log p is that of the position before clamping.
     """

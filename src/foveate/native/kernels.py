@@ -141,7 +141,7 @@ LEAST = 8  # rows for which an extra thread pays off
 def run_rows(work: Callable[[int, int], None], rows: int, cost: int = 1) -> None:
     """Call ``work(first, count)`` for spans of all rows, in at most as many threads as PyTorch has.
 
-    The kernels run without the interpreter's lock. ``cost`` is the work of a row, in rows.
+    The kernels run without the interpreter's lock. ``cost`` is the work per row, in units of rows.
     """
     if rows == 0:
         return

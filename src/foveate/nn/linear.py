@@ -91,7 +91,7 @@ def linear(
 
 
 class Linear(nn.Linear):
-    """W x + b; under autocast to bf16 on a CPU, with products of few different shapes."""
+    """W x + b; under autocast to bf16 on a CPU with products of few shapes."""
 
     def forward(self, x: Float[Tensor, "*B I"], relu: bool = False) -> Float[Tensor, "*B O"]:
         """Return W x + b, with ``relu`` max(0, W x + b)."""
@@ -116,7 +116,7 @@ class _ByteDropout(torch.autograd.Function):
 
 
 class Dropout(nn.Module):
-    """In training, zeroes each element with probability p and scales the rest by 1/(1 − p).
+    """Each element is zeroed with probability p and the rest scaled by 1/(1 − p) in training.
 
     On a CPU p is rounded down to a multiple of 1/256, so that a random byte decides; elsewhere
     PyTorch's own kernel is used.

@@ -107,7 +107,7 @@ class Appended(Sinusoidal):
     """[x; PE(t)], without a map that joins them: the last ``features`` of D are the position's, and
     the token has the D − ``features`` before them.
 
-    Raises `UserError` where no feature is left for the token.
+    Raises `UserError` if no feature is left for the token.
     """
 
     class Config(Sinusoidal.Config, kind="appended"):

@@ -19,14 +19,14 @@ Hidden = tuple[Tensor, ...]  # (h,) or (h, c), each (B, H)
 
 
 class Cell(Probed, Configurable, nn.Module):
-    """One step of recurrence, h_t from x_t and h_{t−1}; weights have torch's names and layout."""
+    """One step of recurrence, h_t from x_t and h_{t−1}; weights named and laid out as torch's."""
 
     class Config(BaseConfig, family="cell"):
         """The kind of cell."""
 
     gates = 1  # blocks of rows in the weights
     states = 1  # tensors in a hidden state
-    fed = ""  # the equation of a_t, where a decoder feeds one (`feed`)
+    fed = ""  # the equation of a_t, if a decoder feeds one (`feed`)
 
     def __init__(self, config: Config, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -229,7 +229,7 @@ class LSTMCell(Cell, kind="lstm"):
 
 
 class Recurrence(nn.Module):
-    """Runs a cell over a sequence, forwards or backwards; padding does not change the state."""
+    """A cell over a sequence, forwards or backwards; padding does not change the state."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ class Score(Probed, Configurable, nn.Module):
             return False
 
     equation = ""  # as printed, with e_i on the left
-    reads_keys = True  # False where the score depends on the query only
+    reads_keys = True  # False if the score depends on the query only
     gives_weights = False  # whether it normalises by itself and returns weights
     scale: float | None = None
     """c where the score is c·qᵀk, so that a fused kernel may form it; a class that defines another

@@ -129,7 +129,7 @@ class SelectiveStateSpace(Configurable, nn.Module):
     y = scan(Δ A, Δ B u)·C + D u; output = W_o (y ⊙ SiLU(z)) (Gu & Dao, 2023, figure 3).
 
     A < 0 is fixed in time; Δ, B and C are made from each input: a large Δ_t lets the input in and
-    the past go, Δ_t = 0 leaves the state as it is.
+    the past go, Δ_t = 0 leaves the state unchanged.
     """
 
     class Config(BaseConfig):
@@ -209,12 +209,12 @@ class SelectiveStateSpace(Configurable, nn.Module):
 
 
 class SSRU(nn.Module):
-    """The simpler simple recurrent unit (Kim et al., 2019), in place of self-attention.
+    """The simpler simple recurrent unit (Kim et al., 2019), a replacement for self-attention.
 
         f_t = σ(W_f x_t + b_f),   c_t = f_t ⊙ c_{t−1} + (1 − f_t) ⊙ W x_t,   o_t = max(0, c_t)
 
-    Its state is one vector at any length, and no product depends on it: those of a whole sequence
-    are computed at once.
+    Its state is one vector at any length, and no product depends on it: the products of a whole
+    sequence are computed at once.
     """
 
     def __init__(self, hidden_size: int) -> None:

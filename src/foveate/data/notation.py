@@ -98,7 +98,7 @@ def decimal_shown(bare: str) -> str | None:
 
 @dataclass
 class ColumnMarks:
-    """What the numbers of a column show, each with the position of a cell that shows it."""
+    """Marks in the numbers of a column, each with the position of a cell that shows it."""
 
     either: dict[str, str] = field(default_factory=dict)  # by mark: ambiguous ones such as 1,018
     units: dict[str, str] = field(default_factory=dict)

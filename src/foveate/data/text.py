@@ -123,7 +123,7 @@ class CMUdict(TextFormat):
     """
 
     class Config(TextFormat.Config, kind="cmudict"):
-        """The digits of vowels: 1 main stress, 2 secondary, 0 none."""
+        """The choice whether vowels keep their digit: 1 main stress, 2 secondary, 0 none."""
 
         stress: bool = True  # whether vowels keep their digit of stress
 

@@ -160,7 +160,7 @@ def language_of(texts: Sequence[str], named: str | None = None) -> str | None:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which pieces make which word, in the order of the text.
+    """The pieces that make each word, in the order of the text.
 
     ``pieces[k]`` are the indices of the pieces of the k-th word; ``words[k]`` is the index of its
     span, or ``None`` for a special token that is not part of the text.

@@ -340,7 +340,7 @@ class Next(NamedTuple):
 class Steps(Protocol):
     """A batch of sources being decoded: N hypotheses at a time, in rows grouped by source.
 
-    ``device`` is where logits are computed.
+    Logits are on ``device``.
     """
 
     device: torch.device = torch.device("cpu")

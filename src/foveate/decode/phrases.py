@@ -115,7 +115,7 @@ Phrase = tuple[Spelling, ...]  # any of these spellings meets it
 
 
 class WordPieces(NamedTuple):
-    """For each id, whether it continues a word, and whether it ends inside one."""
+    """Flags for each id: if it continues a word, and if it ends inside one."""
 
     goes_on: Sequence[bool]
     in_word: Sequence[bool]

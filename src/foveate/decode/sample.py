@@ -34,24 +34,24 @@ def uniform(*counters: int) -> float:
 
 
 def penalize_repetition(scores: Scores, written: Int[Tensor, "N t"], penalty: float) -> Scores:
-    """Divide positive scores of tokens written before by r, multiply negative ones.
+    """Divide positive scores of tokens written before by r, and multiply negative ones by r.
 
-    (Keskar et al., 2019.) The prompt does not count as written.
+    The prompt does not count as written (Keskar et al., 2019).
     """
     old = scores.gather(1, written)
     return scores.scatter(1, written, torch.where(old > 0, old / penalty, old * penalty))
 
 
 def top_k(scores: Scores, k: int) -> Scores:
-    """Return the k most probable tokens, and those tied with the last (Fan et al., 2018)."""
+    """Keep the k most probable tokens, and those tied with the last (Fan et al., 2018)."""
     least = scores.topk(min(k, scores.shape[1]), dim=1).values[:, -1:]
     return scores.masked_fill(scores < least, -torch.inf)
 
 
 def top_p(scores: Scores, p: float) -> Scores:
-    """Return the fewest tokens of total probability p, the likeliest first (Holtzman et al., 2020).
+    """Keep the fewest tokens whose probabilities sum to p, the most probable first.
 
-    This is nucleus sampling. There is always at least one token.
+    This is nucleus sampling (Holtzman et al., 2020). There is always at least one.
     """
     ordered, indices = scores.sort(dim=1, descending=True, stable=True)
     odds = ordered.double().softmax(dim=1)
@@ -61,7 +61,7 @@ def top_p(scores: Scores, p: float) -> Scores:
 
 
 def min_p(scores: Scores, p: float) -> Scores:
-    """Return tokens at least p times as probable as the most probable one (Nguyen et al., 2024)."""
+    """Keep tokens at least p times as probable as the most probable one (Nguyen et al., 2024)."""
     if p == 0:
         return scores
     least = scores.amax(dim=1, keepdim=True) + math.log(p)

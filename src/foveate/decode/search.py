@@ -207,9 +207,9 @@ class Search(Configurable):
         """Length limits: at most ``max_ratio`` · source length + ``max_extra`` tokens.
 
         ``rules`` forbid tokens, such as those of repeated phrases. With ``shortlist`` only tokens
-        that are likely for a source are searched, where the run has such a list and no prefix is
+        that are likely for a source are searched, if the run has such a list and no prefix is
         given; p is then over these tokens only. With ``whole_characters`` outputs are valid UTF-8
-        also where tokens are parts of characters (`foveate.decode.constraints`).
+        even if tokens are parts of characters (`foveate.decode.constraints`).
         """
 
         max_ratio: float = Field(2.0, ge=0, le=1000)

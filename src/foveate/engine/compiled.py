@@ -82,7 +82,7 @@ class _Tap(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn (`foveate.decode.sample`)."""
+    """The settings by which tokens are drawn (`foveate.decode.sample`)."""
 
     temperature: float = 1.0
     top_k: int = 0  # 0: all
@@ -94,10 +94,10 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Settings:
-    """How outputs are searched for; a beam of one without a length penalty is greedy search.
+    """The settings of a search; a beam of one without a length penalty is greedy search.
 
-    With ``sampling`` they are drawn, ``width`` for each source. ``reach`` is the number of tokens
-    that a language model reads at once (`foveate.models.language_model.LanguageSteps`).
+    With ``sampling`` outputs are drawn, ``width`` for each source. ``reach`` is the number of
+    tokens that a language model reads at once (`foveate.models.language_model.LanguageSteps`).
     ``characters`` are the states of UTF-8 after each token (8, V) if tokens may be parts of
     characters (`foveate.decode.constraints.ByteTable.states`). ``pieces`` are needed if outputs
     must contain phrases.

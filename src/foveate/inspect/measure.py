@@ -104,7 +104,7 @@ def breadth(weights: Weights) -> Figures:
 
 
 def spread(weights: Weights) -> Figures:
-    """Return the share of possible keys that are the largest of a row. (..., T, S) to (...)."""
+    """Return the number of distinct strongest keys over the possible. (..., T, S) to (...)."""
     height, width = weights.shape[-2:]
     chosen = np.sort(alignment(weights), axis=-1)
     different = 1 + (np.diff(chosen, axis=-1) > 0).sum(axis=-1)

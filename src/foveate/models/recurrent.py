@@ -147,7 +147,7 @@ class SummaryBridge(Bridge):
     """
 
     class Config(Bridge.Config, kind="summary"):
-        """For an encoder of any kind; m is the mean of its output if it is not recurrent."""
+        """Suits any encoder; m is the mean of its output if it is not recurrent."""
 
     def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
         super().__init__(config, memory_size, hidden_size, states)

@@ -461,7 +461,7 @@ class RandomFeatureAttention(KernelAttention):
     )
 
     class Config(KernelAttention.Config, kind="performer"):
-        """More ``features`` R, less chance."""
+        """More ``features`` R, less variance."""
 
         features: int = Field(256, gt=0)  # random features that approximate the softmax
 

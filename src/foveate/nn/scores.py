@@ -115,9 +115,8 @@ class General(Score):
 class Additive(Score):
     """vᵀ tanh(q + k), with q = W_q s and k = W_k h projected outside (Bahdanau et al., 2015).
 
-    With ``own_matrix`` vᵀ tanh(W_a [q; k]), "concat" of Luong et al. (2015), whose W_a a score of
-    states that are not projected would lack; W_a = [W_q W_k] has K rows, and the sizes of q and k
-    may differ.
+    With ``own_matrix`` vᵀ tanh(W_a [q; k]), "concat" of Luong et al. (2015), for states that are
+    not projected: W_a = [W_q W_k] has K rows, and the sizes of q and k may differ.
     """
 
     differs = (
@@ -191,9 +190,9 @@ class CosineScore(Score):
 class Location(Score):
     """W q: the query alone says where to look; row i of W scores place i (Luong et al., 2015).
 
-    The softmax is over the positions of the source. As Luong et al. print it, it is over all
-    ``max_length`` positions and cut to the length: weights of a short source sum to less than 1,
-    and the end of a longer one gets 0. Else a longer one raises `UserError`.
+    The softmax is over the positions of the source. As printed by Luong et al., it is over all
+    ``max_length`` positions and truncated to the length: the weights of a short source sum to less
+    than 1, and the end of a longer one gets 0. Otherwise a longer one raises `UserError`.
     """
 
     differs = (

@@ -182,7 +182,7 @@ class TextAnswer(Answer):
         """Return what the model attended to as it produced hypothesis i, by layer and head.
 
         ``units`` are those of `Run.explain`. Takes one forced pass over (source, hypothesis).
-        Raises ``IndexError`` if there is no such hypothesis.
+        Raises ``IndexError`` for a hypothesis that does not exist.
         """
         if not self.outputs or self.explains is None:
             raise IndexError("an empty line has no hypothesis to explain")
@@ -244,7 +244,7 @@ class LabelAnswer(Answer):
     def record(self, units: Units = "auto") -> AttentionRecord:
         """Return what the model attended to as it read the source, by layer and head.
 
-        ``units`` are those of `Run.explain`. Raises ``IndexError`` if there is no label to explain.
+        ``units`` are those of `Run.explain`. Raises ``IndexError`` without a label to explain.
         """
         if not self.probabilities or self.explains is None:
             raise IndexError("an empty line has no label to explain")

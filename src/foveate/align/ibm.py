@@ -93,7 +93,7 @@ class WordIds:
 
 
 class Lexicon:
-    """t(f | e) for all words that occur in one pair somewhere: N entries, sorted by their keys."""
+    """t(f | e) for all words that occur together in some pair: N entries, sorted by their keys."""
 
     def __init__(self, keys: Ints, width: int) -> None:
         self.keys, self.width = keys, width

@@ -143,7 +143,7 @@ class Inflection(TextFormat):
     """``Hahn TAB Hahnes TAB N;GEN;SG`` → ``Hahn<N><GEN><SG>``, ``Hahnes`` (Cotterell, 2018)."""
 
     class Config(TextFormat.Config, kind="inflection"):
-        """There are no parameters."""
+        """The layout has no parameters."""
 
     def parse(self, line: str) -> tuple[str, str]:
         cells = line.split("\t")
@@ -169,7 +169,7 @@ class FastText(TextFormat):
     """``__label__good a fine film`` → ``a fine film``, ``good``: the training files of fastText."""
 
     class Config(TextFormat.Config, kind="fasttext"):
-        """There are no parameters."""
+        """The layout has no parameters."""
 
     def parse(self, line: str) -> tuple[str, str]:
         labels = [word for word in line.split() if word.startswith(FASTTEXT)]

@@ -363,7 +363,7 @@ class Greedy(SingleSearch):
     """
 
     class Config(Search.Config, kind="greedy"):
-        """There are no parameters; several outputs need a beam."""
+        """Greedy search has no parameters; several outputs need a beam."""
 
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]

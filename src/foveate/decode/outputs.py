@@ -25,7 +25,7 @@ class Hypothesis:
 
 
 Outputs = list[list[Hypothesis]]  # hypotheses of each source, best first
-Stop = Callable[[], bool]  # returns True when the outputs are no longer needed
+Stop = Callable[[], bool]  # returns True once the outputs are not needed any more
 
 
 class SearchStopped(UserError):

@@ -165,7 +165,7 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     """Shuffle the output of the stem (embeddings, patches), before positions are added.
 
     In a model with an encoder that is its source, else the text that the decoder reads. Raises
-    ``ConfigError`` if there is no stem whose output can be shuffled.
+    ``ConfigError`` for a model without a stem whose output can be shuffled.
     """
     inside = side_of(forced.model)
     if not inside:

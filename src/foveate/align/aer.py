@@ -18,11 +18,11 @@ from foveate.files import replace_file, split_lines
 Link = tuple[int, int]  # source, target
 Links = set[Link]
 Layer = TypeVar("Layer", int, str)  # a map by its number or its name
-DIGITS = 9  # of the number of a word
+DIGITS = 9  # most digits of a word number
 
 
 def links(weights: NDArray[np.floating], skip_columns: Collection[int] = ()) -> Links:
-    """Each target word linked to the source word with its largest weight: {(argmax_s a_ts, t)}.
+    """Link each target word to the source word with its largest weight: {(argmax_s a_ts, t)}.
 
     ``weights`` is (T, S), between words (`foveate.data.words.to_words`). A word whose largest
     weight is in one of ``skip_columns``, such as that of ``</s>``, or is 0 has no counterpart. Ties
@@ -36,20 +36,20 @@ def links(weights: NDArray[np.floating], skip_columns: Collection[int] = ()) -> 
 
 
 def write_pharaoh(links: Iterable[Link]) -> str:
-    """Links as one line of the Pharaoh format: ``0-0 2-1``, source before target, in order."""
+    """Return links as one line of the Pharaoh format: ``0-0 2-1``, source before target, sorted."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 def read_pharaoh(line: str, where: str = "") -> Links:
-    """The links of one line of the Pharaoh format.
+    """Return the links of one line of the Pharaoh format.
 
-    ``where`` (file and line) is named in the `UserError` for an entry that is not a link.
+    The `UserError` for an entry that is not a link begins with ``where`` (file and line).
     """
     return {read_link(entry, "-", where) for entry in line.split()}
 
 
 def link_lines(path: Path) -> list[str]:
-    """The lines of a file of links. Raises `UserError` for a file that is not text."""
+    """Return the lines of a file of links. Raises `UserError` for a file that is not text."""
     try:
         return split_lines(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -57,7 +57,7 @@ def link_lines(path: Path) -> list[str]:
 
 
 def read_link(entry: str, separator: str, where: str = "") -> Link:
-    """One link such as ``3-4``. Raises `UserError` naming the entry."""
+    """Read one link such as ``3-4``. Raises `UserError` that quotes the entry."""
     source, dash, target = entry.partition(separator)
     if not (dash and source.isdecimal() and target.isdecimal()):
         place = f"{where}: " if where else ""
@@ -74,15 +74,15 @@ NEIGHBOURS = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 def symmetrize(forward: Links, backward: Links, method: Method = "grow-diag-final-and") -> Links:
-    """The links of a pair from those of both directions."""
+    """Return the links of a pair from those of both directions."""
     return METHODS[method](forward, backward)
 
 
 def grow_diag(forward: Links, backward: Links) -> Links:
-    """From the intersection, add links of the union that neighbour a link, until none is added.
+    """Add to the intersection links of the union that neighbour a link, until none is added.
 
-    Neighbours are one position apart, diagonals included. A link is added where one of its words
-    has no link yet. Links are visited in order.
+    Neighbours are one position apart, including diagonally. A link is added if one of its words has
+    no link yet. Links are visited in order.
     """
     grown, union = forward & backward, forward | backward
     sources, targets = {s for s, _ in grown}, {t for _, t in grown}
@@ -98,7 +98,7 @@ def grow_diag(forward: Links, backward: Links) -> Links:
 
 
 def _final(join: Callable[[bool, bool], bool]) -> Callable[[Links, Links], Links]:
-    """Grow, then add the links of one direction after the other whose words are free."""
+    """Return a function that grows, then adds links of either direction whose words are free."""
 
     def grow(forward: Links, backward: Links) -> Links:
         grown = grow_diag(forward, backward)
@@ -132,7 +132,7 @@ METHODS: dict[str, Callable[[Links, Links], Links]] = {
 
 @dataclass(frozen=True)
 class Gold:
-    """The gold links of a sentence: sure links, and possible links, which include the sure."""
+    """The gold links of a sentence: sure links, and possible links, which include the sure ones."""
 
     sure: Links
     possible: Links
@@ -140,7 +140,7 @@ class Gold:
 
 @dataclass(frozen=True)
 class LinkCounts:
-    """Links counted over a corpus; sums, so that parts of a corpus add up.
+    """Counts of links over a corpus; sums, so that the parts of a corpus add up.
 
     ``links`` is |A|, the links judged; ``sure`` |S|, the sure gold links; ``correct_sure`` |A ∩ S|
     and ``correct_possible`` |A ∩ P|.
@@ -173,20 +173,20 @@ class LinkCounts:
     def aer(self) -> float:
         """1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), the alignment error rate (Och and Ney, 2003).
 
-        0 is best, also where there are neither links nor sure links.
+        0 is best, also if there are neither links nor sure links.
         """
         total = self.links + self.sure
         return 1 - (self.correct_sure + self.correct_possible) / total if total else 0.0
 
 
 def agree(links: Links, gold: Gold) -> LinkCounts:
-    """The counts of one sentence."""
+    """Return the counts of one sentence."""
     possible = gold.possible | gold.sure
     return LinkCounts(len(links), len(gold.sure), len(links & gold.sure), len(links & possible))
 
 
 def judge(alignments: Sequence[Links], gold: Sequence[Gold]) -> LinkCounts:
-    """The counts of a corpus. Raises `UserError` where the numbers of sentences differ."""
+    """Return the counts of a corpus. Raises `UserError` if the numbers of sentences differ."""
     if len(alignments) != len(gold):
         raise UserError(
             f"{len(alignments)} alignments for {len(gold)} gold sentences; give as many"
@@ -195,10 +195,10 @@ def judge(alignments: Sequence[Links], gold: Sequence[Gold]) -> LinkCounts:
 
 
 def read_gold(path: str | Path, say: Callable[[str], None] | None = None) -> list[Gold]:
-    """Gold alignments of a file, a line for a sentence: ``i-j`` sure, ``ipj`` possible.
+    """Read the gold alignments of a file, one sentence per line: ``i-j`` sure, ``ipj`` possible.
 
-    Words count from 1, or from 0 where an entry has a 0, which ``say`` reports; those of the answer
-    count from 0. Sure links are possible too. Raises `UserError` naming the file, line and entry.
+    Words count from 1, or from 0 if an entry has a 0, which ``say`` reports; those of the result
+    count from 0. Sure links are possible too. Raises `UserError` with the file, line and entry.
     """
     rows = list[tuple[Links, Links]]()
     first, zero = 1, ""
@@ -223,11 +223,11 @@ def rank_heads(
     gold: Sequence[Gold],
     links: Callable[[NDArray[np.float32]], Links] = links,
 ) -> list[tuple[Layer, int, LinkCounts]]:
-    """Every head of a block as (name of its map, head, its counts), the least error rate first.
+    """Return every head of a block as (name of its map, head, its counts), least error rate first.
 
     ``corpus`` holds the maps (H, T, S), between words, of each sentence by name; it is read once,
-    so that it may be a generator. ``links`` reads links from one head's (T, S). Equals stay in the
-    order of the model. Raises `UserError` where the numbers of sentences differ.
+    so that it may be a generator. ``links`` extracts links from one head's (T, S). Ties keep the
+    order of the model. Raises `UserError` if the numbers of sentences differ.
     """
     counts: dict[tuple[Layer, int], LinkCounts] = {}
     for maps, true in zip(corpus, gold, strict=True):
@@ -241,7 +241,7 @@ def rank_heads(
 
 FILE = "aligned_head.json"
 Rows = Literal["produced", "read"]
-Weights = NDArray[np.float32]  # (T, S + 1) of a head, the last column the end of the source
+Weights = NDArray[np.float32]  # (T, S + 1) of a head; the last column is the end of the source
 Maps = Mapping[str, NDArray[np.float32]]  # by layer, in order: (H, T, S + 1)
 
 
@@ -257,7 +257,7 @@ class Head:
     rows: Rows = "produced"
 
     def weights(self, maps: Maps) -> NDArray[np.float32]:
-        """The map (T, S + 1) of this head. Raises `UserError` naming the layers or heads."""
+        """Return the map (T, S + 1) of this head. Raises `UserError` with the number of them."""
         names = list(maps)
         if not -len(names) <= self.layer < len(names):
             there = f"{len(names)} layers" if names else "none: it has no attention to the source"
@@ -272,7 +272,7 @@ class Head:
         return chosen
 
     def links(self, maps: Maps) -> Links:
-        """Each target word's most attended source word; none where that is the end."""
+        """Link each target word to its most attended source word, unless that is the end."""
         return read_links(self.weights(maps))
 
     def save(self, folder: Path, why: str) -> None:
@@ -282,7 +282,7 @@ class Head:
 
     @classmethod
     def load(cls, folder: Path, otherwise: Head) -> Head:
-        """The choice saved in a run, else ``otherwise``. Raises ``ConfigError`` if damaged."""
+        """Load the choice saved in a run, else ``otherwise``; raise ``ConfigError`` if damaged."""
         path = folder / FILE
         if not path.is_file():
             return otherwise
@@ -290,7 +290,7 @@ class Head:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Head:
-        """The head of plain values. Raises ``ValueError`` or ``LookupError`` for wrong ones."""
+        """Make a head of plain values. Raises ``ValueError`` or ``LookupError`` for wrong ones."""
         layer, head, rows = tree["layer"], tree["head"], tree["rows"]
         if not isinstance(layer, int) or not isinstance(head, int | None):
             raise ValueError(f"layer {layer!r} and head {head!r} must be numbers")
@@ -300,15 +300,15 @@ class Head:
 
 
 def read_links(weights: NDArray[np.floating]) -> Links:
-    """Links by weights (T, S + 1), whose last column is the end of the source."""
+    """Return links by weights (T, S + 1), whose last column is the end of the source."""
     return links(weights, skip_columns=[weights.shape[1] - 1])
 
 
 def mutual_links(forward: Weights, backward: Weights, threshold: float) -> Links:
-    """Links on which the heads of two directions agree: {(s, t) : √(α_ts β_st) ≥ threshold}.
+    """Return links on which the heads of two directions agree: {(s, t) : √(α_ts β_st) ≥ threshold}.
 
     α is (T, S + 1), of a model from source to target, and β (S, T + 1), of one from target to
-    source; the last columns are the ends. What Liang, Taskar and Klein (2006) do with posteriors.
+    source; the last columns are the ends. Liang, Taskar and Klein (2006) do this with posteriors.
     """
     mean = np.sqrt(forward[:, :-1] * backward[:, :-1].T)
     return {(int(s), int(t)) for t, s in np.argwhere(mean >= threshold)}
@@ -317,9 +317,9 @@ def mutual_links(forward: Weights, backward: Weights, threshold: float) -> Links
 def choose(
     corpus: Iterable[Maps], gold: Sequence[Gold], rows: Rows = "produced"
 ) -> list[tuple[Head, LinkCounts]]:
-    """Every head and how well its links agree with gold or other links, the best first.
+    """Return every head and how well its links agree with gold or other links, the best first.
 
-    Raises `UserError` where the model has no attention to the source.
+    Raises `UserError` if the model has no attention to the source.
     """
     layers = (dict(enumerate(maps.values())) for maps in corpus)
     ranked = rank_heads(layers, gold, read_links)

@@ -1,8 +1,8 @@
 """Configs: frozen, strict descriptions of objects, registered by kind, read from TOML files.
 
-Each config is nested in the class that it builds. A config file is read as a tree of plain values,
-the file that its ``base`` names is laid below it, and overrides such as ``train.seed=2`` above it.
-Errors name the key, the line of the file and the nearest valid key.
+Each config is nested in the class that it builds. A config file is read as a tree of plain values;
+the file in its ``base`` is merged below it, and overrides such as ``train.seed=2`` above it. Errors
+show the key, the line of the file and the nearest valid key.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from foveate.files import read_bytes, split_lines
 C = TypeVar("C", bound="Config")
 T = TypeVar("T")
 Tree = dict[str, Any]  # a table of TOML or JSON
-LARGEST = 2**20  # bytes of a config
-DEEPEST = 32  # tables and lists in each other; a config needs about ten
-WHOLE = 2**63  # whole numbers have 64 bits, as those of PyTorch do
+LARGEST = 2**20  # most bytes of a config
+DEEPEST = 32  # most levels of nested tables and lists; a config needs about ten
+WHOLE = 2**63  # whole numbers have 64 bits, like PyTorch's
 
 
 class Config(pydantic.BaseModel):
     """A frozen description that builds its class: ``config.build(...)`` is ``Owner(config, ...)``.
 
-    A direct subclass names a *family* (``family="score"``); a subclass of that names a *kind*
-    (``kind="cosine"``) and is registered by it. Where a config has a field of a family's type, a
-    tree may give the kind's name alone (``score = "cosine"``) or a table with ``kind``.
+    A direct subclass defines a *family* (``family="score"``); a subclass of that defines a *kind*
+    (``kind="cosine"``) and is registered under it. If a config has a field of a family's type, a
+    tree may contain just the kind's name (``score = "cosine"``) or a table with ``kind``.
     """
 
     model_config = pydantic.ConfigDict(
@@ -80,7 +80,7 @@ class Config(pydantic.BaseModel):
             members[kind] = cls
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
-        """The object that this describes."""
+        """Build the object that this describes."""
         if self.owner is None:
             raise TypeError(f"{type(self).__qualname__} does not describe a class")
         return self.owner(self, *args, **kwargs)
@@ -115,17 +115,17 @@ class Config(pydantic.BaseModel):
 
     @classmethod
     def accepts(cls, key: str, value: object) -> bool:
-        """Whether this kind has a field of that name which takes the value."""
+        """Return whether this kind has a field of that name and accepts the value for it."""
         try:
             cls.parse({key: value})
         except ConfigError as error:
-            return error.where[:1] != (key,)  # what else is missing does not matter
+            return error.where[:1] != (key,)  # other missing keys do not matter
         return True
 
     def tree(self) -> Tree:
-        """Plain values from which `parse` makes an equal config.
+        """Return plain values from which `parse` makes an equal config.
 
-        TOML has no null: a value that is absent by default is left out, another is "none".
+        TOML has no null: a value that is absent by default is left out; any other becomes "none".
         """
         tree: Tree = {} if self.kind is None else {"kind": self.kind}
         for name, field in type(self).model_fields.items():
@@ -137,31 +137,31 @@ class Config(pydantic.BaseModel):
         return tree
 
     def plain(self) -> Config:
-        """The same without names of presets: every kind is that of the class that is built."""
+        """Return the same without preset names: every kind is that of the class that is built."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         own = {n: v.plain() if isinstance(v, Config) else v for n, v in fields.items()}
         config: Config = getattr(self.owner, "Config", type(self))(**own)
         return config
 
     def toml(self) -> str:
-        """The config as a TOML document."""
+        """Return the config as a TOML document."""
         import tomlkit
 
         return tomlkit.dumps(self.tree())
 
     def differences(self) -> dict[str, object]:
-        """The dotted keys whose values differ from the defaults of their own kinds."""
+        """Return the dotted keys whose values differ from the defaults of their own kinds."""
         return dict(_differences(self, ()))
 
 
-BaseConfig = Config  # for classes whose own nested ``Config`` is derived from it
+BaseConfig = Config  # for classes whose own nested ``Config`` derives from it
 
 
 class Configurable:
-    """A class with a nested ``Config``; naming it is enough to make ``config.build`` work.
+    """A class with a nested ``Config``; defining it is enough to make ``config.build`` work.
 
-    A class of a ``kind`` that chooses nothing more than its parents may leave it out.
-    ``differs`` says in one sentence how the code differs from the paper that its docstring names.
+    A class of a ``kind`` with no other settings than its parents' may leave it out. ``differs``
+    states in one sentence how the code differs from the paper cited in its docstring.
     """
 
     differs: ClassVar[str] = ""
@@ -188,7 +188,7 @@ def _is_foveate(config: type[Config]) -> bool:
 
 
 def kinds(family: str | None = None) -> dict[str, dict[str, type[Config]]]:
-    """Every registered kind by family and name."""
+    """Return every registered kind by family and name."""
     return {f: dict(k) for f, k in sorted(_FAMILIES.items()) if family in (None, f)}
 
 
@@ -220,7 +220,7 @@ def _refuse_odd(tree: object) -> None:
 
 
 def unknown(what: str, name: str, valid: Iterable[str]) -> str:
-    """An error message for a name that is not valid, with the nearest one that is."""
+    """Return an error message for an invalid name, with the nearest valid one."""
     near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     names = sorted(valid)
     more = f", … ({len(names) - 22} more: foveate kinds)" if len(names) > 22 else ""
@@ -229,7 +229,7 @@ def unknown(what: str, name: str, valid: Iterable[str]) -> str:
 
 
 def config_type(annotation: object) -> type[Config] | None:
-    """The config class in ``C``, ``C | None`` or ``tuple[C, ...]``."""
+    """Return the config class in ``C``, ``C | None`` or ``tuple[C, ...]``."""
     if isinstance(annotation, type) and issubclass(annotation, Config):
         return annotation
     parts = map(config_type, typing.get_args(annotation))
@@ -258,7 +258,7 @@ def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
 
 
 def check_run(path: Path) -> None:
-    """Raise ``ConfigError`` where a path is not the folder of a run."""
+    """Raise ``ConfigError`` if a path is not the folder of a run."""
     if not (path / "config.toml").is_file():
         if (path / "config.json").is_file():
             raise ConfigError(
@@ -271,9 +271,9 @@ def check_run(path: Path) -> None:
 
 
 def read(config: type[C], path: str | Path, overrides: Sequence[str] = ()) -> C:
-    """Class defaults, then ``base``, then the file, then overrides: the only loading order.
+    """Load a config in the only order: class defaults, ``base``, the file, then overrides.
 
-    Modules that ``imports`` names are looked for in the folders of the file and of the process too.
+    Modules listed in ``imports`` are also searched in the folders of the file and of the process.
     """
     path = shipped(Path(path))
     for folder in (str(path.parent.resolve()), os.getcwd()):
@@ -283,10 +283,10 @@ def read(config: type[C], path: str | Path, overrides: Sequence[str] = ()) -> C:
 
 
 def read_resolved(config: type[C], path: Path, trust: bool = False) -> C:
-    """The config of a run, which may be a stranger's: it has no ``base``, and imports nothing.
+    """Load the config of a run, which may be a stranger's: it has no ``base``, and imports nothing.
 
-    With ``trust``, or ``FOVEATE_TRUST=1``, modules that it names are imported; those that are
-    already imported need none. Raises `ConfigError` that names them.
+    With ``trust``, or ``FOVEATE_TRUST=1``, the modules that it lists are imported; those already
+    imported need neither. Raises `ConfigError` listing the others.
     """
     tree = load_tree(path, resolved=True)
     names = tree.get("imports", ())
@@ -302,26 +302,26 @@ def read_resolved(config: type[C], path: Path, trust: bool = False) -> C:
     return parse_tree(config, tree, path)
 
 
-PACKAGED = Path(__file__).parent / "packaged"  # small runs, by their names in the lectures
+PACKAGED = Path(__file__).parent / "packaged"  # small runs, by the names that lectures use
 
 
 def shipped(path: Path) -> Path:
-    """The path, or where nothing is there the config, run or file of that name that foveate ships.
+    """Return the path, or if nothing is there, foveate's own config, run or file of that name.
 
-    ``configs/forecasting/airline-rnn.toml`` and the run ``packaged/en-fr`` are so read anywhere.
+    Thus ``configs/forecasting/airline-rnn.toml`` and the run ``packaged/en-fr`` work anywhere.
     """
     if path.exists() or path.parts[:1] not in (("configs",), ("packaged",)):
         return path
-    package = Path(__file__).parent  # of a wheel; a checkout has them two folders above
+    package = Path(__file__).parent  # in a wheel; a checkout has them two folders up
     places = (package / path, package.parents[1] / path)
     return next((place for place in places if place.exists()), path)
 
 
 def with_overrides(config: type[Config], tree: Tree, overrides: Iterable[str]) -> Tree:
-    """Lay ``a.b=c`` over the tree of a config, one after the other.
+    """Lay overrides ``a.b=c`` over the tree of a config, in order.
 
-    A table that gets another kind keeps the values for which that kind has a field; standard error
-    names those that are dropped.
+    A table that changes its kind keeps the values for which the new kind has a field; those dropped
+    are listed on standard error.
     """
     for assignment in overrides:
         _import_kinds(tree)
@@ -335,7 +335,7 @@ def with_overrides(config: type[Config], tree: Tree, overrides: Iterable[str]) -
 def _of_same_kinds(
     config: type[Config], below: Tree, above: Tree, where: Where, dropped: list[str]
 ) -> tuple[Tree, Tree]:
-    """Both trees, the tables below turned into the kinds named above, so that `merge` joins them.
+    """Return both trees, the tables below converted to the kinds above, so that `merge` joins them.
 
     ``dropped`` gets the values for which these kinds have no field.
     """
@@ -353,7 +353,7 @@ def _of_same_kinds(
         kind = old.get("kind", default)
         chosen = known.get(str(new.get("kind", kind)), None if known else expected)
         if chosen is None:
-            continue  # of an unknown kind, which `parse` reports
+            continue  # an unknown kind, which `parse` reports
         if "kind" in new:
             fields = {k: v for k, v in old.items() if k != "kind"}
             path, same = ".".join((*where, key)), new["kind"] == kind
@@ -365,7 +365,7 @@ def _of_same_kinds(
 
 
 def _as_table(value: object, known: Mapping[str, object]) -> Tree | None:
-    """A table, or the name of a kind as one; nothing of any other value."""
+    """Return a table, or the name of a kind as one; None for any other value."""
     if isinstance(value, str) and known and value != "none":
         return {"kind": value}
     return value if isinstance(value, dict) else None
@@ -374,7 +374,7 @@ def _as_table(value: object, known: Mapping[str, object]) -> Tree | None:
 def parse_tree(
     config: type[C], tree: Tree, path: Path | None = None, over: Sequence[str] = ()
 ) -> C:
-    """Parse after importing what ``imports`` names; errors say the file and line, or override."""
+    """Parse a tree after importing its ``imports``; errors show the file and line, or override."""
     _import_kinds(tree)
     try:
         return config.parse(tree)
@@ -389,7 +389,7 @@ def parse_tree(
 
 
 def _import_kinds(tree: Tree) -> None:
-    """Import the modules that ``imports`` names: they register kinds."""
+    """Import the modules listed in ``imports``: they register kinds."""
     modules = tree.get("imports", ())
     if not isinstance(modules, list | tuple) or not all(isinstance(m, str) for m in modules):
         raise ConfigError(f"must be a list of module names, not {modules!r}", ("imports",))
@@ -402,7 +402,7 @@ def _import_kinds(tree: Tree) -> None:
             raise ConfigError(f"cannot import {module!r} ({error}){hint}") from None
         except ConfigError as error:
             raise ConfigError(f"cannot import {module!r}: {error}") from None
-        except (Exception, SystemExit) as error:  # a module of the user's may raise any
+        except (Exception, SystemExit) as error:  # a user's module may raise anything
             raise ConfigError(f"cannot import {module!r} ({placed(error)})") from None
 
 
@@ -431,12 +431,12 @@ def _plain(value: object) -> object:
 
 
 def load_tree(path: Path, above: tuple[Path, ...] = (), resolved: bool = False) -> Tree:
-    """Read a TOML file and, below it, the one parent that its ``base`` names.
+    """Read a TOML file and, below it, the one parent named in its ``base``.
 
-    ``above`` are the files whose ``base`` leads to this one. A ``resolved`` config has none.
+    ``above`` are the files whose ``base`` leads to this one. A ``resolved`` config has no base.
     """
     try:
-        tree = tomllib.loads(read_bytes(path, LARGEST).decode("utf-8-sig"))  # as Notepad writes
+        tree = tomllib.loads(read_bytes(path, LARGEST).decode("utf-8-sig"))  # Notepad writes a BOM
         _refuse_odd(tree)
     except OSError as error:
         raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
@@ -444,7 +444,7 @@ def load_tree(path: Path, above: tuple[Path, ...] = (), resolved: bool = False) 
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start + 1}") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    except ValueError as error:  # also of a number of thousands of digits
+    except ValueError as error:  # also for a number of thousands of digits
         raise ConfigError(f"{path}: not TOML: {error}") from None
     except RecursionError:
         raise ConfigError(f"{path}: its tables are nested too deeply") from None
@@ -461,7 +461,7 @@ def load_tree(path: Path, above: tuple[Path, ...] = (), resolved: bool = False) 
 
 
 def from_json(path: Path, parse: Callable[[Any], T]) -> T:
-    """``parse`` of the content of a JSON file; raise `ConfigError` for a damaged file."""
+    """Apply ``parse`` to the content of a JSON file; raise `ConfigError` for a damaged file."""
     try:
         return parse(json.loads(read_bytes(path)))
     except OSError as error:
@@ -471,7 +471,7 @@ def from_json(path: Path, parse: Callable[[Any], T]) -> T:
 
 
 def merge(below: Tree, above: Tree) -> Tree:
-    """Lay one tree over another; a table that names another ``kind`` replaces the whole table."""
+    """Lay one tree over another; a table with another ``kind`` replaces the whole table."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
@@ -485,9 +485,9 @@ def merge(below: Tree, above: Tree) -> Tree:
 
 
 def assigned(assignment: str) -> Tree:
-    """The tree of ``a.b=c``: the value is TOML, or else a bare word.
+    """Return the tree of ``a.b=c``: the value is TOML, or else a bare word.
 
-    In a table bare words need no quotes either: ``train.optimizer={kind=sgd}``. Raises
+    Bare words need no quotes in a table either: ``train.optimizer={kind=sgd}``. Raises
     ``ConfigError`` for a table that cannot be read.
     """
     key, equals, text = assignment.partition("=")
@@ -514,7 +514,7 @@ def assigned(assignment: str) -> Tree:
 
 
 def _quoted(table: str) -> str:
-    """An inline table with quotes around the bare words that are values."""
+    """Put quotes around the bare words that are values of an inline table."""
     token = r"""("(?:[^"\\]|\\.)*"|'[^']*')|((?<=[=\[,\s])[A-Za-z_/~][\w./-]*)(?=\s*[,}\]])"""
     constants = ("true", "false", "inf", "nan")
     return re.sub(
@@ -525,7 +525,7 @@ def _quoted(table: str) -> str:
 
 
 def line_of(text: str, where: Where) -> int | None:
-    """The line that holds a key, or the longest part of its path that stands in the file."""
+    """Return the line of a key, or of the longest part of its path that occurs in the file."""
     table: Where = ()
     best: tuple[int, int | None] = (0, None)
     for number, line in enumerate(split_lines(text), start=1):

@@ -1,7 +1,7 @@
 """Errors that a user can correct: printed as one line with exit code 2, without a traceback.
 
-An error counts as the user's when its class derives from `UserError` or it is about a file;
-anything else is a bug and keeps its traceback. Other such classes stand beside their code.
+An error counts as the user's if its class derives from `UserError` or it concerns a file; anything
+else is a bug and keeps its traceback. Other such classes are defined next to their code.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Where = tuple[str, ...]  # the path of keys from the root of a config file
 
 
 class UserError(ValueError):
-    """What a user can correct: one sentence names the file, line, key or field, and the remedy.
+    """An error that a user can correct: one sentence with file, line, key or field, and the fix.
 
-    It is a ValueError, so that pydantic takes it in validators and callers catch it as usual.
+    It is a ValueError, so that pydantic accepts it in validators and callers catch it as usual.
     """
 
 
 class NoOutputError(UserError):
-    """An input without an output: scores are not finite, or a search found none."""
+    """An input without an output: scores are not finite, or a search returned none."""
 
 
 DIVERGED = (
@@ -39,7 +39,7 @@ DIVERGED = (
 
 
 def check_finite(values: object, what: str) -> None:
-    """Raise `NoOutputError`, which begins with ``what``, unless all numbers are finite."""
+    """Raise `NoOutputError`, beginning with ``what``, unless all numbers are finite."""
     import numpy as np
 
     if not np.isfinite(np.asarray(values)).all():
@@ -47,10 +47,10 @@ def check_finite(values: object, what: str) -> None:
 
 
 def install(extra: str) -> str:
-    """What to type for the packages of an extra of ours: from where foveate was installed."""
+    """Return the command that installs an extra of ours, from where foveate was installed."""
     from importlib.metadata import PackageNotFoundError, distribution  # 15 ms
 
-    try:  # PEP 610: where a wheel or a folder lay; nothing of a package from an index
+    try:  # PEP 610: the location of a wheel or folder; empty for a package from an index
         origin = json.loads(distribution("foveate").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
         origin = {"dir_info": {}}
@@ -61,13 +61,13 @@ def install(extra: str) -> str:
 
 
 def not_built(part: str) -> str:
-    """Return the message for a part that runs in the browser and that this installation lacks."""
+    """Return the message for a browser part that this installation lacks."""
     how = "install Node 20.19 or newer, run `make page` in a checkout of foveate, and install that"
     return f"{part} is not built: {how}"
 
 
 class ConfigError(UserError):
-    """A key or value that cannot be used: names its place and what would be valid."""
+    """A key or value that cannot be used: gives its path and what would be valid."""
 
     def __init__(self, message: str, where: Where = ()) -> None:
         super().__init__(message)
@@ -82,16 +82,15 @@ class ConfigError(UserError):
 def one_line_errors() -> Iterator[None]:
     """Print a user's error as ``error: …``; raise other errors, and with FOVEATE_DEBUG=1 all.
 
-    What is raised and no user's error has a note below its traceback: it is a bug.
-
-    A closed pipe on standard output, as after ``| head``, is not an error.
+    An error that is not the user's gets a note below its traceback: it is a bug. A closed pipe on
+    standard output, as after ``| head``, is not an error.
     """
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
         _discard_output()
-        sys.exit(141)  # 128 + SIGPIPE, as a shell would say
+        sys.exit(141)  # 128 + SIGPIPE, as in a shell
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name in TRAINING:
             error = UserError(
@@ -113,7 +112,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def is_for_the_user(error: Exception) -> bool:
-    """Whether it is a `UserError`, an error of a file, or of text whose bytes are not UTF-8.
+    """Return whether it is a `UserError`, an error of a file, or of text that is not UTF-8.
 
     A bare ValueError is a bug.
     """
@@ -121,23 +120,23 @@ def is_for_the_user(error: Exception) -> bool:
 
 
 def message_of(error: Exception) -> str:
-    """The error as one line of text; an error of a file begins with the file's name."""
+    """Return the error as one line of text; an error of a file begins with the file's name."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, UnicodeEncodeError):
         return f"{error.object[error.start : error.end]!a} is not UTF-8: write the text in UTF-8"
-    if isinstance(error, OSError) and error.errno in FULL:  # a stream: it has no file name
+    if isinstance(error, OSError) and error.errno in FULL:  # a stream, which has no file name
         return f"the output cannot be written: {error.strerror}; free some space and try again"
     return " ".join(str(error).split("\n"))
 
 
 def innermost(error: BaseException) -> traceback.FrameSummary:
-    """The frame in which an error was raised."""
+    """Return the frame in which an error was raised."""
     return traceback.extract_tb(error.__traceback__)[-1]
 
 
 def placed(error: BaseException) -> str:
-    """File, line, class and text of an error, in one line."""
+    """Return file, line, class and text of an error, in one line."""
     last, text = innermost(error), " ".join(str(error).split())
     return f"{last.filename}:{last.lineno}: {type(error).__name__}: {text}"
 
@@ -149,7 +148,7 @@ def _discard_output() -> None:
 
 
 class ClosedStream(io.TextIOBase):
-    """A standard stream that was closed before the program began: its use raises ``OSError``."""
+    """A standard stream that was closed before the program started: its use raises ``OSError``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -170,9 +169,9 @@ class ClosedStream(io.TextIOBase):
 
 
 def open_streams() -> None:
-    """Make closed standard streams (``>&-``) errors where they are used; messages are dropped.
+    """Make using closed standard streams (``>&-``) an error; messages to them are dropped.
 
-    The null device takes their numbers, so that no file that is opened later gets what is printed.
+    The null device takes their numbers, so that no file opened later receives what is printed.
     """
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None:

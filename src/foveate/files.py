@@ -1,4 +1,4 @@
-"""Files that are replaced at once, never half written; locks; the folder of the cache."""
+"""Files that are replaced atomically, never half written; locks; the cache folder."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from typing import BinaryIO
 def replace_file(path: Path, content: str | bytes, mode: int | None = None) -> None:
     """Write a file, text as UTF-8, so that it appears whole or not at all (`replacing`).
 
-    ``mode`` are its permissions from its first moment on. Raises ``OSError`` naming the file.
+    ``mode`` are its permissions from the start. Raises ``OSError`` with the file's name.
     """
     with replacing(path, mode) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that nobody reads meanwhile, as UTF-8 and with the same line ends everywhere."""
+    """Write a file that no other process reads meanwhile, as UTF-8 and with LF on every system."""
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
-    """Open a file to write piece by piece; it takes its name when the block ends without an error.
+    """Open a file to write piece by piece; it gets its name if the block ends without an error.
 
-    Links are followed: the file behind one is replaced, with the permissions that it has. A device,
-    a FIFO or a standard stream is written to. Raises ``FileNotFoundError`` naming the folder where
-    it does not exist, and ``OSError`` naming the file where the disk refuses; the old file is
-    unchanged then.
+    Links are followed: the file behind one is replaced, with its permissions. A device, a FIFO or a
+    standard stream is written to directly. Raises ``FileNotFoundError`` if the folder does not
+    exist, and ``OSError`` with the file's name if the disk rejects it; then the old file is
+    unchanged.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
@@ -73,7 +73,7 @@ STREAMS = re.compile(r"/dev/(?:stdin|stdout|stderr|fd/)|/proc/(?:self|thread-sel
 
 
 def _take_place(part: Path, target: Path) -> None:
-    """Give a written file its name. Raise ``OSError`` where Windows holds the file of that name."""
+    """Give a written file its name. Raise ``OSError`` if Windows holds the file of that name."""
     try:
         os.replace(part, target)
     except PermissionError as error:
@@ -82,9 +82,9 @@ def _take_place(part: Path, target: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Wait until a file, or the names in a folder, are on disk."""
     if path.is_dir() and os.name == "nt":
-        return  # Windows has no handle of a folder to wait for
+        return  # Windows has no folder handles to wait for
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)
@@ -94,12 +94,12 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
-    """Hold a lock between processes, which the system releases for a killed one too.
+    """Hold a lock between processes, which the system also releases if a process is killed.
 
-    Raises ``filelock.Timeout`` where another holds it and this one does not ``wait``. A network's
-    folder may know no locks, and gives all.
+    Raises ``filelock.Timeout`` if another process holds it and ``wait`` is false. A network folder
+    may not support locks; then every process gets it.
     """
-    from filelock import FileLock, Timeout  # its import takes longer than all else here
+    from filelock import FileLock, Timeout  # its import takes longer than the rest of this module
 
     lock = FileLock(path, timeout=-1 if wait else 0)
     try:
@@ -114,9 +114,9 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 def part_of(path: Path) -> Path:
-    """Return the temporary file of this process for ``path``; remove those of killed processes.
+    """Return this process's temporary file for ``path``; remove those of killed processes.
 
-    Raises ``OSError`` where the path has no name, as "" and "." have none.
+    Raises ``OSError`` if the path has no name, like "" and ".".
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -131,9 +131,9 @@ def part_of(path: Path) -> Path:
 
 
 def read_bytes(path: Path, most: int | None = None) -> bytes:
-    """The content of a regular file: no device or pipe, whose reading would never end.
+    """Return the content of a regular file, not of a device or pipe, which might never end.
 
-    Raises ``OSError`` that names another, or one of more than ``most`` bytes.
+    Raises ``OSError`` for these, and for a file of more than ``most`` bytes.
     """
     if not path.is_file() and path.exists():
         raise OSError(errno.EINVAL, "this is not a regular file, and is not read", str(path))
@@ -144,21 +144,21 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text, which end in LF or CRLF and nothing else, such as U+2028."""
+    """Return the lines of a text, which end in LF or CRLF and nothing else, such as U+2028."""
     lines = text.removesuffix("\n").split("\n") if text else []
     return [line.removesuffix("\r") for line in lines]
 
 
 def remove(place: Path) -> None:
-    """Remove a file or a folder, if it is there."""
+    """Remove a file or a folder, if it exists."""
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
-    elif os.path.lexists(place):  # a disk that may only be read refuses even what is not there
+    elif os.path.lexists(place):  # a read-only disk rejects even a missing file
         place.unlink()
 
 
 def _lives(process: int) -> bool:
-    """Whether a process of this host is alive; True where that is unknown."""
+    """Return whether a process of this host is alive; True if that is unknown."""
     if os.name == "nt":
         return True
     try:
@@ -171,5 +171,5 @@ def _lives(process: int) -> bool:
 
 
 def cache_folder() -> Path:
-    """The cache: ``$XDG_CACHE_HOME/foveate`` or ``~/.cache/foveate``."""
+    """Return the cache: ``$XDG_CACHE_HOME/foveate`` or ``~/.cache/foveate``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "foveate"

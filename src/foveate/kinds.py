@@ -1,6 +1,6 @@
 """Every registered kind and every table of a config, with their fields: text, JSON, JSON Schema.
 
-The meaning of a field is the comment behind it or the docstring under it, read from the source.
+The meaning of a field is the comment after it or the docstring below it, read from the source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PACKAGES = ("nn", "data", "models", "decode", "align", "tasks", "train")
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its type in words, its default (``None``: there is none), limits and meaning."""
+    """One field: its type in words, its default (``None`` without one), limits and meaning."""
 
     type: str
     default: str | None
@@ -34,13 +34,13 @@ class Field:
 
 @dataclass(frozen=True)
 class Kind:
-    """One registered kind, or one table of a config (family "table"): its meaning, its fields."""
+    """One registered kind, or one table of a config (family "table"): its meaning and fields."""
 
     family: str
     name: str
     meaning: str
     fields: dict[str, Field]
-    differs: str = ""  # from the paper, in one sentence; empty where nothing is known
+    differs: str = ""  # from the paper, in one sentence; empty if not known to differ
 
 
 def load_kinds() -> None:
@@ -52,7 +52,7 @@ def load_kinds() -> None:
 
 
 def all_kinds() -> list[Kind]:
-    """Every kind of every family."""
+    """Return every kind of every family."""
     load_kinds()
     return [
         Kind(name, kind, _meaning(config), _fields(config), _differs(config))
@@ -62,9 +62,9 @@ def all_kinds() -> list[Kind]:
 
 
 def config_tables(root: type[Config]) -> list[Kind]:
-    """The tables of a config that are not a choice among kinds, such as ``train.save``.
+    """Return the tables of a config that are not a choice among kinds, such as ``train.save``.
 
-    The top of the file is the table ``config``. A field that is a choice names its family.
+    The top of the file is the table ``config``. A field that is a choice shows its family.
     """
     load_kinds()
     return [
@@ -75,11 +75,11 @@ def config_tables(root: type[Config]) -> list[Kind]:
 
 
 def described(name: str | None, root: type[Config]) -> list[Kind]:
-    """What a name stands for: a family, a kind, a table of the config ``root``, or a field.
+    """Return what a name refers to: a family, a kind, a table of the config ``root``, or a field.
 
     Tables and fields have dotted names, whose beginning may be left out: ``train.max_minutes``,
-    ``max_minutes``. Of a field all owners are given, with that field alone. Without a name it is
-    everything. Raises `ConfigError` with the nearest names where there is nothing of this name.
+    ``max_minutes``. For a field, all its owners are returned, with that field alone; without a
+    name, everything. Raises `ConfigError` with the nearest names if nothing has this name.
     """
     tables, members = config_tables(root), [*all_kinds(), *metric_kinds()]
     if name is None:
@@ -113,7 +113,7 @@ def described(name: str | None, root: type[Config]) -> list[Kind]:
 
 
 def metric_kinds() -> list[Kind]:
-    """The family "metrics": what ``train.save.best`` may name, for each task."""
+    """Return the family "metrics": the valid values of ``train.save.best``, for each task."""
     from foveate.tasks.base import Task
 
     chosen = "; of the outputs' metrics, those in task.metrics"
@@ -129,7 +129,7 @@ def metric_kinds() -> list[Kind]:
 
 
 def _walk(root: type[Config]) -> dict[str, type[Config]]:
-    """Tables and families by their first dotted path from the root, each class once."""
+    """Return tables and families by their first dotted path from the root, each class once."""
     places: dict[str, type[Config]] = {}
     known: set[type[Config]] = set()
 
@@ -153,7 +153,7 @@ def _walk(root: type[Config]) -> dict[str, type[Config]]:
 
 
 def kinds_table(members: list[Kind]) -> str:
-    """The kinds as text: a heading for a family, a line for a kind, a line for a field."""
+    """Return the kinds as text: a heading per family, a line per kind, a line per field."""
     lines: list[str] = []
     family = ""
     for kind in members:
@@ -173,7 +173,7 @@ def kinds_table(members: list[Kind]) -> str:
 
 
 def kinds_tree(members: list[Kind]) -> dict[str, dict[str, object]]:
-    """The kinds as plain values: family → kind → meaning and fields."""
+    """Return the kinds as plain values: family → kind → meaning and fields."""
     tree: dict[str, dict[str, object]] = {}
     for kind in members:
         fields = {name: asdict(field) for name, field in kind.fields.items()}
@@ -183,11 +183,11 @@ def kinds_tree(members: list[Kind]) -> dict[str, dict[str, object]]:
 
 
 def config_schema(root: type[Config]) -> Tree:
-    """The JSON Schema (draft 7, which editors of TOML read) of files that describe a ``root``.
+    """Return the JSON Schema (draft 7, which TOML editors read) of files that describe ``root``.
 
     A choice among kinds is the name of one, or a table with ``kind``; a table without it changes
-    values of the kind that is chosen by default or by the file's ``base``. A value that another
-    file may give is not required here; ``foveate check`` knows what is missing.
+    values of the kind that is the default or is set by the file's ``base``. A value that another
+    file may set is not required here; ``foveate check`` knows what is missing.
     """
     load_kinds()
     definitions: Tree = {}
@@ -204,7 +204,7 @@ def config_schema(root: type[Config]) -> Tree:
 
 
 def _reference(config: type[Config], definitions: Tree) -> Tree:
-    """A reference to the schema of a config, which is added to the definitions at its first use."""
+    """Return a reference to the schema of a config, adding it to the definitions at first use."""
     name = f"{config.__module__}.{config.__qualname__}"
     if name not in definitions:
         definitions[name] = {}  # a kind may hold others of its family
@@ -221,7 +221,7 @@ def _reference(config: type[Config], definitions: Tree) -> Tree:
 def _choice_schema(
     config: type[Config], choices: dict[str, type[Config]], definitions: Tree
 ) -> Tree:
-    """The name of a kind, the table of one, or a table without a name."""
+    """Return the schema of a kind's name, a kind's table, or a table without a kind."""
     tables, fields = [], dict[str, list[Tree]]()
     for kind, each in sorted(choices.items()):
         table = _table_schema(each, definitions)
@@ -243,7 +243,7 @@ def _choice_schema(
 
 
 def _table_schema(config: type[Config], definitions: Tree) -> Tree:
-    """The fields of a config; pydantic describes those that hold no config."""
+    """Return the schema of a config's fields; pydantic describes those that hold no config."""
     plain, properties = config.model_json_schema()["properties"], {}
     for name, field in _fields(config).items():
         annotation = config.model_fields[name].annotation
@@ -261,7 +261,7 @@ def _table_schema(config: type[Config], definitions: Tree) -> Tree:
 
 
 def _nested_schema(annotation: object, definitions: Tree) -> Tree:
-    """The schema of ``C``, ``C | None``, ``tuple[C, ...]`` or ``dict[str, C]``."""
+    """Return the schema of ``C``, ``C | None``, ``tuple[C, ...]`` or ``dict[str, C]``."""
     parts = typing.get_args(annotation)
     match typing.get_origin(annotation):
         case typing.Union | types.UnionType:
@@ -274,11 +274,11 @@ def _nested_schema(annotation: object, definitions: Tree) -> Tree:
     config = config_type(annotation)
     if config is None:
         return {"const": "none"}  # TOML has no null
-    return {"allOf": [_reference(config, definitions)]}  # draft 7 ignores what stands beside $ref
+    return {"allOf": [_reference(config, definitions)]}  # draft 7 ignores siblings of $ref
 
 
 def _draft_7(schema: Tree) -> Tree:
-    """Pydantic's schema of a field in the words of draft 7, without titles; null is "none"."""
+    """Convert pydantic's schema of a field to draft 7, without titles; null is "none"."""
     if schema == {"type": "null"}:
         return {"const": "none"}
     parts: Tree = {}
@@ -293,7 +293,7 @@ def _draft_7(schema: Tree) -> Tree:
 
 
 def _meaning(config: type[Config]) -> str:
-    """The first sentence of the docstring of what the config builds, or of the config."""
+    """Return the first sentence of the docstring of the class a config builds, or of the config."""
     docstrings = [c.__doc__ for c in (config.owner, config) if c is not None]
     text = next((inspect.cleandoc(doc) for doc in docstrings if doc), "")
     paragraph = " ".join(text.split("\n\n")[0].split())
@@ -301,7 +301,7 @@ def _meaning(config: type[Config]) -> str:
 
 
 def _differs(config: type[Config]) -> str:
-    """What the kind itself says, not a parent: the class that it builds, or a preset."""
+    """Return the text of the kind itself, not a parent's: of the class it builds, or a preset."""
     owner = config.owner
     builds = owner is not None and getattr(owner, "Config", None) is config
     text: str = vars(owner if builds else config).get("differs", "")
@@ -326,7 +326,7 @@ def _fields(config: type[Config]) -> dict[str, Field]:
 
 @functools.cache
 def _comments(config: type) -> dict[str, str]:
-    """The comment behind each field of a class, or the docstring under it; its parents' not."""
+    """Return the comment after each field of a class, or the docstring below, without parents."""
     if not issubclass(config, Config):
         return {}
     try:
@@ -394,6 +394,6 @@ _LIMITS = {
 
 
 def _limit(part: object) -> str:
-    """One constraint of a field in words, such as ``> 0``."""
+    """Return one constraint of a field in words, such as ``> 0``."""
     limits = ((text, getattr(part, name, None)) for name, text in _LIMITS.items())
     return ", ".join(text.format(value) for text, value in limits if value is not None)

@@ -1,4 +1,4 @@
-"""What differs between machines: processors, loaded libraries, system files, the C compiler."""
+"""Differences between machines: processors, loaded libraries, system files, the C compiler."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from pathlib import Path
 from foveate.errors import UserError
 from foveate.files import cache_folder
 
-SECONDS = 300  # after which a compiler is stopped
+SECONDS = 300  # time limit of a compiler
 
 
 class LibraryError(UserError):
-    """A library in C is missing or cannot be compiled, or is not the one that was asked for."""
+    """A C library is missing, cannot be compiled, or is not the requested one."""
 
 
 def processors() -> int:
     """Return the number of processors that this process may use."""
-    allowed = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
+    allowed = getattr(os, "sched_getaffinity", None)  # absent on macOS and Windows
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def loaded_libraries() -> ctypes.CDLL | None:
-    """Return the functions of all loaded libraries; None on Windows, which looks in one by name."""
+    """Return the functions of all loaded libraries; None on Windows, which has no such search."""
     return None if sys.platform == "win32" else ctypes.CDLL(None)
 
 
 def system_text(path: str) -> str:
-    """Return the text of a small file of Linux; "" where there is none."""
+    """Return the text of a small file of Linux; "" if it does not exist."""
     with contextlib.suppress(OSError):
         return Path(path).read_text(encoding="utf-8", errors="replace")
     return ""
 
 
 def system_field(path: str, *names: str) -> str:
-    """Return the value of the first line ``NAME: VALUE`` with one of the names; "" without one."""
+    """Return the value of the first line ``NAME: VALUE`` with one of the names, else ""."""
     lines = (line.partition(":") for line in system_text(path).split("\n"))
     return next((value.strip() for name, _, value in lines if name.strip() in names), "")
 
@@ -70,9 +70,9 @@ def c_compiler() -> list[str]:
 def compiled(
     name: str, sources: Iterable[Path], commands: Callable[[Path], Sequence[Sequence[str]]]
 ) -> Path:
-    """Return a file of the cache that commands make of sources, unless they made the same before.
+    """Return a cached file that commands build from sources, building it at the first use.
 
-    Raises `LibraryError` where a command fails, and ``OSError`` where it or the cache is missing.
+    Raises `LibraryError` if a command fails, and ``OSError`` if it or the cache is missing.
     """
     words = [word for command in commands(Path(name)) for word in command]
     own = processor_flags() if {"-march=native", "-mcpu=native"} & {*words} else ""

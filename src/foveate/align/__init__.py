@@ -1,1 +1,1 @@
-"""Word alignments: read from attention, written as files, judged against gold."""
+"""Word alignments: read from attention, written to files, judged against gold."""

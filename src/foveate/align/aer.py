@@ -32,15 +32,15 @@ NEIGHBOURS = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 def symmetrize(forward: Links, backward: Links, method: Method = "grow-diag-final-and") -> Links:
-    """The links of a pair from those of both directions."""
+    """Return the links of a pair from those of both directions."""
     return METHODS[method](forward, backward)
 
 
 def grow_diag(forward: Links, backward: Links) -> Links:
-    """From the intersection, add links of the union that neighbour a link, until none is added.
+    """Add to the intersection links of the union that neighbour a link, until none is added.
 
-    Neighbours are one position apart, diagonals included. A link is added where one of its words
-    has no link yet. Links are visited in order.
+    Neighbours are one position apart, including diagonally. A link is added if one of its words has
+    no link yet. Links are visited in order.
     """
     grown, union = forward & backward, forward | backward
     sources, targets = {s for s, _ in grown}, {t for _, t in grown}
@@ -56,7 +56,7 @@ def grow_diag(forward: Links, backward: Links) -> Links:
 
 
 def _final(join: Callable[[bool, bool], bool]) -> Callable[[Links, Links], Links]:
-    """Grow, then add the links of one direction after the other whose words are free."""
+    """Return a function that grows, then adds links of either direction whose words are free."""
 
     def grow(forward: Links, backward: Links) -> Links:
         grown = grow_diag(forward, backward)
@@ -90,7 +90,7 @@ METHODS: dict[str, Callable[[Links, Links], Links]] = {
 
 @dataclass(frozen=True)
 class Gold:
-    """The gold links of a sentence: sure links, and possible links, which include the sure."""
+    """The gold links of a sentence: sure links, and possible links, which include the sure ones."""
 
     sure: Links
     possible: Links
@@ -98,7 +98,7 @@ class Gold:
 
 @dataclass(frozen=True)
 class LinkCounts:
-    """Links counted over a corpus; sums, so that parts of a corpus add up.
+    """Counts of links over a corpus; sums, so that the parts of a corpus add up.
 
     ``links`` is |A|, the links judged; ``sure`` |S|, the sure gold links; ``correct_sure`` |A ∩ S|
     and ``correct_possible`` |A ∩ P|.
@@ -131,20 +131,20 @@ class LinkCounts:
     def aer(self) -> float:
         """1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), the alignment error rate (Och and Ney, 2003).
 
-        0 is best, also where there are neither links nor sure links.
+        0 is best, also if there are neither links nor sure links.
         """
         total = self.links + self.sure
         return 1 - (self.correct_sure + self.correct_possible) / total if total else 0.0
 
 
 def agree(links: Links, gold: Gold) -> LinkCounts:
-    """The counts of one sentence."""
+    """Return the counts of one sentence."""
     possible = gold.possible | gold.sure
     return LinkCounts(len(links), len(gold.sure), len(links & gold.sure), len(links & possible))
 
 
 def judge(alignments: Sequence[Links], gold: Sequence[Gold]) -> LinkCounts:
-    """The counts of a corpus. Raises `UserError` where the numbers of sentences differ."""
+    """Return the counts of a corpus. Raises `UserError` if the numbers of sentences differ."""
     if len(alignments) != len(gold):
         raise UserError(
             f"{len(alignments)} alignments for {len(gold)} gold sentences; give as many"
@@ -153,10 +153,10 @@ def judge(alignments: Sequence[Links], gold: Sequence[Gold]) -> LinkCounts:
 
 
 def read_gold(path: str | Path, say: Callable[[str], None] | None = None) -> list[Gold]:
-    """Gold alignments of a file, a line for a sentence: ``i-j`` sure, ``ipj`` possible.
+    """Read the gold alignments of a file, one sentence per line: ``i-j`` sure, ``ipj`` possible.
 
-    Words count from 1, or from 0 where an entry has a 0, which ``say`` reports; those of the answer
-    count from 0. Sure links are possible too. Raises `UserError` naming the file, line and entry.
+    Words count from 1, or from 0 if an entry has a 0, which ``say`` reports; those of the result
+    count from 0. Sure links are possible too. Raises `UserError` with the file, line and entry.
     """
     rows = list[tuple[Links, Links]]()
     first, zero = 1, ""
@@ -181,11 +181,11 @@ def rank_heads(
     gold: Sequence[Gold],
     links: Callable[[NDArray[np.float32]], Links] = links,
 ) -> list[tuple[Layer, int, LinkCounts]]:
-    """Every head of a block as (name of its map, head, its counts), the least error rate first.
+    """Return every head of a block as (name of its map, head, its counts), least error rate first.
 
     ``corpus`` holds the maps (H, T, S), between words, of each sentence by name; it is read once,
-    so that it may be a generator. ``links`` reads links from one head's (T, S). Equals stay in the
-    order of the model. Raises `UserError` where the numbers of sentences differ.
+    so that it may be a generator. ``links`` extracts links from one head's (T, S). Ties keep the
+    order of the model. Raises `UserError` if the numbers of sentences differ.
     """
     counts: dict[tuple[Layer, int], LinkCounts] = {}
     for maps, true in zip(corpus, gold, strict=True):
@@ -198,10 +198,10 @@ def rank_heads(
 
 
 def mutual_links(forward: Weights, backward: Weights, threshold: float) -> Links:
-    """Links on which the heads of two directions agree: {(s, t) : √(α_ts β_st) ≥ threshold}.
+    """Return links on which the heads of two directions agree: {(s, t) : √(α_ts β_st) ≥ threshold}.
 
     α is (T, S + 1), of a model from source to target, and β (S, T + 1), of one from target to
-    source; the last columns are the ends. What Liang, Taskar and Klein (2006) do with posteriors.
+    source; the last columns are the ends. Liang, Taskar and Klein (2006) do this with posteriors.
     """
     mean = np.sqrt(forward[:, :-1] * backward[:, :-1].T)
     return {(int(s), int(t)) for t, s in np.argwhere(mean >= threshold)}
@@ -210,9 +210,9 @@ def mutual_links(forward: Weights, backward: Weights, threshold: float) -> Links
 def choose(
     corpus: Iterable[Maps], gold: Sequence[Gold], rows: Rows = "produced"
 ) -> list[tuple[Head, LinkCounts]]:
-    """Every head and how well its links agree with gold or other links, the best first.
+    """Return every head and how well its links agree with gold or other links, the best first.
 
-    Raises `UserError` where the model has no attention to the source.
+    Raises `UserError` if the model has no attention to the source.
     """
     layers = (dict(enumerate(maps.values())) for maps in corpus)
     ranked = rank_heads(layers, gold, read_links)

@@ -24,13 +24,13 @@ Pair = tuple[Words, Words]  # source words, target words
 Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
 NULL = 0  # the number of the empty source word e_0
-STEM = 4  # words with so many first letters in common may be cognates; shorter ones are equal
-FLOOR = 1e-12  # t(f | e) of words that training never showed together
+STEM = 4  # words that share this many first letters may be cognates; shorter ones must be equal
+FLOOR = 1e-12  # t(f | e) of words that never occurred together in training
 
 
 @dataclass(frozen=True)
 class PairGroup:
-    """B pairs of S source and T target words: their indices (B,), the numbers of their words.
+    """B pairs of S source and T target words: their indices (B,), and the numbers of their words.
 
     ``source`` is (B, S + 1), NULL first; ``target`` is (B, T).
     """
@@ -41,19 +41,19 @@ class PairGroup:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """T and S, which the other direction's group has exchanged."""
+        """T and S; the group of the other direction has them swapped."""
         return self.target.shape[1], self.source.shape[1] - 1
 
     def keys(self, width: int) -> Ints:
-        """One number for each pair of words (f_j, e_i): (B, T, S + 1)."""
+        """Return one number for each pair of words (f_j, e_i): (B, T, S + 1)."""
         keys: Ints = self.source[:, None, :] * width + self.target[:, :, None]
         return keys
 
 
 class WordIds:
-    """The numbers of words: of the source from 1 (0 is NULL), of the target from 0.
+    """The numbers of words: source words from 1 (0 is NULL), target words from 0.
 
-    Words that training did not show share the last number.
+    Words that did not occur in training share the last number.
     """
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
@@ -67,7 +67,7 @@ class WordIds:
         self.width = len(self.target) + 1
 
     def stems(self) -> tuple[Ints, Ints]:
-        """The number of each source and target word's first `STEM` letters, NULL's own."""
+        """Return the number of each word's first `STEM` letters, by side; NULL has its own."""
         known: dict[str, int] = {"": 0}
         sides = ["", *self.source], [*self.target]
         source, target = (
@@ -77,7 +77,7 @@ class WordIds:
         return source, target
 
     def groups(self, pairs: Sequence[Pair]) -> list[PairGroup]:
-        """Pairs in groups of equal lengths, so that arrays need no padding; empty ones left out."""
+        """Group pairs of equal lengths, so that arrays need no padding; leave out empty pairs."""
         of_lengths: dict[tuple[int, int], list[int]] = {}
         for index, (source, target) in enumerate(pairs):
             if source and target:
@@ -94,7 +94,7 @@ class WordIds:
 
 
 class Lexicon:
-    """t(f | e) for all words that stand in one pair somewhere: N entries, sorted by their keys."""
+    """t(f | e) for all words that occur together in some pair: N entries, sorted by their keys."""
 
     def __init__(self, keys: Ints, width: int) -> None:
         self.keys, self.width = keys, width
@@ -104,30 +104,30 @@ class Lexicon:
 
     @classmethod
     def of(cls, groups: Sequence[PairGroup], width: int) -> tuple[Lexicon, Ints]:
-        """The uniform lexicon of a corpus, and where the words of its groups stand, end to end."""
+        """Return a corpus's uniform lexicon, and the entries of its groups' words, end to end."""
         every = np.concatenate([group.keys(width).ravel() for group in groups])
         keys, places = np.unique(every, return_inverse=True)
         return cls(keys, width), places
 
     def places(self, group: PairGroup) -> Ints:
-        """Where the words of a group stand in the table; N for what it does not hold."""
+        """Return the entries of the words of a group in the table; N for those it lacks."""
         keys = group.keys(self.width)
         places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
         positions: Ints = np.where(self.keys[places] == keys, places, len(self.keys))
         return positions
 
     def alike(self, numbers: WordIds) -> NDArray[np.bool_]:
-        """Whether the words of each entry begin alike: names, figures, cognates (N,)."""
+        """Return whether the words of each entry begin alike: names, numbers, cognates (N,)."""
         source, target = numbers.stems()
         same: NDArray[np.bool_] = source[self.source] == target[self.keys % self.width]
         return same
 
     def learn(self, counts: Floats, concentration: float, extra: Floats | None = None) -> None:
-        """t(f | e) = c(f, e) / Σ_f' c(f', e); with a Dirichlet prior its variational mean.
+        """Set t(f | e) = c(f, e) / Σ_f' c(f', e); with a Dirichlet prior its variational mean.
 
-        exp ψ(c(f, e) + α) / exp ψ(Σ_f' c(f', e) + α V), which takes from rare words what they
-        would otherwise collect (Riley & Gildea, 2012); α = 0 is maximum likelihood. ``extra`` is
-        added to α of each entry (N,).
+        exp ψ(c(f, e) + α) / exp ψ(Σ_f' c(f', e) + α V), which takes from rare words what they would
+        otherwise collect (Riley & Gildea, 2012); α = 0 is maximum likelihood. ``extra`` is added to
+        α of each entry (N,).
         """
         counts = counts + (0.0 if extra is None else extra)
         totals = np.bincount(self.source, counts)
@@ -162,17 +162,17 @@ class Aligner(Configurable):
 
     @abstractmethod
     def train(self, pairs: Sequence[Pair]) -> list[float]:
-        """Learn from pairs of lists of words; log p(f | e) before each iteration, which rises.
+        """Learn from pairs of lists of words; return log p(f | e) before each iteration.
 
-        Raises `UserError` where no pair has words on both sides.
+        It rises. Raises `UserError` if no pair has words on both sides.
         """
 
     @abstractmethod
     def align(self, pairs: Sequence[Pair]) -> list[Links]:
-        """The links of each pair, trained on or not; none where a side is empty."""
+        """Return the links of each pair, trained on or not; none if a side is empty."""
 
     def ready(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """The pairs with their words as they are compared."""
+        """Return the pairs with their words in the form in which they are compared."""
         if not self.config.lowercase:
             return list(pairs)
         return [([w.lower() for w in s], [w.lower() for w in t]) for s, t in pairs]
@@ -183,7 +183,7 @@ class Expectation:
     """The result of the E step for a group of B pairs of equal lengths.
 
     ``posterior`` (B, T, S + 1) is p(a_j = i | f, e), ``log_likelihood`` Σ log p(f | e), ``moves``
-    the sums from which the kind re-estimates p(a_j | …).
+    the sums from which the aligner re-estimates p(a_j | …).
     """
 
     posterior: Floats
@@ -214,7 +214,7 @@ class WordAligner(Aligner):
         return corpus.fit(self)
 
     def start(self, corpus: EMTraining) -> None:
-        """Take the corpus' words, and t from the simpler model if there is one."""
+        """Take the corpus's words, and t from the simpler model if there is one."""
         if self.first is not None:
             corpus.fit(self.first)
         self.numbers, self.lexicon = corpus.numbers, corpus.lexicon
@@ -227,29 +227,29 @@ class WordAligner(Aligner):
         return links
 
     def posterior(self, group: PairGroup) -> Floats:
-        """p(a_j = i | f, e) for a group: (B, T, S + 1)."""
+        """Return p(a_j = i | f, e) for a group: (B, T, S + 1)."""
         return self.expect(self.emissions(group)).posterior
 
     def emissions(self, group: PairGroup) -> Floats:
-        """t(f_j | e_i): (B, T, S + 1)."""
+        """Return t(f_j | e_i): (B, T, S + 1)."""
         probabilities: Floats = self.lexicon.probability[self.lexicon.places(group)]
         return probabilities
 
     @abstractmethod
     def expect(self, emissions: Floats) -> Expectation:
-        """The E step for B pairs of equal lengths, from t(f_j | e_i) (B, T, S + 1)."""
+        """Run the E step for B pairs of equal lengths, from t(f_j | e_i) (B, T, S + 1)."""
 
     @abstractmethod
     def learn(self, moves: Mapping[Lengths, Floats]) -> None:
-        """The M step of p(a_j | …), from the ``moves`` of every group by its lengths."""
+        """Run the M step of p(a_j | …), from the ``moves`` of every group by its lengths."""
 
     @abstractmethod
     def best(self, emissions: Floats) -> Ints:
-        """The best alignment a (B, T), 0 for NULL."""
+        """Return the best alignment a (B, T), 0 for NULL."""
 
 
 class EMTraining:
-    """A corpus being trained on: its groups, and where their words stand in the lexicon."""
+    """A corpus being trained on: its groups, and their words' entries in the lexicon."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self.numbers = WordIds(pairs)
@@ -263,24 +263,24 @@ class EMTraining:
         self.places = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def fit(self, model: WordAligner) -> list[float]:
-        """EM: the log-likelihood before each iteration."""
+        """Run EM; return the log-likelihood before each iteration."""
         model.start(self)
         return [self.step(model) for _ in range(model.config.iterations)]
 
     def step(self, model: WordAligner) -> float:
-        """One iteration of EM; gives log p(f | e) under the parameters before it."""
+        """Run one iteration of EM; return log p(f | e) under the parameters before it."""
         expectations = self.expect(model)
         self.learn(model, expectations, [e.posterior for e in expectations])
         return sum(e.log_likelihood for e in expectations)
 
     def expect(self, model: WordAligner) -> list[Expectation]:
-        """The E step of every group."""
+        """Run the E step of every group."""
         return [model.expect(self.lexicon.probability[places]) for places in self.places]
 
     def learn(
         self, model: WordAligner, expectations: Sequence[Expectation], posteriors: Sequence[Floats]
     ) -> None:
-        """The M step, c(f, e) being the sums of ``posteriors``."""
+        """Run the M step, with c(f, e) the sums of ``posteriors``."""
         counts = np.bincount(
             self.flat,
             np.concatenate([posterior.ravel() for posterior in posteriors]),
@@ -292,7 +292,7 @@ class EMTraining:
 
 
 def lengths(posterior: Floats) -> Lengths:
-    """S and T of arrays (B, T, S + 1)."""
+    """Return S and T of arrays (B, T, S + 1)."""
     return posterior.shape[2] - 1, posterior.shape[1]
 
 
@@ -316,7 +316,7 @@ class Model1(WordAligner, kind="ibm1"):
 
 
 def model1(config: WordAligner.Config, iterations: int) -> Model1:
-    """Model 1 with the priors of a later model."""
+    """Return Model 1 with the priors of a later model."""
     shared = config.model_dump(include={"lowercase", "concentration", "cognates"})
     return Model1(Model1.Config.model_validate(shared | {"iterations": iterations}))
 
@@ -344,19 +344,19 @@ class HMM(WordAligner):
         self.jumps: Floats = np.ones(2 * config.longest_jump + 1)  # c(d) at d + longest_jump
 
     def _widths(self, source: int) -> Ints:
-        """The index in c of the jump from place i' (0: the start) to word i of S: (S + 1, S)."""
+        """Return the index in c of jumps from position i' (0: start) to word i: (S + 1, S)."""
         longest = self.config.longest_jump
         width = np.arange(1, source + 1)[None] - np.arange(source + 1)[:, None]
         return width.clip(-longest, longest) + longest
 
     def transitions(self, source: int) -> Floats:
-        """(1 − p₀) c(i − i') / Σ_k c(k − i'): (S + 1, S + 1), from i' to i, 0 being the start."""
+        """Return (1 − p₀) c(i − i') / Σ_k c(k − i'): (S + 1, S + 1), from i' (0: start) to i."""
         odds = self.jumps[self._widths(source)]
         odds = (1 - self.config.null_probability) * odds / odds.sum(axis=1, keepdims=True)
         return np.pad(odds, ((0, 0), (1, 0)))
 
     def expect(self, emissions: Floats) -> Expectation:
-        """Forward and backward: α_j(i) is of the place i last linked, whether or not by word j."""
+        """Run forward and backward: α_j(i) is for the position i last linked, by word j or not."""
         batch, steps, width = emissions.shape
         move, null = self.transitions(width - 1), self.config.null_probability
         nothing, words = emissions[:, :, :1] * null, emissions.copy()
@@ -383,10 +383,10 @@ class HMM(WordAligner):
         return Expectation(posterior, float(np.log(scale).sum()), moves)
 
     def learn(self, moves: Mapping[Lengths, Floats]) -> None:
-        """c(d) ← n(d) / Σ_i' n(i') / Σ_k c(k − i'), over the places i' from which d is possible.
+        """Set c(d) ← n(d) / Σ_i' n(i') / Σ_k c(k − i'), over positions i' from which d is possible.
 
         The sum in p's denominator depends on S and i', so c has no closed form; this step raises
-        the likelihood (Hunter, 2004, for choices from sets) and is taken some times.
+        the likelihood (Hunter, 2004, for choices from sets) and is repeated a few times.
         """
         of_source: dict[int, Floats] = {}
         for (source, _), counts in moves.items():
@@ -406,7 +406,7 @@ class HMM(WordAligner):
             self.jumps /= self.jumps[possible].mean()
 
     def best(self, emissions: Floats) -> Ints:
-        """Viterbi: the chain of the highest probability (B, T)."""
+        """Return the chain of the highest probability (B, T), by Viterbi."""
         batch, steps, width = emissions.shape
         with np.errstate(divide="ignore"):
             move = np.log(self.transitions(width - 1))
@@ -491,7 +491,7 @@ class AgreementAligner(Both):
     config: Config
 
     def train(self, pairs: Sequence[Pair]) -> list[float]:
-        """The sum of both log-likelihoods, which agreement need not raise at every step."""
+        """Return the sum of both log-likelihoods, which agreement need not raise at every step."""
         ready = self.ready(pairs)
         models = self.forward, self.backward
         corpora = EMTraining(ready), EMTraining(reverse(ready))
@@ -519,19 +519,19 @@ class AgreementAligner(Both):
 
 
 def reverse(pairs: Sequence[Pair]) -> list[Pair]:
-    """The pairs read the other way."""
+    """Return the pairs in the opposite direction."""
     return [(target, source) for source, target in pairs]
 
 
 def agreed(there: Floats, back: Floats) -> Floats:
-    """The q (B, T, S + 1) from posteriors (B, T, S + 1) and (B, S, T + 1); NULL keeps its own."""
+    """Return q (B, T, S + 1) from posteriors (B, T, S + 1) and (B, S, T + 1), NULL's unchanged."""
     both = there.copy()
     both[:, :, 1:] *= back[:, :, 1:].transpose(0, 2, 1)
     return both
 
 
 def _step(models: Sequence[WordAligner], corpora: tuple[EMTraining, EMTraining]) -> float:
-    """One iteration in which both directions count what they agree on."""
+    """Run one iteration in which both directions count what they agree on."""
     there, back = (c.expect(m) for c, m in zip(corpora, models, strict=True))
     for corpus, model, own, other in (
         (corpora[0], models[0], there, back),
@@ -542,7 +542,7 @@ def _step(models: Sequence[WordAligner], corpora: tuple[EMTraining, EMTraining])
 
 
 def _joint(own: list[Expectation], other: list[Expectation]) -> Iterator[Floats]:
-    """The agreed posteriors of each group, whose other direction has its lengths exchanged."""
+    """Yield the agreed posteriors of each group, whose lengths the other direction swaps."""
     by_shape = {e.posterior.shape[1:]: e.posterior for e in other}
     for expectation in own:
         _, steps, width = expectation.posterior.shape

@@ -1,1 +1,1 @@
-"""What a model learns from: text and its words, the embedded corpus, tokenizers, batches."""
+"""The data a model learns from: text and its words, embedded corpora, tokenizers, batches."""

@@ -1,4 +1,4 @@
-"""Batches: which examples stand together at which step, padding, and mixing corpora."""
+"""Batches: which examples belong together at which step, padding, and mixing corpora."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ids = Sequence[int] | NDArray[np.integer]
 
 
 def pad(sequences: Sequence[Ids], value: int = PAD) -> NDArray[np.int64]:
-    """Sequences side by side, (B, L), with ``value`` on the right; of none (0, 0)."""
+    """Return sequences as rows (B, L), filled with ``value`` on the right; (0, 0) for none."""
     lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
     longest = int(lengths.max(initial=0))
     padded = np.full((len(sequences), longest), value, dtype=np.int64)
@@ -33,9 +33,9 @@ def pad(sequences: Sequence[Ids], value: int = PAD) -> NDArray[np.int64]:
 def source_batch(
     sources: Sequence[Ids], device: torch.device | None = None, start: Sequence[int] = ()
 ) -> tuple[Tensor, Tensor | None]:
-    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere.
+    """Return ids (B, S) of sources with their ends, and where they are real, None if everywhere.
 
-    ``start`` is read before each of them.
+    ``start`` is put before each of them.
     """
     import torch
 
@@ -47,8 +47,8 @@ def source_batch(
 Indices = NDArray[np.integer]
 Lengths = NDArray[np.integer]
 
-# The share of examples that an epoch sorts one token too high: it changes neighbours from epoch
-# to epoch at the price of a little padding.
+# The share of examples that an epoch sorts as one token too long: it changes neighbours from epoch
+# to epoch at the cost of a little padding.
 _STRAYS = 0.03
 _DRAWN = 1 << 20  # random numbers held at a time
 
@@ -57,21 +57,21 @@ class BatchPlan:
     """Batches of similar lengths: a function of (lengths, budget, seed, epoch) and nothing else.
 
     A batch costs rows × length of its longest side, padding included, which is at most
-    ``batch_tokens``; an example that is longer than that is a batch of its own. Each epoch holds
-    every example once. Indices take 4 bytes each, and lengths below 16,384 two a side.
+    ``batch_tokens``; a longer example is a batch of its own. Each epoch contains every example
+    once. Indices take 4 bytes each, and lengths below 16,384 two bytes per side.
     """
 
     def __init__(self, lengths: Lengths, batch_tokens: int, seed: int) -> None:
-        """``lengths`` (N, sides), in tokens, as they will stand in the batch."""
+        """Take ``lengths`` (N, sides) in tokens, as they will be in the batch."""
         self.lengths = _by_sides(lengths, batch_tokens)
         self.batch_tokens, self.seed = batch_tokens, seed
-        self._last_dealt = lru_cache(maxsize=1)(self._dealt)  # the start asks for it repeatedly
+        self._last_dealt = lru_cache(maxsize=1)(self._dealt)  # requested repeatedly at the start
 
     def epoch(self, number: int, rank: int = 0, world: int = 1) -> list[Indices]:
-        """The batches of an epoch, or those of one rank of ``world``: every world-th one.
+        """Return the batches of an epoch, or those of one rank of ``world``: every world-th one.
 
-        All ranks get as many; where batches do not suffice, the last is empty. Step n of all
-        ranks together is so the same as ``world`` accumulated batches of one process.
+        All ranks get equally many; if there are too few batches, the last is empty. Step n of all
+        ranks together thus equals ``world`` accumulated batches of one process.
         """
         if not 0 <= rank < world:
             raise ValueError(f"rank must be from 0 to {world - 1}, not {rank}")
@@ -85,10 +85,11 @@ class BatchPlan:
         return [batches[i] for i in random.permutation(len(batches))]
 
     def _order(self, random: np.random.Generator) -> Indices:
-        """Examples along a path on which both sides change little from one to the next.
+        """Return the examples along a path on which both sides change little from one to the next.
 
-        Sorted by the longer side and then by the difference of the sides, rising and falling in
-        turn, so that the path does not jump where the longer side grows; ties fall by chance.
+        They are sorted by the longer side and then by the difference of the sides, rising and
+        falling in turn, so that the path does not jump where the longer side grows; ties are
+        random.
         """
         shuffled = np.arange(len(self.lengths), dtype=indices_for(len(self.lengths)))
         random.shuffle(shuffled)
@@ -106,7 +107,7 @@ class BatchPlan:
 def sorted_batches(
     lengths: Lengths, batch_tokens: int, max_rows: int | None = None
 ) -> list[Indices]:
-    """Batches for inference by the same budget, the longest first: memory runs out at once."""
+    """Return batches for inference in the budget, longest first, so memory runs out at once."""
     lengths = _by_sides(lengths, batch_tokens)
     order = np.lexsort((*-lengths.T[::-1], -lengths.max(axis=1)))
     return _cut(order, lengths, batch_tokens, max_rows)
@@ -130,7 +131,7 @@ def _cut(
 
 
 def _by_sides(lengths: Lengths, batch_tokens: int) -> Lengths:
-    """(N, sides) in integers that hold lengths + 1 and differences, with the limits checked."""
+    """Return (N, sides) in integers that hold lengths + 1 and differences; check the limits."""
     if batch_tokens < 1:
         raise ValueError(f"batch_tokens must be at least 1, not {batch_tokens}")
     if lengths.ndim not in (1, 2) or 0 in lengths.shape[1:]:
@@ -145,9 +146,9 @@ def _by_sides(lengths: Lengths, batch_tokens: int) -> Lengths:
 class Mixture:
     """A plan in which corpus c has the share w_c / Σ w of the examples of every epoch.
 
-    An epoch has as many examples as all corpora together. Each corpus is dealt out in orders drawn
-    anew, one after the other, and an epoch goes on where the last one ended: no example comes again
-    before all others of its corpus have come. A function of its arguments and the epoch alone.
+    An epoch has as many examples as all corpora together. Each corpus is dealt out in one random
+    order after another, and an epoch continues where the last one ended: no example is repeated
+    before all others of its corpus have been used. A function of its arguments and the epoch alone.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class Mixture:
         corpora: NDArray[np.integer],
         weights: Sequence[float],
     ) -> None:
-        """``corpora`` (N,): the number of each example's corpus, from 0."""
+        """Take ``corpora`` (N,), the number of each example's corpus, from 0."""
         self.lengths, self.batch_tokens, self.seed = lengths, batch_tokens, seed
         kind = indices_for(len(lengths))
         self.members = [np.flatnonzero(corpora == c).astype(kind) for c in range(len(weights))]
@@ -170,17 +171,17 @@ class Mixture:
         ]
 
     def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
-        """The batches of an epoch, as indices, in order."""
+        """Return the batches of an epoch, as indices, in order."""
         chosen, plan = self._last_chosen(number)
         return [chosen[batch] for batch in plan.epoch(number, rank, world)]
 
     def _chosen(self, number: int) -> tuple[Indices, BatchPlan]:
-        """The examples of an epoch, and the plan of their batches."""
+        """Return the examples of an epoch, and the plan of their batches."""
         chosen = np.concatenate([self._dealt(c, number) for c in range(len(self.members))])
         return chosen, BatchPlan(self.lengths[chosen], self.batch_tokens, self.seed)
 
     def _dealt(self, corpus: int, number: int) -> Indices:
-        """The examples of a corpus in an epoch: a window of its orders, one after the other."""
+        """Return the examples of a corpus in an epoch: a window of its successive orders."""
         members, count = self.members[corpus], self.counts[corpus]
         if count == 0:
             return members[:0]

@@ -1,6 +1,6 @@
-"""Pairs of the formats of translators: PO, TMX and XLIFF.
+"""Pairs from the formats of translators: PO, TMX and XLIFF.
 
-What is not a finished translation is left out, with the reason: untranslated, fuzzy, obsolete.
+Unfinished translations are left out, with the reason: untranslated, fuzzy, obsolete.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Unit(NamedTuple):
 
 
 def _unit(line: int, source: str, target: str, left_out: str = "") -> Unit:
-    """A unit whose texts are one line each; one without a text is untranslated."""
+    """Return a unit whose texts are one line each; one without a text is untranslated."""
     source, target = (" ".join(text.split()) for text in (source, target))
     return Unit(line, source, target, left_out or ("" if source and target else "untranslated"))
 
@@ -51,18 +51,18 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v"
 
 @dataclass
 class Message:
-    """A message of a PO file: its texts, and the places of its parts in the file."""
+    """A message of a PO file: its texts, and the positions of its parts in the file."""
 
     line: int
-    start: int  # of its first keyword
-    comments: list[tuple[int, str]]  # each after its place
+    start: int  # position of its first keyword
+    comments: list[tuple[int, str]]  # each with its position
     texts: dict[str, str] = field(default_factory=dict)  # by msgid, msgstr, msgstr[0], …
-    spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # of keyword and strings
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # spans of keyword and strings
     obsolete: bool = False
 
     @property
     def flags(self) -> list[str]:
-        """Its flags, such as fuzzy and c-format."""
+        """The flags, such as fuzzy and c-format."""
         lines = (text for _, text in self.comments if text.startswith("#,"))
         return [flag for text in lines for flag in re.findall(r"[\w:.-]+", text)]
 
@@ -73,19 +73,19 @@ class Message:
 
     @property
     def is_header(self) -> bool:
-        """Whether it is the header of the catalogue."""
+        """True for the header of the catalogue."""
         return not self.texts["msgid"] and "msgctxt" not in self.texts
 
     @property
     def is_translated(self) -> bool:
-        """Whether it has all its translations."""
+        """True if it has all its translations."""
         return all(self.texts[key] for key in self.forms)
 
 
 def messages_of(text: str, where: str) -> Iterator[Message]:
-    """Yield the messages of a catalogue, also its header.
+    """Yield the messages of a catalogue, including its header.
 
-    Raises `DataError` naming a line that cannot stand in a PO file.
+    Raises `DataError` with the line for text that is not valid in a PO file.
     """
     message, key, comments, line = None, "", list[tuple[int, str]](), 1
     place, obsolete = 0, False
@@ -120,7 +120,7 @@ def messages_of(text: str, where: str) -> Iterator[Message]:
 
 
 def _is_early(key: str, message: Message) -> bool:
-    """Whether a keyword stands before those that it follows."""
+    """Return whether a keyword comes before those that it must follow."""
     if key.startswith("msgstr") or key == "msgid_plural":
         return "msgid" not in message.texts or (key == "msgid_plural" and bool(message.forms))
     return False
@@ -141,9 +141,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def units_of_po(lines: Iterable[str], where: str) -> Iterator[Unit]:
-    """The messages of a gettext catalogue; of several plural forms those of 1 and of `MANY`.
+    """Yield the messages of a gettext catalogue; of plural forms, those of 1 and of `MANY`.
 
-    Raises `DataError` naming a line that is not of a PO file.
+    Raises `DataError` with the line for text that is not valid in a PO file.
     """
     plural: Callable[[int], int] = _germanic
     for message in messages_of("\n".join(lines), where):
@@ -152,7 +152,7 @@ def units_of_po(lines: Iterable[str], where: str) -> Iterator[Unit]:
 
 
 def _units(message: Message, plural: Callable[[int], int]) -> Iterator[Unit]:
-    """The pair of a message, or those of singular and plural; none of the header."""
+    """Yield the pair of a message, or those of singular and plural; none for the header."""
     line, texts = message.line, message.texts
     if not texts.get("msgid"):
         return
@@ -171,7 +171,7 @@ def _germanic(number: int) -> int:
 
 
 def _plural_of(texts: dict[str, str]) -> Callable[[int], int] | None:
-    """The rule of the plural forms in a header; None in another message."""
+    """Return the rule of the plural forms in a header; None for another message."""
     if texts.get("msgid") != "" or "msgstr" not in texts:
         return None
     match = re.search(r"(?<!n)plural\s*=\s*([^;\n]+)", texts["msgstr"].replace("nplurals", ""))
@@ -184,9 +184,9 @@ def _plural_of(texts: dict[str, str]) -> Callable[[int], int] | None:
 
 
 def _elements(path: Path, names: Sequence[str]) -> Iterator[Element]:
-    """The elements of these names as they end, and are then emptied; names without namespaces.
+    """Yield the elements of these names as they end, then empty them; names have no namespaces.
 
-    Raises `DataError` for a file that is not XML, or that declares entities of its own.
+    Raises `DataError` for a file that is not XML, or that declares its own entities.
     """
     try:
         from defusedxml import DefusedXmlException
@@ -208,10 +208,10 @@ def _local(element: Element) -> str:
 
 
 def _plain(element: Element | None) -> str:
-    """The text of a segment without codes of another format."""
+    """Return the text of a segment without the codes of another format."""
     if element is None:
         return ""
-    texts, left = list[str](), [(element, True)]  # whether a text of its own comes, or its tail
+    texts, left = list[str](), [(element, True)]  # whether its own text is next, or its tail
     while left:
         part, whole = left.pop()
         if not whole:
@@ -224,12 +224,12 @@ def _plain(element: Element | None) -> str:
 
 
 def language_of(tag: str) -> str:
-    """The language of a tag without its region: en of en-US and en_US.UTF-8."""
+    """Return the language of a tag without its region: en for en-US and en_US.UTF-8."""
     return re.split(r"[-_.@]", tag.strip().lower(), maxsplit=1)[0]
 
 
 def languages_of_tmx(path: Path) -> list[str]:
-    """The languages of a TMX, that of its header first where it has texts."""
+    """Return the languages of a TMX, the header's first if it has texts."""
     named, known = "", dict[str, None]()
     for element in _elements(path, ("header", "tuv")):
         if _local(element) == "header":
@@ -240,9 +240,9 @@ def languages_of_tmx(path: Path) -> list[str]:
 
 
 def units_of_tmx(path: Path, languages: Sequence[str] | None) -> Iterator[Unit]:
-    """The units of a translation memory in two languages.
+    """Yield the units of a translation memory in two languages.
 
-    Raises `DataError` where it has more than two, and none are named.
+    Raises `DataError` if it has more than two and ``languages`` is None.
     """
     known = [] if languages else languages_of_tmx(path)
     if languages is None and len(known) != 2:
@@ -265,7 +265,7 @@ def units_of_tmx(path: Path, languages: Sequence[str] | None) -> Iterator[Unit]:
 
 
 def units_of_xliff(path: Path) -> Iterator[Unit]:
-    """The units of XLIFF 1.2, or the segments of XLIFF 2; drafts are left out."""
+    """Yield the units of XLIFF 1.2, or the segments of XLIFF 2; drafts are left out."""
     for number, unit in enumerate(_elements(path, ("trans-unit", "segment")), start=1):
         parts = {_local(part): part for part in unit}
         target = parts.get("target")

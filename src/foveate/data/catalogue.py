@@ -24,11 +24,11 @@ from foveate.files import cache_folder, replace_file
 
 
 class DataError(UserError):
-    """Data that is missing, damaged or badly formed: names the file, the line and the remedy."""
+    """Data that is missing, damaged or badly formed: gives the file, the line and the fix."""
 
 
 class MissingData(DataError):
-    """No file or no share for a split; the remedy before a training differs from that after it."""
+    """No file or no share for a split; the fix differs before and after training."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(reason, remedy)
@@ -39,11 +39,11 @@ class MissingData(DataError):
 
 
 class File(Config):
-    """One file of a set, as it lies in a mirror.
+    """One file of a set, as stored in a mirror.
 
-    ``sha256`` and ``bytes`` are of the file itself. ``content_sha256`` is of what a ``.gz`` holds
-    (absent: the file is not packed). ``origin`` is its address, relative to that of the set
-    (absent: it cannot be made from there); ``convert`` says how the original becomes this file.
+    ``sha256`` and ``bytes`` are those of the file itself, ``content_sha256`` that of the content of
+    a ``.gz`` (absent: the file is not packed). ``origin`` is its address, relative to that of the
+    set (absent: it cannot be made from there); ``convert`` says how the original becomes this file.
     """
 
     name: str
@@ -65,8 +65,8 @@ class File(Config):
 class DataSet(Config):
     """One set: its licence and attribution in short, its public address and its files.
 
-    ``address`` is the folder that the origins of the files are relative to; ``page`` is for
-    people. ``differs`` says why a set cannot be made from its public address.
+    ``address`` is the folder that the origins of the files are relative to; ``page`` is for people.
+    ``differs`` states why a set cannot be made from its public address.
     """
 
     name: str
@@ -83,27 +83,27 @@ class DataSet(Config):
 
     @property
     def bytes(self) -> int:
-        """Size of all files together."""
+        """Total size of all files."""
         return sum(file.bytes for file in self.files)
 
 
 @functools.cache
 def catalogue() -> dict[str, DataSet]:
-    """Every set by its name, which is also the name of its folder."""
+    """Return every set by its name, which is also the name of its folder."""
     text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
     tables = tomllib.loads(text)
     return {name: DataSet.parse({"name": name, **table}) for name, table in tables.items()}
 
 
 def named(name: str) -> DataSet:
-    """The set of that name; raise `DataError` with the names there are."""
+    """Return the set of that name; raise `DataError` listing the available names."""
     known = catalogue()
     if name not in known:
         raise DataError(f"unknown data set {name!r}; available: {', '.join(known)}")
     return known[name]
 
 
-Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all if known
+Progress = Callable[[str, int, int | None], None]  # file, bytes so far, total bytes if known
 ATTEMPTS = 3
 PAUSE = 0.5  # seconds before the second attempt, twice as many before the third
 PATIENCE = 30  # seconds without a byte until an attempt counts as failed
@@ -111,21 +111,21 @@ CHUNK = 1 << 16
 
 
 def mirror_folder() -> Path | None:
-    """The folder of data sets that the environment names in ``FOVEATE_DATA``."""
+    """Return the folder of data sets set in ``FOVEATE_DATA``."""
     folder = os.environ.get("FOVEATE_DATA")
     return Path(folder).expanduser() if folder else None
 
 
 def find(path: str | Path, folders: bool = False) -> Path:
-    """The file at a path, or, for a relative path, below ``FOVEATE_DATA`` or the cache.
+    """Return the file at a path, or, for a relative path, below ``FOVEATE_DATA`` or the cache.
 
-    ``multi30k/train.en`` finds ``$FOVEATE_DATA/multi30k/train.en.gz``: everywhere, a file that
-    is not there but stands with ``.gz`` after its name is taken. With ``folders`` a folder of
-    that name is taken too. Raise `DataError` that names the places and the remedy.
+    ``multi30k/train.en`` also resolves to ``$FOVEATE_DATA/multi30k/train.en.gz``: in every place, a
+    missing file is replaced by the one with ``.gz`` after its name. With ``folders`` a folder of
+    that name counts too. Raise `DataError` that lists the places and the fix.
     """
     expanded = Path(path).expanduser()
     roots = [Path(), mirror_folder(), cache_folder()]
-    if expanded.parts[:1] == ("packaged",):  # data of the runs that foveate ships
+    if expanded.parts[:1] == ("packaged",):  # data of foveate's own runs
         roots.append(PACKAGED.parent)
     places = list(dict.fromkeys(root / expanded for root in roots if root is not None))
     for place in places:
@@ -145,7 +145,7 @@ def find(path: str | Path, folders: bool = False) -> Path:
 
 
 def _files_in(folder: Path, ending: str) -> str:
-    """The files of a folder with this ending, and how splits are given other names."""
+    """Return the files of a folder with this ending, and how to set other names for splits."""
     files = [f for f in sorted(folder.iterdir()) if not f.name.startswith(".")]
     names = [f.name for f in files if not ending or ending in f.suffixes]
     present = ", ".join(names[:8] + ["…"] * (len(names) > 8)) or f"no {ending or 'file'}"
@@ -161,9 +161,9 @@ def get(
     """Put a set of the catalogue into the folder ``into/name`` (the cache) and return that.
 
     Files come from a folder of sets, ``mirror`` or ``FOVEATE_DATA``, or else from the public
-    address. The content of each is verified by its sha256 before it takes its place atomically;
-    what is there already and right is left alone. Raise `DataError` with address and remedy once
-    all files were tried; the others stay, and a folder that is empty then is removed.
+    address. The sha256 of each content is verified before the file is put in place atomically; what
+    is already there and correct is not touched. Raise `DataError` with address and fix after all
+    files were tried; the others remain, and an empty folder is removed.
     """
     data = named(name) if isinstance(name, str) else name
     folder = (into or cache_folder()) / data.name
@@ -246,7 +246,7 @@ def _by_mirror(data: DataSet) -> str:
 def _download(
     address: str, place: Path, file: File, data: DataSet, progress: Progress | None
 ) -> None:
-    """Fetch an address in at most three attempts; only what another attempt may mend is tried."""
+    """Fetch an address in at most three attempts; errors that a retry cannot fix end it at once."""
     from http.client import HTTPException
     from urllib.error import HTTPError
 
@@ -286,14 +286,14 @@ def _stream(address: str, place: Path, file: File, progress: Progress | None) ->
 
 
 def _member(content: bytes, name: str) -> bytes:
-    """The member of a zip archive whose path ends in a name."""
+    """Return the member of a zip archive whose path ends in a name."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {PurePosixPath(path).name: path for path in archive.namelist()}
         return archive.read(members[name])
 
 
 def _column(content: bytes, number: str) -> bytes:
-    """One column, counted from 1, of lines ``source ||| target``, without blanks around it."""
+    """Return one column, from 1, of lines ``source ||| target``, without spaces around it."""
     lines = content.removesuffix(b"\n").split(b"\n")
     return b"".join(line.split(b"|||")[int(number) - 1].strip() + b"\n" for line in lines)
 
@@ -302,7 +302,7 @@ _CONVERT: dict[str | None, Callable[[bytes, str], bytes]] = {
     None: lambda content, _: content,
     "member": _member,
     "column": _column,
-    "strip": lambda content, _: re.sub(rb" +\t", b"\t", content),  # blanks before a tab
+    "strip": lambda content, _: re.sub(rb" +\t", b"\t", content),  # spaces before a tab
 }
 
 
@@ -329,7 +329,7 @@ def _verify(content: bytes, file: File, where: str) -> None:
 
 
 def _put(content: bytes, place: Path) -> None:
-    """Write a file as its name demands, gzip or plain, and atomically."""
+    """Write a file atomically, gzipped or plain according to its name."""
     packed = content.startswith(b"\x1f\x8b")
     if place.suffix == ".gz" and not packed:
         content = gzip.compress(content, mtime=0)

@@ -1,4 +1,4 @@
-"""Corpora prepared once by all processors and read from mapped files."""
+"""Corpora, prepared once by all processors and read from memory-mapped files."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ from foveate.system import processors
 
 
 class Meter:
-    """A progress bar on standard error with rate, time and time left, for the length of a block."""
+    """A progress bar on standard error with rate, elapsed and remaining time, as a context."""
 
     def __init__(
         self, label: str, total: float | None, unit: str, console: Console | None = None
     ) -> None:
-        """``total`` is in ``unit``; None where it is unknown."""
+        """Take ``total`` in ``unit``, or None if it is unknown."""
         self.done, self.unit = 0.0, unit
         self._start = time.monotonic()
         console = console or Console(stderr=True)
@@ -81,7 +81,7 @@ class Meter:
         self._bar.update(self._task, completed=self.done, rate=f"{rate:,.0f} {self.unit}/s")
 
     def busy(self) -> None:
-        """Show that work of unknown length goes on."""
+        """Show that work of unknown length continues."""
         self._bar.update(self._task, total=None, rate="")
 
     def __enter__(self) -> Self:
@@ -94,22 +94,22 @@ class Meter:
 
 Span = tuple[int, int]  # from the first row to the one after the last
 Arrays = dict[str, NDArray[Any]]
-Values = Mapping[str, Any]  # plain values, which travel as JSON
-Work = Callable[..., Arrays]  # of a span, or of other plain values
+Values = Mapping[str, Any]  # plain values, sent as JSON
+Work = Callable[..., Arrays]  # called with a span, or other plain values
 Maker = Callable[[Values], Work]  # plain values → the work that they describe
 
-ENOUGH = 100_000  # rows from which it pays to start processes
-ROWS = 20_000  # in a span
+ENOUGH = 100_000  # rows from which extra processes pay off
+ROWS = 20_000  # rows of a span
 
 
 def in_order(
     maker: Maker, values: Values, spans: Sequence[tuple[Any, ...]], processes: int | None = None
 ) -> Iterator[Arrays]:
-    """The results of ``maker(values)`` for each span, in their order; the first error is raised.
+    """Yield the results of ``maker(values)`` for each span, in order; the first error is raised.
 
-    ``maker`` is a function of a module. Without ``processes`` there is one for each core, or none
-    but this one where there are fewer rows than `ENOUGH`; with them ``spans`` may be any arguments.
-    Spans not begun when the caller stops are not computed.
+    ``maker`` must be a function of a module. Without ``processes`` there is one per core, or only
+    this one for fewer rows than `ENOUGH`; with them ``spans`` may be any arguments. Spans not begun
+    when the caller stops are not computed.
     """
     if processes is None:
         processes = cores() if sum(stop - first for first, stop in spans) >= ENOUGH else 1
@@ -127,12 +127,12 @@ def in_order(
 
 
 def spans_of(rows: int, size: int = ROWS) -> list[Span]:
-    """All rows, cut into spans."""
+    """Cut all rows into spans."""
     return [(first, min(first + size, rows)) for first in range(0, rows, size)]
 
 
 def cores() -> int:
-    """The number of processors this process may use, or that of ``FOVEATE_PROCESSES``."""
+    """Return the number of processors this process may use, or ``FOVEATE_PROCESSES``."""
     if count := os.environ.get("FOVEATE_PROCESSES"):
         if not count.isdecimal():
             raise UserError(f"FOVEATE_PROCESSES = {count!r}: give a number of processes, such as 2")
@@ -141,15 +141,15 @@ def cores() -> int:
 
 
 class WorkerError(UserError):
-    """The work failed in another process, or that process was ended."""
+    """The work failed in another process, or that process was killed."""
 
 
 class Worker:
-    """A process that does the work on one span, or other plain values, after the other.
+    """A process that does the work on one span, or other plain values, after another.
 
-    It is started as a program of its own: nothing is forked, and no script runs a second time. When
-    this process is killed, it reads the end of its input and ends. Values travel as JSON, arrays as
-    raw bytes.
+    It is started as a program of its own: nothing is forked, and no script runs a second time. If
+    this process is killed, the worker reads the end of its input and exits. Values are sent as
+    JSON, arrays as raw bytes.
     """
 
     def __init__(self, maker: Maker, values: Values) -> None:
@@ -179,13 +179,13 @@ class Worker:
 
     def _send(self, value: object) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended, which reading the answer reports
+        with suppress(BrokenPipeError):  # the process has ended; reading the answer reports it
             self._process.stdin.write(json.dumps(value).encode() + b"\n")
             self._process.stdin.flush()
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """True while the process runs."""
         return self._process.poll() is None
 
     def kill(self) -> None:
@@ -199,7 +199,7 @@ class Worker:
 
 
 class Workers:
-    """Several worker processes; a call from any thread is done by the next idle one.
+    """Several worker processes; a call from any thread is handled by the next idle one.
 
     A process that ends during its work is replaced for the next call.
     """
@@ -223,7 +223,7 @@ class Workers:
             self._idle.put(worker if worker.alive else self._started())
 
     def _started(self) -> Worker:
-        """A new worker; once all are closed, the last one, which reports that it has ended."""
+        """Start a worker; after closing, return the last one, which reports that it has ended."""
         with self._lock:
             if not self._over:
                 self.all.append(Worker(self._maker, self._values))
@@ -237,8 +237,8 @@ class Workers:
 
 
 def serve() -> None:
-    """Run as a worker: the work is the first line of standard input, each other line a span."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the process that started this one
+    """Run as a worker: the first line of standard input is the work, each other line a span."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the process that started this one
     answers = os.fdopen(os.dup(1), "wb")
     sys.stdout = sys.stderr  # prints must not mix with the answers
     module, name, values = json.loads(sys.stdin.buffer.readline())
@@ -259,18 +259,18 @@ def serve() -> None:
             os._exit(1)
 
 
-FORMAT = 1  # of what is stored; raised where code changes a stored byte (tests/test_prepared.py)
+FORMAT = 1  # raised when code changes a stored byte (tests/test_prepared.py)
 MANIFEST = "manifest.json"
 DAYS = 30  # after which an unused folder is removed
 
 
 def stored(key: Mapping[str, object], make: Callable[[Path], None], verify: bool = False) -> Path:
-    """The cached folder of a key, filled by ``make`` where it does not exist yet.
+    """Return the cached folder of a key, filled by ``make`` if it does not exist yet.
 
     The name is a hash of the key and of `FORMAT`; the cache is that of `foveate.data.catalogue`, or
     the folder ``FOVEATE_PREPARED``. A folder whose files have other sizes, or with ``verify`` other
-    contents, is made again. A process that is killed leaves no folder that looks complete. Of
-    several processes one makes a folder, the others wait.
+    contents, is made again. A killed process leaves no folder that looks complete. If several
+    processes need a folder, one makes it and the others wait.
     """
     plain = json.dumps({"format": FORMAT, **key}, sort_keys=True)
     target = _root() / hashlib.sha256(plain.encode()).hexdigest()[:32]
@@ -284,13 +284,13 @@ def stored(key: Mapping[str, object], make: Callable[[Path], None], verify: bool
 
 
 def digest_of(file: Path) -> str:
-    """A hash of the content of a file, in hexadecimal."""
+    """Return a hash of the content of a file, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "blake2b").hexdigest()[:32]
 
 
 def origin(cls: type) -> str:
-    """The name of a class and, of one that is not foveate's, a hash of the file that defines it."""
+    """Return the name of a class and, if not foveate's, a hash of the file that defines it."""
     if cls.__module__.startswith("foveate."):
         return cls.__qualname__
     try:
@@ -322,7 +322,7 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
 
 
 def _whole(folder: Path, verify: bool) -> bool:
-    """Whether a folder has all its files at their sizes; its time of use is then updated."""
+    """Return whether a folder has all its files at their sizes; update its time of use."""
     manifest = folder / MANIFEST
     try:
         files = {folder / name: entry for name, entry in json.loads(manifest.read_bytes()).items()}
@@ -331,20 +331,20 @@ def _whole(folder: Path, verify: bool) -> bool:
             return False
     except (OSError, ValueError):
         return False
-    with suppress(OSError):  # a cache that may only be read
+    with suppress(OSError):  # a read-only cache
         os.utime(manifest)
     return whole
 
 
 def content_of(folder: Path) -> str:
-    """A hash of the columns of a stored folder, made when they were written."""
+    """Return a hash of the columns of a stored folder, computed when they were written."""
     files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     columns = {name: entry for name, entry in files.items() if name not in (FACTS, NUMBERS)}
     return hashlib.sha256(json.dumps(columns).encode()).hexdigest()
 
 
 def _forget(root: Path) -> None:
-    """Remove folders not used, and those begun and not finished, for `DAYS` days."""
+    """Remove folders that were not used, or begun and not finished, for `DAYS` days."""
     for sign in (*root.glob(f"*/{MANIFEST}"), *root.glob("*.new")):
         with suppress(OSError):
             if sign.stat().st_mtime < time.time() - DAYS * 86_400:
@@ -352,7 +352,7 @@ def _forget(root: Path) -> None:
 
 
 def _root() -> Path:
-    """The folder of the cache, or a temporary one where the cache cannot be written."""
+    """Return the folder of the cache, or a temporary one if the cache is not writable."""
     named = os.environ.get("FOVEATE_PREPARED")
     root = Path(named).expanduser() if named else cache_folder() / "prepared"
     try:
@@ -370,15 +370,15 @@ def _temporary() -> Path:
 
 
 FACTS = "corpus.json"
-TOKENIZER = "tokenizer.json"  # of a tokenizer in the cache
-NUMBERS = "numbers"  # of the lines
+TOKENIZER = "tokenizer.json"  # file of a tokenizer in the cache
+NUMBERS = "numbers"  # column of the line numbers
 Item = TypeVar("Item")
 
 
 def prepare_texts(readings: Sequence[Reading]) -> Corpus:
-    """The pairs of all readings, one after the other, read or taken from the cache.
+    """Return the pairs of all readings, concatenated, read or taken from the cache.
 
-    Raises `DataError` as reading does; nothing is then cached.
+    Raises `DataError` like reading does; then nothing is cached.
     """
     parts = [
         {"kind": origin(type(reading)), "content": [digest_of(f) for f in reading.files]}
@@ -431,7 +431,7 @@ def prepare_ids(
     end: Sequence[int] = (),
     processes: int | None = None,
 ) -> list[TokenIds]:
-    """The ids of columns of texts, each by its tokenizer, encoded or taken from the cache.
+    """Return the ids of columns of texts, each by its tokenizer, encoded or from the cache.
 
     ``end`` are ids appended to every row. The result is the same for any ``processes``.
     """
@@ -464,10 +464,10 @@ def prepare_ids(
 def learn_tokenizer(
     config: Tokenizer.Config, lines: Callable[[], Iterable[str]], label: str = "tokenizer"
 ) -> Tokenizer:
-    """The tokenizer of a config trained on lines, from the cache where it was trained before.
+    """Return the tokenizer of a config trained on lines, from the cache if it was trained before.
 
-    Each call of ``lines`` gives the same lines. The cache key is a hash of the lines, the config,
-    the code and the version of the library; a damaged entry is trained again.
+    Each call of ``lines`` must give the same lines. The cache key is a hash of the lines, the
+    config, the code and the version of the library; a damaged entry is trained again.
     """
     empty: Tokenizer = config.build()
     if empty.pieces:  # a kind without training
@@ -475,7 +475,7 @@ def learn_tokenizer(
     text = hashlib.sha256()
     count = 0
     for line in valid(lines()):
-        text.update(line.encode() + b"\xff")  # a byte that UTF-8 never has
+        text.update(line.encode() + b"\xff")  # a byte that never occurs in UTF-8
         count += 1
     key = {
         "tokenizer": config.tree(),
@@ -501,7 +501,7 @@ def learn_tokenizer(
 
 
 def _counted(lines: Iterable[str], meter: Meter) -> Iterator[str]:
-    """The lines, counted by the meter, which then shows that the work goes on."""
+    """Yield the lines, counted by the meter, which then shows that the work continues."""
     for portion in portions(lines, 1000):
         yield from portion
         meter.add(len(portion))
@@ -525,8 +525,8 @@ def _write_ids(new: Path, values: Values, sizes: Mapping[str, int], processes: i
 
 
 def encoder(values: Values) -> Work:
-    """Work on spans: the ids of texts, flat, and how many each has."""
-    for module in values["modules"]:  # modules of the user register their kinds
+    """Return work on spans: the ids of texts, flat, and how many each has."""
+    for module in values["modules"]:  # user modules register their kinds
         importlib.import_module(module)
     folder, end = Path(values["texts"]), values["end"]
     sides = {
@@ -549,7 +549,7 @@ def encoder(values: Values) -> Work:
 
 
 def sample(count: int, most: int, seed: int) -> Sequence[int] | NDArray[np.int64]:
-    """At most ``most`` of ``count`` rows, in order: all, or some drawn by the seed."""
+    """Return at most ``most`` of ``count`` rows, in order: all, or some drawn by the seed."""
     if count <= most:
         return range(count)
     drawn = np.random.default_rng(seed).choice(count, most, replace=False, shuffle=False)
@@ -557,7 +557,7 @@ def sample(count: int, most: int, seed: int) -> Sequence[int] | NDArray[np.int64
 
 
 def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of ``size`` items, the last one shorter."""
+    """Yield lists of ``size`` items, the last one shorter."""
     rest = iter(items)
     while portion := list(islice(rest, size)):
         yield portion
@@ -570,9 +570,9 @@ Shares = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Text:
-    """The lines of a text; ``ended`` says whether the last one has its end.
+    """The lines of a text; ``ended`` is true if the last one has its line end.
 
-    Lines that are mapped from the files of a ``folder`` have been ``counted`` in characters.
+    Lines mapped from the files of a ``folder`` come with their number of characters, ``counted``.
     """
 
     lines: Sequence[str]
@@ -582,22 +582,22 @@ class Text:
 
     @property
     def characters(self) -> int:
-        """How many characters the text has, one for the end of each line."""
+        """The number of characters, counting one for the end of each line."""
         if self.counted is not None:
             return self.counted
         return sum(map(len, self.lines)) + len(self.lines) - (not self.ended)
 
     def cut(self, start: int, stop: int) -> Text:
-        """The characters from ``start`` up to ``stop``, which may lie inside lines."""
+        """Return the characters from ``start`` up to ``stop``, which may be inside lines."""
         pieces = list(_cut(self.lines, start, min(stop, self.characters)))
         return Text([line for line, _ in pieces], pieces[-1][1] if pieces else True)
 
 
 def read_text(path: Path, config: TextData) -> Text:
-    """The lines of a file, plain or ``.gz``, UTF-8.
+    """Read the lines of a file, plain or ``.gz``, in UTF-8.
 
-    Raises `DataError` naming the file and the first line that is not UTF-8; with
-    ``on_bad_line = "skip"`` its bad bytes are read as U+FFFD.
+    Raises `DataError` with the file and the first line that is not UTF-8; with ``on_bad_line =
+    "skip"`` its bad bytes are read as U+FFFD.
     """
     return Text(list(_lines(path, config)))
 
@@ -617,7 +617,7 @@ def _lines(path: Path, config: TextData) -> Iterator[str]:
 
 
 def _cut(lines: Iterable[str], start: int, stop: int) -> Iterator[tuple[str, bool]]:
-    """The parts of lines between two characters, and whether each has its end."""
+    """Yield the parts of lines between two characters, and whether each has its line end."""
     done = 0
     for line in lines:
         part = (line + "\n")[max(0, start - done) : max(0, stop - done)]
@@ -627,10 +627,10 @@ def _cut(lines: Iterable[str], start: int, stop: int) -> Iterator[tuple[str, boo
 
 
 def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) -> Text:
-    """The text of one of the splits train, valid, test; that of train stays in files.
+    """Return the text of one of the splits train, valid, test; that of train stays in files.
 
-    Where the pattern holds no ``{split}``, the file is cut by ``shares`` of its characters, in this
-    order. Raises `DataError` where the split is empty.
+    If the pattern has no ``{split}``, the file is cut by ``shares`` of its characters, in this
+    order. Raises `DataError` if the split is empty.
     """
     path, whole = at(pattern, split, config.splits), "{split}" in pattern
     if not whole and split not in SPLITS:
@@ -649,14 +649,14 @@ def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) 
 
 
 def _limits(shares: Shares, split: str, characters: int) -> tuple[int, int]:
-    """The first character of a split, and the one after its last."""
+    """Return the first character of a split, and the one after its last."""
     limits = np.cumsum((0.0, *shares)) * characters + 1e-6  # 0.7 + 0.2 + 0.1 is below 1
     number = SPLITS.index(split)
     return int(limits[number]), int(limits[number + 1])
 
 
 def _prepared(path: Path, shares: Shares | None, config: TextData) -> Text:
-    """The training part of a file, read or taken from the cache; all of it without shares."""
+    """Return the training part of a file, read or from the cache; all of it without shares."""
     chosen = {"shares": shares, "bad": config.on_bad_line, "packed": path.suffix == ".gz"}
     folder = stored(
         {"text": digest_of(path), **chosen}, lambda new: _write(new, path, shares, config)

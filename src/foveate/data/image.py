@@ -1,4 +1,4 @@
-"""Pictures: reading, resizing, normalising and augmenting them."""
+"""Images: reading, resizing, normalising and augmenting them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Pixels = NDArray[np.uint8]  # (C, H, W), 0 is black
-AXES = 8  # of an array at most
-UNSIGNED_BYTES = 8  # the only type of number that IDX pictures and labels have
+AXES = 8  # most axes of an array
+UNSIGNED_BYTES = 8  # the only number type of IDX images and labels
 
 
 @dataclass(frozen=True)
 class Album:
-    """Pictures of one size and the texts of each: one label, or several captions.
+    """Images of one size and the texts of each: one label, or several captions.
 
-    ``pixels`` (N, C, H, W) are bytes; ``names`` name the pictures in messages.
+    ``pixels`` (N, C, H, W) are bytes; ``names`` identify the images in messages.
     """
 
     pixels: NDArray[np.uint8]
@@ -49,21 +49,21 @@ class Album:
 
 
 class PictureData(Configurable):
-    """Where pictures come from. Raises `DataError` that names the file that cannot be read."""
+    """Reads images. Raises `DataError` with the file that cannot be read."""
 
     class Config(BaseConfig, family="pictures"):
-        """Which form they have."""
+        """The form of the images."""
 
     def __init__(self, config: Config, splits: Mapping[str, str] | None = None) -> None:
-        """``splits`` gives the names by which the files call train, valid and test."""
+        """Take ``splits``, the names of train, valid and test in the files."""
         self.config, self.splits = config, dict(splits or {})
 
     def album(self, split: str) -> Album:
-        """The pictures of a split, in the order of the files."""
+        """Return the images of a split, in the order of the files."""
         raise NotImplementedError
 
     def open(self, path: str | Path) -> Pixels:
-        """A JPEG or PNG of the user's own, with as many channels and the size of the album's."""
+        """Read a user's JPEG or PNG, with the channels and size of the album's."""
         raise NotImplementedError
 
 
@@ -110,8 +110,8 @@ class IDX(PictureData):
 class ImageFiles(PictureData):
     """JPEG and PNG in a folder or a ``.tar``; a TSV says: split TAB file TAB label or caption.
 
-    A picture is scaled until it just covers size × size, and its middle is kept. What stands in
-    several lines has several captions.
+    A picture is scaled until it just covers size × size, and its middle is kept. One that occurs
+    in several lines has several captions.
     """
 
     class Config(PictureData.Config, kind="files"):
@@ -148,10 +148,10 @@ class ImageFiles(PictureData):
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """The array of an IDX file of unsigned bytes, plain or gzip.
+    """Return the array of an IDX file of unsigned bytes, plain or gzip.
 
-    Two zero bytes, the type, the number of axes, the length of each axis (big-endian, 4 bytes),
-    and then the bytes. Raises `DataError` naming the file where it is damaged or of another type.
+    The format is two zero bytes, the type, the number of axes, the length of each axis (big-endian,
+    4 bytes), and then the bytes. Raises `DataError` for a damaged file or another type.
     """
     content = path.read_bytes()
     if path.suffix == ".gz":
@@ -176,9 +176,9 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def decode(content: bytes, name: str, channels: int, size: tuple[int, int]) -> Pixels:
-    """A JPEG or PNG as pixels (C, height, width): scaled to cover the size, the middle kept.
+    """Return a JPEG or PNG as pixels (C, height, width), scaled to cover the size and cropped.
 
-    Raises `DataError` with its name where it cannot be read.
+    Raises `DataError` with its name if it cannot be read.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -187,7 +187,7 @@ def decode(content: bytes, name: str, channels: int, size: tuple[int, int]) -> P
             upright = _opaque(ImageOps.exif_transpose(image))
             upright = upright.convert("L" if channels == 1 else "RGB")
             fitted = ImageOps.fit(upright, size[::-1], Image.Resampling.BICUBIC)
-    except Exception as error:  # each format of Pillow has errors of its own
+    except Exception as error:  # each of Pillow's formats has its own errors
         unknown = isinstance(error, UnidentifiedImageError)  # it names an object in memory
         reason = "neither JPEG nor PNG" if unknown else error
         raise DataError(f"{name} cannot be read as a picture ({reason}); replace it") from None
@@ -196,12 +196,12 @@ def decode(content: bytes, name: str, channels: int, size: tuple[int, int]) -> P
 
 
 def _opaque(image: Image) -> Image:
-    """A picture in 8 bits on a white ground, as browsers show what is transparent."""
+    """Return an image in 8 bits on white, as browsers show transparency."""
     from PIL import Image
 
     if image.mode in ("I", "F"):
         raise ValueError(f"pixels of 32 bits, Pillow's mode {image.mode}: convert it to 8 bits")
-    if image.mode.startswith("I;16"):  # grey of 16 bits, which Pillow cuts off at 255
+    if image.mode.startswith("I;16"):  # 16-bit grey, which Pillow clips at 255
         grey = np.asarray(image)
         clear = grey == image.info.get("transparency", -1)
         return Image.fromarray((np.where(clear, 0xFFFF, grey) >> 8).astype(np.uint8))
@@ -212,7 +212,7 @@ def _opaque(image: Image) -> Image:
 
 
 def animation(frames: Sequence[NDArray[np.uint8]], milliseconds: Sequence[int]) -> bytes:
-    """Pictures (H, W, 3), each shown for its time, as a WebP that begins again at its end."""
+    """Return images (H, W, 3), each shown for its time, as a WebP that repeats forever."""
     from PIL import Image
 
     file, (first, *others) = io.BytesIO(), (Image.fromarray(frame) for frame in frames)
@@ -222,7 +222,7 @@ def animation(frames: Sequence[NDArray[np.uint8]], milliseconds: Sequence[int]) 
 
 
 def _table(path: Path, split: str) -> dict[str, list[str]]:
-    """The texts of each picture of a split, in the order of their first lines."""
+    """Return the texts of each image of a split, in the order of their first lines."""
     texts: dict[str, list[str]] = {}
     splits: set[str] = set()
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
@@ -250,9 +250,9 @@ def _table(path: Path, split: str) -> dict[str, list[str]]:
 
 
 def _contents(place: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """The files of the given names in the folder, tar or zip, each once, as they lie there.
+    """Yield the files of the given names in the folder, tar or zip, each once, in stored order.
 
-    A name may leave out the folders above a file. Raises `DataError` where several then have it.
+    A name may leave out the folders above a file. Raises `DataError` if several then match.
     """
     wanted = {_normal(name): name for name in names}
     by_tail: dict[str, list[str]] = {}
@@ -278,7 +278,7 @@ def _contents(place: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
 
 @contextlib.contextmanager
 def _members(place: Path) -> Iterator[dict[str, Callable[[], bytes]]]:
-    """The paths of all files in a folder, a tar or a zip, and how each is read."""
+    """Yield the paths of all files in a folder, a tar or a zip, each with a function to read it."""
     if place.is_dir():
         files = (path for path in sorted(place.rglob("*")) if path.is_file())
         yield {path.relative_to(place).as_posix(): path.read_bytes for path in files}
@@ -303,24 +303,24 @@ Size = tuple[int, int]  # height, width
 
 
 class Augmentation(Configurable):
-    """How a picture is changed before a model sees it."""
+    """Changes an image before a model sees it."""
 
     class Config(BaseConfig, family="augmentation"):
-        """Which change."""
+        """The kind of change."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
 
     def size(self, before: Size) -> Size:
-        """The height and width that pictures have afterwards."""
+        """Return the height and width of images afterwards."""
         return before
 
     def vary(self, pixels: Pixels, random: np.random.Generator) -> Pixels:
-        """The picture as training sees it, another one each time."""
+        """Return the image as training sees it, different each time."""
         return self.settle(pixels, random)
 
     def settle(self, pixels: Pixels, random: np.random.Generator) -> Pixels:
-        """The picture as it is judged; the generator is the same for it every time."""
+        """Return the image for evaluation; the generator is the same for it every time."""
         return pixels
 
 
@@ -347,8 +347,8 @@ class Shift(Augmentation):
 class Canvas(Augmentation):
     """Set at a place by chance on a square of background (translated MNIST; Mnih et al., 2014).
 
-    In training the place changes from epoch to epoch; a picture that is judged keeps its own.
-    Raises `UserError` where the picture is larger than ``size``.
+    In training the place changes from epoch to epoch; in evaluation each picture keeps its own.
+    Raises `UserError` if the picture is larger than ``size``.
     """
 
     class Config(Augmentation.Config, kind="canvas"):
@@ -378,7 +378,7 @@ class Canvas(Augmentation):
 class Crop(Augmentation):
     """In training a part by chance, half of them mirrored; judged by the middle.
 
-    Raises `UserError` where the picture is smaller than ``size``.
+    Raises `UserError` if the picture is smaller than ``size``.
     """
 
     class Config(Augmentation.Config, kind="crop"):

@@ -1,6 +1,6 @@
-"""How tables write numbers and dates: decimal marks, thousands, units, forms of dates.
+"""The notation of numbers and dates in tables: decimal marks, thousands, units, date formats.
 
-A text that has two meanings is resolved by all cells of its column, or refused with both named.
+An ambiguous text is resolved by all cells of its column, or rejected with both meanings.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ NUMBER = {
     )
     for mark, other in ((".", ","), (",", "."))
 }
-EITHER = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")  # 1,018: a thousand and 18, or 1 and 18 ‰
+EITHER = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")  # 1,018: 1018, or 1.018
 OTHER = {".": ",", ",": "."}
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell holds no value."""
+    """Return whether a cell holds no value."""
     return cell.lower() in MISSING
 
 
 def _bare(cell: str) -> tuple[str, str]:
-    """A number without its unit and without blanks between thousands, and the unit."""
+    """Return a number without its unit and without spaces between thousands, and the unit."""
     cell = GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), cell.translate(MARKS))
     match = UNIT.fullmatch(cell)
     if match is None or (match[1] and match[3][0] in "+-") or (match[2] and match[4]):
@@ -58,7 +58,7 @@ def _bare(cell: str) -> tuple[str, str]:
 
 
 def number_of(cell: str, decimal: str) -> float:
-    """A number with this decimal mark, perhaps with thousands and a unit; NaN where it is missing.
+    """Return a number with this decimal mark, perhaps with thousands and a unit; NaN if missing.
 
     Raises `UserError` for any other text.
     """
@@ -80,14 +80,14 @@ def number_of(cell: str, decimal: str) -> float:
 
 
 def number_like(cell: str) -> bool:
-    """Whether a cell is a number with either decimal mark, or missing."""
+    """Return whether a cell is a number with either decimal mark, or missing."""
     bare = _bare(cell)[0]
     fits = any(form.fullmatch(bare) for form in NUMBER.values()) and re.search(r"\d", bare)
     return is_missing(cell) or bool(fits)
 
 
 def decimal_shown(bare: str) -> str | None:
-    """The decimal mark that a number shows; None where it shows none, or may mean either."""
+    """Return the decimal mark that a number shows; None if it has none, or it is ambiguous."""
     marks = [mark for mark in ".," if mark in bare]
     if EITHER.fullmatch(bare) or not marks or not number_like(bare):
         return None
@@ -98,20 +98,20 @@ def decimal_shown(bare: str) -> str | None:
 
 @dataclass
 class ColumnMarks:
-    """What the numbers of a column show, each with the place of a cell that shows it."""
+    """Marks in the numbers of a column, each with the position of a cell that shows it."""
 
-    either: dict[str, str] = field(default_factory=dict)  # by mark: such as 1,018
+    either: dict[str, str] = field(default_factory=dict)  # by mark: ambiguous ones such as 1,018
     units: dict[str, str] = field(default_factory=dict)
-    zero: bool = False  # such a number ends in 0, where decimals would be cut off
+    zero: bool = False  # an ambiguous number ends in 0, which decimals would omit
     unmarked: bool = False  # a number has no mark
     large: bool = False  # a number without a mark has more than three digits
 
 
 class Notation:
-    """How the numbers of a table are written, as all of its cells show."""
+    """The notation of the numbers of a table, derived from all of its cells."""
 
     def __init__(self) -> None:
-        self.shown: dict[str, str] = {}  # the place of a cell by the decimal mark that it shows
+        self.shown: dict[str, str] = {}  # a cell's position by its decimal mark
         self.columns: dict[object, ColumnMarks] = {}
 
     def see(self, line: int, column: object, cell: str) -> None:
@@ -135,7 +135,7 @@ class Notation:
             marks.large |= len(bare.lstrip("+-")) > 3
 
     def decimal(self, file: object) -> str:
-        """The decimal mark. Raises `DataError` where the cells leave two meanings, naming both."""
+        """Return the decimal mark. Raises `DataError` if the cells leave two meanings."""
         for column, marks in self.columns.items():
             if len(marks.units) > 1:
                 few = " and ".join([*marks.units.values()][:2])
@@ -149,7 +149,7 @@ class Notation:
             columns = [marks for marks in self.columns.values() if marks.either]
             mark = next(iter(places), ".")
             if mark == "." and not any(marks.unmarked for marks in columns):
-                return mark  # all have three decimals, behind the usual mark
+                return mark  # all have three decimals after the usual mark
             grouped = not any(marks.large for marks in columns)
             decimals = not any(marks.unmarked and marks.zero for marks in columns)
             if grouped != decimals:
@@ -169,7 +169,7 @@ ISO = re.compile(
     r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.0+)?)?)?"
     r"( ?(?:Z|[+-]\d\d(?::?\d\d)?))?)?)?)?"
 )
-UNIX = {"unix": 1, "unix_ms": 1000}  # forms of dates, numbers since 1970: how many a second has
+UNIX = {"unix": 1, "unix_ms": 1000}  # date formats counting from 1970: units per second
 MIDNIGHT = re.compile(r"(?<=[T ])24(?=:00(:00)?$)")  # the end of a day
 TIME = re.compile(r"\d{1,2}:\d\d(:\d\d)?( ?[AaPp][Mm])?")
 WHEN = re.compile(
@@ -184,7 +184,7 @@ _NAMED = [
     for name in ("%b", "%B")
     for f in ("%b %d, %Y", "%d %b %Y", "%d-%b-%Y", "%b %Y", "%d-%b-%y", "%b-%Y")
 ]
-FORMS = [  # of dates that a stranger's table may have, beside ISO 8601
+FORMS = [  # date formats that a table may have besides ISO 8601
     date + time
     for date in (*_NUMBERS, *_NAMED, "%Y%m%d", "%m/%Y", "%Y/%m")
     for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
@@ -193,10 +193,9 @@ FORMS = [  # of dates that a stranger's table may have, beside ISO 8601
 
 
 def parse_date(text: str, form: str | None = None) -> np.datetime64:
-    """A month, a day or a time of ISO 8601, of a form of strptime, or of `UNIX`; in UTC where the
-    text has an offset of it.
+    """Parse a month, a day or a time of ISO 8601, of a strptime format, or of `UNIX`.
 
-    Raises `DataError` for another text.
+    The result is in UTC if the text has a UTC offset. Raises `DataError` for other text.
     """
     with contextlib.suppress(ValueError, OverflowError):
         if form in UNIX:
@@ -219,17 +218,17 @@ def parse_date(text: str, form: str | None = None) -> np.datetime64:
 
 
 def has_offset(text: str, form: str | None = None) -> bool:
-    """Whether a date says its offset of UTC."""
+    """Return whether a date has a UTC offset."""
     match = ISO.fullmatch(text)
     return "%z" in form if form else bool(match and match[1])
 
 
 def forms_of(cells: Sequence[str], name: str) -> list[str | None]:
-    """The forms of which all cells of a column are dates."""
+    """Return the formats in which all cells of a column are dates."""
     if not cells:
         return []
     digits = {len(cell) for cell in cells} if all(map(str.isdecimal, cells)) else set()
-    if digits:  # a number is a date where the column is named so, or it cannot be another
+    if digits:  # a number is a date if the column's name says so, or if it must be
         if digits == {8}:
             return ["%Y%m%d"] if _are_dates(cells, "%Y%m%d") else []
         numbers: dict[frozenset[int], str | None] = {
@@ -243,7 +242,7 @@ def forms_of(cells: Sequence[str], name: str) -> list[str | None]:
 
 
 def is_date(cell: str, form: str | None) -> bool:
-    """Whether a text is a date of a form."""
+    """Return whether a text is a date in a format."""
     try:
         parse_date(cell, form)
     except DataError:
@@ -256,7 +255,7 @@ def _are_dates(cells: Iterable[str], form: str | None) -> bool:
 
 
 def ascends(cells: Iterable[str], form: str | None) -> bool:
-    """Whether cells are dates of a form, each after the one before."""
+    """Return whether cells are dates in a format, each later than the one before."""
     try:
         dates = [parse_date(cell, form) for cell in cells]
     except DataError:
@@ -265,7 +264,7 @@ def ascends(cells: Iterable[str], form: str | None) -> bool:
 
 
 def disorder(cells: Sequence[str], form: str | None) -> str:
-    """What is wrong with dates that do not ascend, and the remedy."""
+    """Return what is wrong with dates that do not ascend, and the fix."""
     dates = [parse_date(cell, form) for cell in cells]
     if all(a > b for a, b in itertools.pairwise(dates)):
         return "run from the newest to the oldest: reverse the rows"

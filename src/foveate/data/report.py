@@ -1,4 +1,4 @@
-"""What is odd in data before a training: counts, duplicates, lengths, shifted sides."""
+"""Anomalies in data before training: counts, duplicates, lengths, shifted sides."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from foveate.data.text import (
 from foveate.data.words import UNSPACED, identifier, language, language_of
 from foveate.errors import UserError
 
-BLOCK = 500  # pairs that are tested together for a shift of one side
+BLOCK = 500  # pairs tested together for a shift of one side
 SHIFTS = (0, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5)
 
 # UTF-8 that was read as Latin-1 or Windows-1252 and written again, as in "Ã©" for "é".
@@ -45,9 +45,9 @@ _AFTER = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™�
 _MOJIBAKE = re.compile(f"[ÂÃ][{_AFTER}]|â[{_AFTER}]{{2}}|ï»¿|ðŸ|(?:[ÐÑ][{_AFTER}]){{2}}")
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u200b\u2028-\u202e\u2060\ufeff]")
 
-# What may be true of a pair, by its name in reports; its place here is its bit in `Traits.odd`.
+# Tests of a pair by their names in reports; the index of each is its bit in `Traits.odd`.
 SAME = "both sides the same, or both empty"
-_CHARACTERS: dict[str, Callable[[str], object]] = {  # either side has it
+_CHARACTERS: dict[str, Callable[[str], object]] = {  # true if either side has it
     "U+FFFD: not UTF-8 (convert by iconv), or lost before": lambda text: "\ufffd" in text,
     "wrong charset, such as Ã© for é": _MOJIBAKE.search,
     "control or invisible character": CONTROL.search,
@@ -58,9 +58,10 @@ _PLACES = {name: bit for bit, name in enumerate(("empty side", SAME, *_CHARACTER
 
 @dataclass(frozen=True)
 class Traits:
-    """Numbers of N pairs: ``words`` and ``characters`` (N, 2) of source and target; ``keys``
-    (N, 2), hashes of the source and of the pair; ``odd`` (N,), a bit for each test that holds;
-    ``agreement`` (blocks, shifts) of the sides of each `BLOCK` pairs when one is moved.
+    """Measurements of N pairs: ``words`` and ``characters`` (N, 2) of source and target.
+
+    ``keys`` (N, 2) are hashes of the source and of the pair; ``odd`` (N,) has a bit for each test
+    that holds; ``agreement`` (blocks, shifts) is that of each `BLOCK` pairs' sides, one moved.
     """
 
     words: NDArray[np.int32]
@@ -70,12 +71,12 @@ class Traits:
     agreement: NDArray[np.float64]
 
     def test(self, name: str) -> NDArray[np.bool_]:
-        """Of which pairs a test holds."""
+        """Return for which pairs a test holds."""
         return (self.odd >> _PLACES[name] & 1).astype(bool)
 
 
 def traits_of(corpus: Corpus, name: str = "") -> Traits:
-    """Look through a corpus, a prepared one with all processors."""
+    """Measure a corpus, a prepared one with all processors."""
     spans = spans_of(len(corpus)) or [(0, 0)]
     with Meter(f"looking through {name}", len(corpus), "pairs") as meter:
         if corpus.folder is not None:
@@ -98,7 +99,7 @@ def _traits_maker(values: Values) -> Work:
 
 
 def _traits(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
-    """The traits of some pairs; all spans but the last are of whole blocks."""
+    """Return the traits of some pairs; all spans but the last consist of whole blocks."""
     pairs = list(zip(sources, targets, strict=True))
     odd = np.zeros(len(pairs), np.uint8)
     for row, (source, target) in enumerate(pairs):
@@ -124,7 +125,7 @@ def _traits(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
 
 
 def count_words(text: str) -> int:
-    """The words between blanks; of scripts without blanks each character is one."""
+    """Count the words between spaces; in scripts without spaces each character is one."""
     if text.isascii() or not UNSPACED.search(text):
         return len(text.split())
     return len(UNSPACED.findall(text)) + len(UNSPACED.sub(" ", text).split())
@@ -135,7 +136,7 @@ def _key(text: str) -> int:
 
 
 def _features(sentences: Sequence[str]) -> NDArray[np.float64]:
-    """Root of the length, digits, question and exclamation marks, commas: (N, 4)."""
+    """Return the root of the length, digits, question and exclamation marks, commas: (N, 4)."""
     counts = [
         (len(t) ** 0.5, sum(map(t.count, "0123456789")), t.count("?") + t.count("!"), t.count(","))
         for t in sentences
@@ -143,12 +144,12 @@ def _features(sentences: Sequence[str]) -> NDArray[np.float64]:
     features = np.array(counts, np.float64).reshape(-1, 4)
     if not len(features):
         return features
-    # One huge line would decide every correlation: it counts like a line of many times the usual.
+    # One huge line would dominate every correlation: its features are clipped at 3 times the usual.
     return np.minimum(features, 3 * np.maximum(np.percentile(features, 95, axis=0), 1))
 
 
 def _agreement(source: NDArray[np.float64], target: NDArray[np.float64], shift: int) -> float:
-    """Mean of artanh r (Fisher's z) over features; row i beside row i + shift, (N, F) each."""
+    """Return the mean of artanh r (Fisher's z) over features; row i beside row i + shift."""
     size = len(source) - abs(shift)
     a, b = source[max(0, -shift) :][:size], target[max(0, shift) :][:size]
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
@@ -163,16 +164,16 @@ Check = Callable[[Traits], Mask]  # the traits of a corpus → which pairs are o
 
 Kind = Literal["pairs", "labelled", "text", "series"]
 
-EXAMPLES = 3  # shown of each finding
-LABELS = 50  # shown at most
-UNUSUAL = 6.0  # standard deviations of length from which a pair is an outlier
-MARGIN = 0.45  # in agreement (usually about 1) of sides that belong together: 7 standard errors
+EXAMPLES = 3  # examples shown per finding
+LABELS = 50  # most labels shown
+UNUSUAL = 6.0  # standard deviations of length beyond which a pair is an outlier
+MARGIN = 0.45  # of the agreement (usually about 1) of matching sides: 7 standard errors
 BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something odd: how many pairs show it, and the line and both sides of a few of them."""
+    """An anomaly: how many pairs show it, and the line and both sides of a few of them."""
 
     name: str
     count: int
@@ -181,7 +182,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Lengths of one side; ``histogram`` counts in steps of ``step``, the last one and beyond."""
+    """Lengths of one side; ``histogram`` counts in steps of ``step``, its last bin is open."""
 
     total: int
     min: int
@@ -197,9 +198,9 @@ class Lengths:
 class SplitReport:
     """One split of text: ``lengths`` of each side, by words and, if counted, by tokens.
 
-    ``dropped`` counts the pairs that the config leaves out of training by the reason, ``skipped``
-    lists the lines that could not be read. ``languages`` are the codes of the sides, None where
-    they cannot be told; ``labels`` counts each label of labelled text, the most frequent first.
+    ``dropped`` counts the pairs that the config leaves out of training by reason, ``skipped`` lists
+    the lines that could not be read. ``languages`` are the codes of the sides, None if unknown;
+    ``labels`` counts each label of labelled text, the most frequent first.
     """
 
     pairs: int
@@ -214,7 +215,7 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class SeriesReport:
-    """A series: its rows and ``channels``, the usual ``step`` of time, where rows are missing.
+    """A series: its rows and ``channels``, the usual time ``step``, and where rows are missing.
 
     ``missing`` counts the cells without a value by channel; ``constant`` channels never change.
     """
@@ -231,18 +232,18 @@ class SeriesReport:
     delimiter: str
     decimal: str
     kind: Kind = "series"
-    utc: bool = False  # the dates have offsets of UTC
+    utc: bool = False  # the dates have UTC offsets
 
 
 @dataclass(frozen=True)
 class DataReport:
-    """What `report` found, by split."""
+    """The findings of `report`, by split."""
 
     splits: dict[str, SplitReport]
     series: dict[str, SeriesReport] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Say it in a few lines of text."""
+        """Return the report as a few lines of text."""
         lines = [f"{name}: {line}" for name, split in self.splits.items() for line in _short(split)]
         return lines + [
             f"{name}: {what}: {value}"
@@ -251,7 +252,7 @@ class DataReport:
         ]
 
     def table(self) -> Group:
-        """Lay it out at length for a terminal, with examples."""
+        """Return the full report for a terminal, with examples."""
         parts = [part for name, split in self.splits.items() for part in _long(name, split)]
         for name, split in self.series.items():
             table = Table("", split.file, title=f"{name}: series")
@@ -268,10 +269,10 @@ def report(
     kind: Kind = "pairs",
     named: tuple[str, str] | None = None,
 ) -> DataReport:
-    """Look through corpora by split; ``tokens`` (N, 2) of each are the lengths of its pairs.
+    """Examine corpora by split; ``tokens`` (N, 2) are the lengths of each one's pairs.
 
-    Without them, what the config drops for its length is judged by words between blanks. The
-    targets of ``"labelled"`` text are labels, those of plain ``"text"`` are its lines once more.
+    Without them, what the config drops for its length is judged by words between spaces. The
+    targets of ``"labelled"`` text are labels, those of plain ``"text"`` are its lines again.
     ``named`` are the languages that the sides are named after.
     """
     splits: dict[str, SplitReport] = {}
@@ -298,7 +299,7 @@ def report(
         ]
         if kind == "pairs":
             findings += _swapped_sides(corpus, languages, named, splits.get("train"))
-        if kind == "pairs" and tokens is None:  # training starts without this look at every pair
+        if kind == "pairs" and tokens is None:  # training starts without checking every pair
             findings += _swapped_pairs(corpus, *languages)
         counts = dict(Counter(corpus.targets).most_common()) if kind == "labelled" else {}
         findings += _odd_labels(corpus, counts, splits.get("train")) if counts else []
@@ -324,10 +325,10 @@ def report_files(
     kind: Kind | None = None,
     series: SeriesData | None = None,
 ) -> DataReport:
-    """Report on pairs, labelled or plain text or a series; lines it cannot read are listed.
+    """Report on pairs, labelled or plain text or a series, listing lines that cannot be read.
 
-    Pairs and labelled text are tables of any number, such as TSV, JSONL or PO, or two line-aligned
-    files. Without a ``kind`` the training files show it. ``series`` says how a series is read.
+    Pairs and labelled text are any number of tables, such as TSV, JSONL or PO, or two line-aligned
+    files. Without a ``kind`` the training files reveal it. ``series`` says how a series is read.
     """
     named = {"train": files, **(others or {})}
     for name, paths in named.items():
@@ -355,12 +356,12 @@ def report_files(
 
 
 def _are_tables(paths: Sequence[str | Path]) -> bool:
-    """Whether each file holds both sides of its pairs."""
+    """Return whether each file holds both sides of its pairs."""
     return all(is_table(find(path, folders=True)) for path in paths)
 
 
 def _read(paths: Sequence[str | Path], config: TextData, kind: Kind | None) -> Corpus:
-    """Pairs of two files or of tables; of plain text each line beside itself."""
+    """Read pairs from two files or from tables; for plain text each line is paired with itself."""
     if kind != "text" and len(paths) > 1 and _are_tables(paths):
         return joined([read_pairs(path, None, config) for path in paths])
     if kind != "text":
@@ -376,7 +377,7 @@ def _read(paths: Sequence[str | Path], config: TextData, kind: Kind | None) -> C
 
 
 def _named(files: Sequence[str | Path]) -> tuple[str, str] | None:
-    """The languages that two files are named after, or both in the name of one."""
+    """Return the languages that two files are named after, or both in the name of one."""
     known = dict(identifier().rank("a"))
     codes = [[c for c in re.split(r"[._-]", Path(f).name.lower()) if c in known] for f in files]
     languages = codes[0] if len(files) == 1 else [code for own in codes for code in own[-1:]]
@@ -393,7 +394,7 @@ def _swapped_sides(
     named: tuple[str, str] | None,
     train: SplitReport | None,
 ) -> list[Finding]:
-    """Sides in other languages than their names, or the other way round than in train."""
+    """Return findings of sides in other languages than named, or swapped relative to train."""
     source, target = languages
     every = np.ones(len(corpus), bool)
     findings = []
@@ -412,7 +413,7 @@ def _swapped_sides(
 
 
 def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> list[Finding]:
-    """Pairs whose sides are each in the language of the other side."""
+    """Return pairs whose sides are each in the language of the other side."""
     if source is None or target is None or source == target:
         return []
     pairs = zip(corpus.sources, corpus.targets, strict=True)
@@ -422,14 +423,14 @@ def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> li
 
 
 def are_labels(values: Sequence[str]) -> bool:
-    """Whether a column holds labels: few short values, each many times."""
+    """Return whether a column holds labels: few short values, each many times."""
     distinct = set(values)
     few = len(distinct) <= max(2, len(values) // 20) and len(values) >= 6
     return few and all(len(value) <= 80 and len(value.split()) <= 6 for value in distinct)
 
 
 def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | None) -> list[Finding]:
-    """Columns that seem swapped, and labels that training never sees."""
+    """Return columns that seem swapped, and labels that never occur in training."""
     findings = []
     plain = Counter(" ".join(label.split()).casefold() for label in counts)
     if any(count > 1 for count in plain.values()):
@@ -450,7 +451,7 @@ def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | Non
 
 
 def dated(path: str | Path, series: SeriesData | None = None) -> SeriesData:
-    """How a series is read, with the column and the form of its dates where these can be told."""
+    """Return how to read a series, with the column and format of its dates if detected."""
     series = series or SeriesData(path=str(path))
     if (column := date_column(find(path), series)) is None:
         return series
@@ -502,7 +503,7 @@ def _lengths(lengths: NDArray[np.integer]) -> Lengths:
 
 
 def _dropped(traits: Traits, lengths: NDArray[np.integer], config: TextData) -> dict[str, int]:
-    """How many pairs `clean` and `keep` leave out, each for the first reason that holds."""
+    """Count the pairs that `clean` and `keep` leave out, each for the first reason that holds."""
     identical = traits.test(SAME) & config.drop_identical
     again = ~_first(traits.keys[:, 1]) & config.drop_duplicates & ~identical
     counts = {"identical sides": int(identical.sum()), "duplicate pair": int(again.sum())}
@@ -517,7 +518,7 @@ def _finding(title: str, odd: Mask, corpus: Corpus) -> Finding:
 
 
 def _first(keys: NDArray[np.uint64]) -> Mask:
-    """Where each key stands for the first time."""
+    """Return where each key occurs for the first time."""
     order = np.argsort(keys, kind="stable")
     first = np.ones(len(keys), dtype=bool)
     first[order[1:]] = keys[order[1:]] != keys[order[:-1]]
@@ -531,11 +532,11 @@ def _ambiguous(traits: Traits) -> Mask:
 
 
 def _outliers(traits: Traits) -> Mask:
-    """Pairs of unusual lengths: |t − c·s| > 6·σ·√s in characters (Gale and Church, 1993).
+    """Return pairs of unusual lengths: |t − c·s| > 6·σ·√s in characters (Gale and Church, 1993).
 
-    c is the ratio of all target to all source characters, a line counting at most ten times the
-    median so that a huge one does not decide it, and σ comes from the median of
-    (t − c·s)²/s, so that the outliers do not widen it.
+    c is the ratio of all target to all source characters, where a line counts at most ten times the
+    median so that a huge one does not dominate it, and σ comes from the median of (t − c·s)²/s, so
+    that the outliers do not widen it.
     """
     filled: Mask = traits.characters.min(axis=1) > 0
     if filled.sum() < 20:
@@ -549,7 +550,7 @@ def _outliers(traits: Traits) -> Mask:
 
 
 def _shifted(traits: Traits) -> Mask:
-    """Find blocks (their first pairs) whose sides agree better when moved, or do nowhere."""
+    """Return blocks (their first pairs) whose sides agree better when shifted, or never."""
     agreement = traits.agreement
     odd = agreement[:, 1:].max(axis=1, initial=-np.inf) - agreement[:, 0] > MARGIN
     if len(agreement) and np.median(agreement[:, 0]) < MARGIN:
@@ -575,7 +576,7 @@ _CHECKS: dict[str, Check] = {
     **{name: partial(Traits.test, name=name) for name in _CHARACTERS},
     f"block of {BLOCK} pairs whose sides seem shifted": _shifted,
 }
-_TITLES: dict[Kind, dict[str, str]] = {  # of the checks of the other kinds of text
+_TITLES: dict[Kind, dict[str, str]] = {  # titles of the checks for other kinds of text
     "labelled": {
         "empty side": "empty text or label",
         "duplicate of an earlier pair": "duplicate of an earlier text and label",

@@ -36,9 +36,9 @@ Dates = NDArray[np.datetime64]
 Numbers = NDArray[np.float64]
 
 SPLITS = ("train", "valid", "test")
-DATED = 400  # rows that tell the form of the dates
-REGULAR = 0.9  # share of equal steps from which a longer one is a gap
-HOLIDAYS = 7  # working days in a row that a calendar of working days may leave out
+DATED = 400  # rows from which the date format is detected
+REGULAR = 0.9  # share of equal steps above which a longer one is a gap
+HOLIDAYS = 7  # consecutive working days that a working-day calendar may omit
 
 
 class SeriesData(Config):
@@ -75,12 +75,12 @@ class SeriesData(Config):
 
 @dataclass(frozen=True)
 class SeriesTable:
-    """Rows in the order of time: ``dates`` (N,) and ``values`` (N, C) of the named channels.
+    """Rows in time order: ``dates`` (N,) and ``values`` (N, C) of the channels ``names``.
 
     ``filled`` counts the missing cells of each channel that were filled in; ``gaps`` (G,) are the
-    rows before which rows are missing, none where gaps are ignored; ``lines`` (N,) are the lines of
-    the rows in the file. ``delimiter`` and ``decimal`` are those of the file; ``utc`` says that its
-    dates have offsets of UTC, and are in UTC here.
+    rows before which rows are missing, empty if gaps are ignored; ``lines`` (N,) are the lines of
+    the rows in the file. ``delimiter`` and ``decimal`` are those of the file; ``utc`` means that
+    its dates have UTC offsets, and were converted to UTC.
     """
 
     file: str
@@ -98,7 +98,7 @@ class SeriesTable:
         return len(self.dates)
 
     def gap(self, row: int) -> str:
-        """The gap before a row: file, line, the dates around it and the usual step."""
+        """Describe the gap before a row: file, line, the dates around it and the usual step."""
         before, after = labels(self.dates[row - 1 : row + 1], self.dates)
         return (
             f"{self.file}:{self.lines[row]}: rows are missing between {before} and {after}; "
@@ -107,10 +107,10 @@ class SeriesTable:
 
 
 def read_table(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
-    """Read the file, or another with the same columns, and fill in what is missing.
+    """Read the file, or another with the same columns, and fill in missing values.
 
-    Raises `DataError` as `scan` does, at a missing value under ``missing = "error"``, and at
-    missing rows under ``gaps = "refuse"``.
+    Raises `DataError` like `scan`, for a missing value under ``missing = "error"``, and for missing
+    rows under ``gaps = "refuse"``.
     """
     table = scan(data, path)
     if data.gaps == "refuse" and len(table.gaps):
@@ -126,8 +126,8 @@ def read_table(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
 def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     """Read the file as it is: missing values are NaN, gaps are listed, whatever the config says.
 
-    Raises `DataError` naming file, line and column at a cell that is not a number, an invalid date
-    or not after the one before, or a row of another width.
+    Raises `DataError` with file, line and column for a cell that is not a number, a date that is
+    invalid or not after the one before, or a row of another width.
     """
     file = find(data.path if path is None else path)
     lines = CSVFile(file, data.delimiter)
@@ -186,7 +186,7 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
 def _once(
     file: Path, data: SeriesData, dates: Dates, values: Numbers, lines: NDArray[np.int64]
 ) -> tuple[Dates, Numbers, NDArray[np.int64]]:
-    """Each date once, as ``repeated`` says. Raises `DataError` where the dates do not ascend."""
+    """Return each date once, as set by ``repeated``. Raises `DataError` if dates do not ascend."""
     distinct, first, group = np.unique(dates, return_index=True, return_inverse=True)
     if len(distinct) < len(dates) and data.repeated == "error":
         again = int(np.flatnonzero(~np.isin(np.arange(len(dates)), first))[0])
@@ -197,7 +197,7 @@ def _once(
             remedy += "of UTC in all rows (02:00+01:00)"
         raise DataError(f"{file}:{lines[again]}: {date} is already in line {earlier}: {remedy}")
     if len(back := np.flatnonzero(np.diff(first) < 0)):
-        row = int(first[back[0]])  # which is after a later date
+        row = int(first[back[0]])  # it follows a later date
         place = f"{file}:{lines[row]}: {labels(dates[row : row + 1], dates)[0]}"
         raise DataError(f"{place} is not after the row before it; sort the rows")
     if len(distinct) == len(dates):
@@ -215,7 +215,7 @@ def _once(
 
 
 def _rows(lines: CSVFile) -> Iterator[tuple[int, list[str]]]:
-    """Each row with its line in the file, from 1; empty lines are passed over."""
+    """Yield each row with its line in the file, from 1, skipping empty lines."""
     for row in lines:
         if isinstance(row.cells, BadLine):
             raise DataError(str(row.cells))
@@ -224,7 +224,7 @@ def _rows(lines: CSVFile) -> Iterator[tuple[int, list[str]]]:
 
 
 def _decimal(file: Path, data: SeriesData, names: Mapping[int, object]) -> str:
-    """The decimal mark of the columns with these places, by all of their cells."""
+    """Return the decimal mark of the columns at these positions, from all of their cells."""
     notation = Notation()
     for line, cells in itertools.islice(_rows(CSVFile(file, data.delimiter)), 1, None):
         for place, name in names.items():
@@ -234,17 +234,17 @@ def _decimal(file: Path, data: SeriesData, names: Mapping[int, object]) -> str:
 
 
 class DateColumn(NamedTuple):
-    """The column of a table that holds the dates, and their form."""
+    """The column of a table that holds the dates, and their format."""
 
     name: str
     form: str | None
 
 
 def date_column(file: Path, data: SeriesData | None = None) -> DateColumn | None:
-    """The column of a CSV that holds dates in order beside numbers; None where none does.
+    """Return the column of a CSV that holds ordered dates beside numbers; None if there is none.
 
-    ``data`` may name the column or the form. Raises `DataError` where the dates have several forms
-    that fit, such as day and month either way round, or lack what a series needs.
+    ``data`` may set the column or the format. Raises `DataError` if several formats of the dates
+    match, such as day and month either way round, or if they lack what a series needs.
     """
     if ending_of(file) not in (".csv", ".tsv"):
         return None
@@ -253,7 +253,7 @@ def date_column(file: Path, data: SeriesData | None = None) -> DateColumn | None
     try:
         header, *body = [cells for _, cells in itertools.islice(rows, DATED)] or [[]]
     except DataError:
-        return None  # `scan` says what is wrong
+        return None  # `scan` reports what is wrong
     body = [row for row in body if len(row) == len(header)]
     if len(header) < 2 or len(body) < 2:
         return None
@@ -300,7 +300,7 @@ def _number(where: str, name: int | str, cell: str, decimal: str) -> float:
 
 
 def _fill(file: Path, names: tuple[str, ...], values: Numbers, how: str) -> dict[str, int]:
-    """Fill what is missing in place; gives the count of each channel that had gaps."""
+    """Fill missing values in place; return the count for each channel that had gaps."""
     missing = np.isnan(values)
     if how == "error" and missing.any():
         row, channel = np.argwhere(missing)[0]
@@ -322,9 +322,9 @@ def _fill(file: Path, names: tuple[str, ...], values: Numbers, how: str) -> dict
 
 
 def divide(length: int, data: SeriesData) -> dict[str, tuple[int, int]]:
-    """First row and the row after the last of train, valid and test.
+    """Return the first row, and the row after the last, of train, valid and test.
 
-    Raises `DataError` where ``rows`` asks for more than there are, or training gets none.
+    Raises `DataError` if ``rows`` exceed those of the file, or if none are left for training.
     """
     sizes = data.rows or tuple(int(share * length + 1e-9) for share in data.shares)
     if sum(sizes) > length:
@@ -338,11 +338,11 @@ def divide(length: int, data: SeriesData) -> dict[str, tuple[int, int]]:
 
 
 def gaps_of(dates: Dates) -> NDArray[np.int64]:
-    """The rows before which rows are missing; none where the dates tell no regular steps.
+    """Return the rows before which rows are missing; none if the dates have no regular step.
 
     Steps are counted on the calendar that the dates themselves show (`_slots`), so that nights,
-    weekends and left-out leap days are not gaps; else in seconds, give or take a half, so that
-    months and years are equal steps.
+    weekends and omitted leap days are not gaps; otherwise in seconds, with a tolerance of half, so
+    that months and years are equal steps.
     """
     if len(dates) < 3:
         return np.zeros(0, dtype=np.int64)
@@ -361,7 +361,7 @@ def gaps_of(dates: Dates) -> NDArray[np.int64]:
 
 
 def _slots(dates: Dates) -> tuple[NDArray[np.int64], int, bool]:
-    """The place of each date on its calendar, the places of a day, whether it is of working days.
+    """Return each date's slot on its calendar, the slots of a day, if it has working days only.
 
     The calendar has the times of day and the weekdays that occur. One that does not, though the
     dates pass it at least twice, is closed; so is a day of leap years that all of them lack.
@@ -371,7 +371,7 @@ def _slots(dates: Dates) -> tuple[NDArray[np.int64], int, bool]:
     times = np.unique(seconds)
     step = _most_common(np.diff(dates).astype(np.int64))
     span = (days[-1] - days[0]).astype(int)
-    if span < 3 and 86_400 % step == 0:  # too short to tell that a time of day is closed
+    if span < 3 and 86_400 % step == 0:  # too short to see that a time of day is closed
         times = np.unique(np.concatenate((times, np.arange(seconds[0] % step, 86_400, step))))
     open_days = _open_days(days)
     leap = _leap_days(days[0], days[-1])
@@ -383,7 +383,7 @@ def _slots(dates: Dates) -> tuple[NDArray[np.int64], int, bool]:
 
 
 def _open_days(days: Dates) -> NDArray[np.bool_]:
-    """The weekdays, from Monday, that occur among the days, or are passed less than twice."""
+    """Return the weekdays, from Monday, that occur among the days or are passed at most once."""
     weekdays = (days.astype(np.int64) + 3) % 7
     span = (days[-1] - days[0]).astype(int)
     passed = np.bincount((weekdays[0] + np.arange(span + 1)) % 7, minlength=7)
@@ -392,7 +392,7 @@ def _open_days(days: Dates) -> NDArray[np.bool_]:
 
 
 def _leap_days(first: np.datetime64, last: np.datetime64) -> tuple[Dates, Dates]:
-    """29 February and 31 December of the leap years: either is left out of years of 365 days."""
+    """Return 29 February and 31 December of leap years: one is left out of 365-day years."""
     years = np.arange(first.astype("M8[Y]"), last.astype("M8[Y]") + 1)
     days = years.astype("M8[D]") + 59  # 1 March if the year is not a leap year
     leap = days.astype("M8[M]") == years.astype("M8[M]") + 1
@@ -407,7 +407,7 @@ def _most_common(numbers: NDArray[np.int64]) -> int:
 
 
 def usual_step(dates: Dates) -> str:
-    """The step of time that is most common, as text: ``1 hour``, ``1 month``, ``90 s``."""
+    """Return the most common time step as text: ``1 hour``, ``1 month``, ``90 s``."""
     months = _most_common(np.diff(dates.astype("M8[M]")).astype(np.int64))
     if months > 0 and np.median(np.diff(dates).astype(np.int64)) > 27 * 86_400:
         number, unit = (months, "month") if months % 12 else (months // 12, "year")
@@ -421,10 +421,10 @@ def usual_step(dates: Dates) -> str:
 
 
 def following(dates: Dates, count: int) -> Dates:
-    """The next ``count`` dates: at equal months, from their start or their end, where the dates
-    are; on working days where all of them are; else at the usual step.
+    """Return the next ``count`` dates.
 
-    Raises `UserError` for fewer than two dates.
+    Their steps are equal months, from the start or the end, if the dates' are; working days if all
+    of them are; else the usual step. Raises `UserError` for fewer than two dates.
     """
     if len(dates) < 2:
         raise UserError("a single date does not show the time step; give at least two rows")
@@ -444,20 +444,20 @@ def following(dates: Dates, count: int) -> Dates:
 
 
 def labels(dates: Dates, like: Dates | None = None) -> list[str]:
-    """Dates as text, without the part that is the same in all (or in all of another list)."""
+    """Return dates as text, without the part that all (or all of another list) have in common."""
     like = dates if like is None else like
     unit = next((u for u in ("M", "D", "m") if (like.astype(f"M8[{u}]") == like).all()), "s")
     return [str(date).replace("T", " ") for date in dates.astype(f"M8[{unit}]")]
 
 
 def _since(dates: Dates, unit: str) -> NDArray[np.int64]:
-    """Whole hours since midnight ("D"), days since the first of the month ("M"), …"""
+    """Return whole hours since midnight ("D"), days since the first of the month ("M"), …"""
     smaller = {"D": "h", "M": "D", "Y": "M"}[unit]
     return (dates.astype(f"M8[{smaller}]") - dates.astype(f"M8[{unit}]")).astype(np.int64)
 
 
-# Each from −0.5 at its first value to 0.5 at its last (Zhou et al., 2021); the year is counted from
-# the year 2000 in tens, so that it means the same in every file.
+# Each goes from −0.5 at its first value to 0.5 at its last (Zhou et al., 2021); years count from
+# 2000 in tens, so that they mean the same in every file.
 CALENDAR: dict[str, Callable[[Dates], Numbers]] = {
     "hour": lambda dates: _since(dates, "D") / 23 - 0.5,
     "weekday": lambda dates: (dates.astype("M8[D]").astype(np.int64) + 3) % 7 / 6 - 0.5,
@@ -468,7 +468,7 @@ CALENDAR: dict[str, Callable[[Dates], Numbers]] = {
 
 
 def calendar(dates: Dates, names: tuple[str, ...]) -> NDArray[np.float32]:
-    """The named features of each date, (N, F)."""
+    """Return the listed features of each date, (N, F)."""
     features = [CALENDAR[name](dates) for name in names]
     return np.array(features, dtype=np.float32).reshape(len(names), len(dates)).T.copy()
 
@@ -477,7 +477,7 @@ class Scaling(Configurable):
     """z = (x − shift) / scale, both of each channel; a constant channel has scale 1."""
 
     class Config(BaseConfig, family="scaling"):
-        """Which scaling."""
+        """The kind of scaling."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -490,15 +490,15 @@ class Scaling(Configurable):
         self.scale = np.where(scale > 0, scale, 1.0)
 
     def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
-        """Shift and scale of each channel of (N, C)."""
+        """Return shift and scale of each channel of (N, C)."""
         raise NotImplementedError
 
     def enter(self, values: Numbers) -> NDArray[np.float32]:
-        """Scaled values (…, C)."""
+        """Return scaled values (…, C)."""
         return ((values - self.shift) / self.scale).astype(np.float32)
 
     def leave(self, values: NDArray[np.float32]) -> Numbers:
-        """Values (…, C) in their own units."""
+        """Return values (…, C) in their own units."""
         return values.astype(np.float64) * self.scale + self.shift
 
 
@@ -529,7 +529,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Windows:
-    """Each window reads ``look_back`` rows from its start and is asked for the ``horizon`` after.
+    """Windows that read ``look_back`` rows from their start and predict the ``horizon`` after them.
 
     ``values`` (N, C) scaled, ``calendar`` (N, F), ``starts`` (M,) the first row of each window.
     """
@@ -545,26 +545,26 @@ class Windows:
         return len(self.starts)
 
     def take(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """Values read (B, L, C), calendar of all rows (B, L + H, F), values asked for (B, H, C)."""
+        """Return values read (B, L, C), calendar of all rows (B, L + H, F), targets (B, H, C)."""
         rows = self.starts[np.asarray(indices)][:, None] + np.arange(self.look_back + self.horizon)
         values = self.values[rows]
         return values[:, : self.look_back], self.calendar[rows], values[:, self.look_back :]
 
     def targets(self) -> Floats:
-        """The values that all windows predict, (M, H, C)."""
+        """Return the values that all windows predict, (M, H, C)."""
         return self.values[self.starts[:, None] + self.look_back + np.arange(self.horizon)]
 
     def first_dates(self) -> Dates:
-        """The date of the first row that each window predicts, (M,)."""
+        """Return the date of the first row that each window predicts, (M,)."""
         return self.table.dates[self.starts + self.look_back]
 
 
 def starts(
     rows: tuple[int, int], look_back: int, horizon: int, gaps: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """Windows whose horizon lies in the rows [first, end); the look-back may lie before them.
+    """Return windows whose horizon is in the rows [first, end); the look-back may start earlier.
 
-    No window spans a gap: the rows before which ``gaps`` lie are in none but as its first.
+    No window spans a gap: a row after one of the ``gaps`` can only be its first.
     """
     first, end = rows
     starting = np.arange(max(0, first - look_back), end - look_back - horizon + 1, dtype=np.int64)

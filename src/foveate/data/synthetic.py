@@ -3,8 +3,8 @@
 ``everyday`` are real sentences of up to 8 words, a selection of Tatoeba (tools/everyday.py, in the
 repository; CC BY 2.0 FR, tatoeba.org and www.manythings.org/anki). A random grammar made the others
 with gold word alignments (tools/embedded_corpus.py): ``short`` sentences of 3 to 25 words, and
-``long`` ones of 3 to 60 words, each length about as often. Their valid and test splits hold pairs
-of words, an adjective or a verb with its noun, that training never shows.
+``long`` ones of 3 to 60 words, all lengths about equally often. Their valid and test splits contain
+pairs of words, an adjective or a verb with its noun, that never occur in training.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from foveate.errors import UserError
 from foveate.files import replace_file
 
 SPLITS, ENDINGS = ("train", "valid", "test"), ("en", "fr", "align")
-CORPORA = {"everyday": ENDINGS[:2], "short": ENDINGS, "long": ENDINGS}  # and what each has
+CORPORA = {"everyday": ENDINGS[:2], "short": ENDINGS, "long": ENDINGS}  # and the endings of each
 EMBEDDED = Path(__file__).parent / "embedded"  # {corpus}/{split}.{ending}.bz2
 
 
@@ -26,8 +26,8 @@ EMBEDDED = Path(__file__).parent / "embedded"  # {corpus}/{split}.{ending}.bz2
 class SyntheticPair:
     """A sentence, its translation, and which words translate which.
 
-    ``alignment`` holds pairs (i, j): source word i, target word j, counted from 0, words as
-    `data.words.split_words` cuts them. A word may have several partners or none.
+    ``alignment`` holds pairs (i, j): source word i, target word j, counted from 0, words as in
+    `data.words.split_words`. A word may have several partners or none.
     """
 
     source: str
@@ -36,7 +36,7 @@ class SyntheticPair:
 
 
 def pairs(split: str, count: int, corpus: str = "short") -> list[SyntheticPair]:
-    """The first ``count`` pairs with links of a split, all distinct. Raises as ``read_lines``."""
+    """Return a split's first ``count`` distinct pairs with links. Raises like `read_lines`."""
     columns = (read_lines(split, ending, count, corpus) for ending in ENDINGS)
     result = []
     for source, target, links in zip(*columns, strict=True):
@@ -46,10 +46,10 @@ def pairs(split: str, count: int, corpus: str = "short") -> list[SyntheticPair]:
 
 
 def write(folder: Path, sizes: Mapping[str, int], corpus: str = "short") -> None:
-    """Write ``{split}.en``, ``{split}.fr`` and, where there are any, ``{split}.align``.
+    """Write ``{split}.en``, ``{split}.fr`` and, if the corpus has links, ``{split}.align``.
 
-    A line for each pair; alignments are in Pharaoh format: ``0-0 1-2``. Each file is replaced
-    atomically. Raises as ``read_lines`` does.
+    There is a line for each pair; alignments are in Pharaoh format: ``0-0 1-2``. Each file is
+    replaced atomically. Raises like `read_lines`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for split, count in sizes.items():
@@ -59,10 +59,10 @@ def write(folder: Path, sizes: Mapping[str, int], corpus: str = "short") -> None
 
 
 def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> list[str]:
-    """The first ``count`` lines of a split: ``en``, ``fr`` or ``align``.
+    """Return the first ``count`` lines of a split: ``en``, ``fr`` or ``align``.
 
-    A line that names the source of the data is none of them. Raises `UserError` for a corpus or a
-    split that does not exist, and for more pairs than it has.
+    A line with the source of the data is not counted. Raises `UserError` for a corpus or a split
+    that does not exist, and for more pairs than it has.
     """
     path = EMBEDDED / corpus / f"{split}.{ending}.bz2"
     if corpus not in CORPORA or split not in SPLITS:
@@ -70,7 +70,7 @@ def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> li
             f"the embedded corpora are {', '.join(CORPORA)}, with {', '.join(SPLITS)}; "
             f"{corpus} {split} does not exist"
         )
-    import bz2  # some builds of Python lack it; nothing else needs it
+    import bz2  # some builds of Python lack it, and nothing else needs it
 
     with bz2.open(path, "rt", encoding="utf-8", newline="\n") as file:
         sentences = (line.removesuffix("\n") for line in file if not line.startswith("#"))

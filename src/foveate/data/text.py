@@ -1,7 +1,7 @@
 """Text: the rows of files, the pairs of a split, and columns of rows in mapped files.
 
-Files are line-aligned, TSV, CSV or JSONL, plain or gzipped. All lines that are skipped and pairs
-that are dropped are counted with the reason.
+Files are line-aligned, TSV, CSV or JSONL, plain or gzipped. All skipped lines and dropped pairs are
+counted with the reason.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
 FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or V.PTCP;PST
 JSON = (".jsonl", ".ndjson", ".json")
 CSV, TABLES = ".csv", ".tsv, .csv, .json, .jsonl, .po, .tmx and .xliff"
-CLOSED = re.compile(r'[^"]*+(?:""[^"]*+)*"(?!")')  # the rest of a quoted cell of a CSV, and its end
-BILINGUAL_FORMAT = 2  # of the pairs of PO, TMX and XLIFF; raised as CSV_FORMAT is
-CSV_FORMAT = 3  # of the rows of a CSV; raised where other ones are read of the same file
+CLOSED = re.compile(r'[^"]*+(?:""[^"]*+)*"(?!")')  # the rest of a CSV's quoted cell, and its end
+BILINGUAL_FORMAT = 2  # of the pairs of PO, TMX and XLIFF; raised like CSV_FORMAT
+CSV_FORMAT = 3  # of the rows of a CSV; raised when the same file is read differently
 FASTTEXT = "__label__"  # before each label in files of fastText
-HEAD = 512  # bytes at the start of a file that tell a format which is not text
+HEAD = 512  # bytes at the start of a file that reveal a format other than text
 SHEET = "export its sheet as .csv"
 PAGES = "export its pages as .txt"
-SIGNATURES = {  # the first bytes of files that are no text, and the remedy
+SIGNATURES = {  # the first bytes of files that are not text, and the fix
     b"%PDF-": f"a PDF file: {PAGES}",
     b"PK\x03\x04": f"an archive or an office document: unpack it, {SHEET}, or its pages as .txt",
     b"\xd0\xcf\x11\xe0": f"an old Office file: {SHEET}, or its pages as .txt",
@@ -70,7 +70,7 @@ OTHERS = {  # endings of documents that are not training data
     **dict.fromkeys((".vtt", ".ass", ".ssa", ".sub"), f"a file of {SUBTITLES}"),
     **dict.fromkeys((".conll", ".conllu"), f"a file of {CONLL}"),
 }
-HIDDEN = {  # what the first lines of a text show that is of another format
+HIDDEN = {  # first lines that reveal another format
     r'\A\s*\{\s*"': "JSON objects: name it .jsonl",
     r"\A\s*\[\s*\{": "a JSON array: name it .json",
     r'(?m)^msgid ".*\n(".*\n)*msgstr ': "a PO catalogue: name it .po",
@@ -78,11 +78,11 @@ HIDDEN = {  # what the first lines of a text show that is of another format
     r"\A(-DOCSTART-|(#.*\n)*1\t(\S+\t){8}|(\S+[ \t](\S+[ \t])*(O|[BIES]-\w+)(\n|\Z))+\Z)": CONLL,
 }
 MAC = "convert it: tr '\\r' '\\n' < FILE > NEW"
-SEP = re.compile(r'"?sep=([^"\s]|\t)"?\s*', re.IGNORECASE)  # Excel's line that names a delimiter
+SEP = re.compile(r'"?sep=([^"\s]|\t)"?\s*', re.IGNORECASE)  # Excel's line that sets a delimiter
 SAMPLED = 50  # lines from which the delimiter of a CSV is detected
-QUOTED = 1000  # lines at most that a quoted cell of a CSV may span
-RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its length ratio
-UNPAIRED = "has no counterpart"  # why a line of the longer of two files is left out
+QUOTED = 1000  # most lines that a quoted cell of a CSV may span
+RATIO_FROM = 8  # a side with at most this many tokens is never dropped for its length ratio
+UNPAIRED = "has no counterpart"  # the reason for leaving out a line of the longer file
 
 CUT = "longer than the model allows, cut"  # noted of such an input
 SKIPPED = "that cannot be read, skipped"  # noted of a line of the data: it has no output
@@ -91,15 +91,15 @@ SKIPPED = "that cannot be read, skipped"  # noted of a line of the data: it has 
 class TextFormat(Configurable, ABC):
     """Reads lines of a layout that the ending of a file does not tell.
 
-    With ``several``, lines of one source are all right answers to it: training sees each as a pair,
-    other splits have each source once.
+    With ``several``, lines with the same source are all correct answers to it: training sees each
+    as a pair, other splits have each source once.
     """
 
     class Config(BaseConfig, family="text_format"):
-        """Which layout."""
+        """The kind of layout."""
 
         def sources(self, lines: Sequence[str]) -> list[str]:
-            """The sources that lines stand for."""
+            """Return the sources of lines."""
             return list(map(self.build().source, lines))
 
     several: ClassVar[bool] = False
@@ -109,12 +109,12 @@ class TextFormat(Configurable, ABC):
 
     @abstractmethod
     def parse(self, line: str) -> tuple[str, str]:
-        """Source and target of a line; raise `UserError` that says what is wrong with it."""
+        """Return source and target of a line; raise `UserError` with what is wrong with it."""
 
     def source(self, line: str) -> str:
-        """The source that a line of the user's stands for; raise `UserError` where it is none.
+        """Return the source in a user's line; raise `UserError` if there is none.
 
-        A line that is a source already stays as it is.
+        A line that is already a source is returned unchanged.
         """
         return line
 
@@ -126,7 +126,7 @@ class CMUdict(TextFormat):
     """
 
     class Config(TextFormat.Config, kind="cmudict"):
-        """Whether vowels keep their digit: 1 main stress, 2 secondary, 0 none."""
+        """The choice whether vowels keep their digit: 1 main stress, 2 secondary, 0 none."""
 
         stress: bool = True  # whether vowels keep their digit of stress
 
@@ -146,7 +146,7 @@ class Inflection(TextFormat):
     """``Hahn TAB Hahnes TAB N;GEN;SG`` → ``Hahn<N><GEN><SG>``, ``Hahnes`` (Cotterell, 2018)."""
 
     class Config(TextFormat.Config, kind="inflection"):
-        """Nothing to choose."""
+        """The layout has no parameters."""
 
     def parse(self, line: str) -> tuple[str, str]:
         cells = line.split("\t")
@@ -156,7 +156,7 @@ class Inflection(TextFormat):
         return lemma + "".join(f"<{feature}>" for feature in features.split(";")), form
 
     def source(self, line: str) -> str:
-        """Also of a raw line of the data, with or without its form: ``Hahn TAB N;GEN;SG``."""
+        """Also accept a raw line of the data, with or without its form: ``Hahn TAB N;GEN;SG``."""
         cells = line.split("\t")
         if len(cells) == 1 and (not line.strip() or line.rstrip().endswith(">")):
             return line
@@ -172,7 +172,7 @@ class FastText(TextFormat):
     """``__label__good a fine film`` → ``a fine film``, ``good``: the training files of fastText."""
 
     class Config(TextFormat.Config, kind="fasttext"):
-        """Nothing to choose."""
+        """The layout has no parameters."""
 
     def parse(self, line: str) -> tuple[str, str]:
         labels = [word for word in line.split() if word.startswith(FASTTEXT)]
@@ -215,7 +215,7 @@ class TextData(Config):
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that cannot be used, and why; lines count from 1."""
+    """A line that cannot be used, and the reason; lines count from 1."""
 
     file: str
     line: int
@@ -225,16 +225,16 @@ class BadLine:
         return f"{self.file}:{self.line}: {self.reason}"
 
 
-Record = TypeVar("Record")  # of a file: a line, the cells of a row, a JSON object
+Record = TypeVar("Record")  # a record of a file: a line, the cells of a row, a JSON object
 Parser = Callable[[str], tuple[str, str]]
-# an empty list: a line that holds no row, such as a header; a text: why a pair is left out
+# an empty list: a line without a row, such as a header; a text: why a pair is left out
 PairRow = tuple[str, str] | list[BadLine] | str
 
 
 def rows(
     source: Path, target: str | Path | None, config: TextData
 ) -> Iterator[tuple[int, PairRow]]:
-    """Each row with its line from 1: its two sides, the lines that are bad, or why it is left out.
+    """Yield each row with its line from 1: its two sides, its bad lines, or why it is left out.
 
     A folder gives the rows of all its files in the formats of `BILINGUAL`.
     """
@@ -250,7 +250,7 @@ def rows(
 
 
 def files_of(source: Path) -> list[Path]:
-    """A file, or the files with pairs in a folder, by name. Raises `DataError` for another one."""
+    """Return a file, or a folder's files with pairs, by name; raise `DataError` without any."""
     if not source.is_dir():
         return [source]
     inside = (path for path in sorted(source.rglob("*")) if path.is_file())
@@ -268,7 +268,7 @@ def _rows(source: Path, target: str | Path | None, config: TextData) -> Iterator
         return _parsed(source, config.format.build().parse)
     if not is_table(source):
         if target is None:
-            next(decoded_lines(source), None)  # which names a format that is not read
+            next(decoded_lines(source), None)  # it raises for an unsupported format
             raise DataError(f"{source} contains one side only; name the target file too")
         return _aligned(source, find(target))
     if target is not None:
@@ -280,17 +280,17 @@ def _rows(source: Path, target: str | Path | None, config: TextData) -> Iterator
 
 
 def ending_of(path: Path) -> str:
-    """What the name of a file ends in, before a ``.gz``: ``.tsv``."""
+    """Return the ending of a file's name, before a ``.gz``: ``.tsv``."""
     return Path(path.name.removesuffix(".gz")).suffix
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file holds both sides of its pairs, as `TABLES` do; a folder is one of such."""
+    """Return whether a path holds both sides of its pairs, like `TABLES` or a folder of them."""
     return ending_of(path) in (*READERS, *BILINGUAL) or path.is_dir()
 
 
 def _refuse_others(path: Path, head: bytes) -> None:
-    """Raise `DataError` where the ending or the first bytes are those of another format."""
+    """Raise `DataError` if the ending or the first bytes are those of another format."""
     what = OTHERS.get(ending_of(path).lower()) or next(
         (what for begin, what in SIGNATURES.items() if head.startswith(begin)), None
     )
@@ -305,9 +305,9 @@ def _refuse_others(path: Path, head: bytes) -> None:
 
 
 def layout_of(path: Path) -> dict[str, object]:
-    """The fields of [data] for a layout that the name or the first lines of a file show.
+    """Return the fields of [data] for a layout that a file's name or first lines reveal.
 
-    Raises `DataError` for a format whose ending the file does not have.
+    Raises `DataError` for a format that the file's ending does not match.
     """
     ending = ending_of(path)
     if ending == ".dict":
@@ -329,7 +329,7 @@ def layout_of(path: Path) -> dict[str, object]:
 
 
 def _decode(stream: Iterable[bytes]) -> Iterator[tuple[str, str]]:
-    """Yield each line as text, and why it is not UTF-8, or nothing; then it has U+FFFD."""
+    """Yield each line as text, and why it is not UTF-8, or ""; bad bytes become U+FFFD."""
     for number, line in enumerate(stream, start=1):
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
@@ -346,7 +346,7 @@ def _decode(stream: Iterable[bytes]) -> Iterator[tuple[str, str]]:
 def decoded_lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each line of a file, plain or ``.gz``, and why it cannot be read, or "".
 
-    Raises `DataError` naming the line after which the file cannot be read, and a format that is
+    Raises `DataError` with the line after which the file cannot be read, and for a format that is
     not plain text.
     """
     number = 0
@@ -368,9 +368,9 @@ def _lines(path: Path) -> Iterator[str | BadLine]:
 
 
 def read_lines(stream: Iterable[bytes], damaged: list[int]) -> Iterator[str]:
-    """Yield the lines of standard input as text, as many as there are, whatever is in them.
+    """Yield the lines of standard input as text, as many as there are, whatever they contain.
 
-    A last line without an end counts, an empty line is one. Invalid UTF-8 becomes U+FFFD, and
+    A last line without an end counts, and so does an empty line. Invalid UTF-8 becomes U+FFFD, and
     the number of the line is added to ``damaged``.
     """
     for number, (line, why) in enumerate(_decode(stream), start=1):
@@ -407,7 +407,7 @@ def _row(
 
 
 class CSVRow(NamedTuple):
-    """A row of a CSV: its first line from 1, how many lines it takes, its cells or its fault."""
+    """A row of a CSV: its first line from 1, how many lines it takes, its cells or its error."""
 
     line: int
     lines: int
@@ -415,10 +415,10 @@ class CSVRow(NamedTuple):
 
 
 class CSVFile:
-    """The rows of a CSV, to be read once; line breaks in quotes become blanks.
+    """The rows of a CSV, to be read once; line breaks in quotes become spaces.
 
-    Without a ``delimiter`` it is that of a first line ``sep=;``, as Excel writes it, else the one
-    that fits the first lines. Raises `DataError` where two fit equally well.
+    Without a ``delimiter`` it is that of a first line ``sep=;``, as written by Excel, else the one
+    that fits the first lines. Raises `DataError` if two fit equally well.
     """
 
     def __init__(self, path: Path, delimiter: str | None = None) -> None:
@@ -450,7 +450,7 @@ class CSVFile:
 
 
 def cells_of(record: str, delimiter: str) -> list[str]:
-    """The cells of a row of a CSV, none of an empty one. Raises `UserError` for another text."""
+    """Return the cells of a row of a CSV, none if empty. Raises `UserError` for other text."""
     try:
         return next(csv.reader([record], delimiter=delimiter, strict=True), [])
     except csv.Error as error:
@@ -463,11 +463,11 @@ def cells_of(record: str, delimiter: str) -> list[str]:
 
 
 def _csv(path: Path, config: TextData) -> Iterator[PairRow]:
-    """The rows of a CSV; each line of a bad row is bad. Raises `DataError` for its first row."""
+    """Yield the rows of a CSV; all lines of a bad row are bad, a bad first one is a `DataError`."""
     parse: Callable[[list[str]], tuple[str, str]] | None = None
     for number, count, cells in CSVFile(path, config.delimiter):
         if parse is None and config.header and isinstance(cells, BadLine):
-            raise DataError(str(cells))  # it names the columns
+            raise DataError(str(cells))  # this row has the column names
         row: PairRow = [cells] if isinstance(cells, BadLine) else []
         if isinstance(cells, list) and cells:
             begins, parse = parse is None, parse or _csv_parser(f"{path}:{number}", cells, config)
@@ -483,7 +483,7 @@ def _csv(path: Path, config: TextData) -> Iterator[PairRow]:
 def _csv_parser(
     where: str, header: list[str], config: TextData
 ) -> Callable[[list[str]], tuple[str, str]]:
-    """What reads the rows of a CSV whose first one is given. Raises `DataError`."""
+    """Return a parser for the rows of a CSV with this first row. Raises `DataError`."""
     named = any(isinstance(column, str) for column in config.columns)
     if config.header and not named and looks_like_data(header):
         raise DataError(
@@ -510,9 +510,9 @@ def _csv_parser(
 def _records(
     path: Path, lines: Iterable[tuple[str, str]], delimiter: str
 ) -> Iterator[tuple[str | BadLine, int]]:
-    """Each row of a CSV as one text, and how many lines of the file it takes.
+    """Yield each row of a CSV as one text, and how many lines of the file it takes.
 
-    A row of which a line cannot be read is bad; ``lines`` are those of `decoded_lines`.
+    A row with an unreadable line is bad; ``lines`` are those of `decoded_lines`.
     """
     parts, start = list[str](), 1
     bad: BadLine | None = None
@@ -533,9 +533,9 @@ def _records(
 
 
 def _ends_quoted(line: str, delimiter: str, quoted: bool) -> bool:
-    """Whether a line ends in a quoted cell; ``quoted``: it begins in one.
+    """Return whether a line ends in a quoted cell; ``quoted``: it begins in one.
 
-    A quote opens a cell at its start only, as `csv` has it: ``a 5" disk`` is a cell.
+    A quote only opens a cell at its start, as in `csv`: ``a 5" disk`` is a cell.
     """
     if '"' not in line:
         return quoted
@@ -551,10 +551,10 @@ def _ends_quoted(line: str, delimiter: str, quoted: bool) -> bool:
 
 
 def delimiters_of(lines: Sequence[str]) -> list[Delimiter]:
-    """What may stand between the cells of a CSV: what gives lines equally many of them, at least 2.
+    """Return the possible delimiters of a CSV: those that split lines into equally many cells.
 
-    Of several the one that most lines agree on, then the one that gives most cells; two where both
-    fit all lines, with as many cells.
+    There are at least 2 cells. If several fit, it is the one that most lines agree on, then the one
+    with most cells; both are returned if they fit all lines with as many cells.
     """
 
     def fit(delimiter: Delimiter) -> tuple[float, int]:
@@ -575,7 +575,7 @@ def delimiters_of(lines: Sequence[str]) -> list[Delimiter]:
 
 
 def places_of(columns: Iterable[int | str], header: Sequence[str]) -> list[int]:
-    """The places from 0 of columns given by number or name. Raises `UserError` for no such."""
+    """Return the indices of columns given by number or name. Raises `UserError` without one."""
     places = []
     for column in columns:
         if isinstance(column, str) and column not in header:
@@ -591,7 +591,7 @@ def places_of(columns: Iterable[int | str], header: Sequence[str]) -> list[int]:
 
 
 def looks_like_data(header: Sequence[str]) -> bool:
-    """Whether the first row of a CSV holds sentences or numbers rather than names of columns."""
+    """Return whether the first row of a CSV holds sentences or numbers, not column names."""
     return any(
         len(cell.split()) > 5 or re.search(r"[.?!…。！？]$|^[\d.,]*\d$", cell.strip())
         for cell in header
@@ -619,7 +619,7 @@ def _tsv(path: Path, config: TextData) -> Iterator[PairRow]:
 
 
 def _unique(items: list[tuple[str, object]]) -> dict[str, object]:
-    """An object of JSON. Raises `UserError` where a key is there twice, with two meanings."""
+    """Return a JSON object. Raises `UserError` if a key occurs twice."""
     record = dict(items)
     if len(record) < len(items):
         twice = next(key for key, count in Counter(key for key, _ in items).items() if count > 1)
@@ -628,7 +628,7 @@ def _unique(items: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def from_json_text(text: str) -> object:
-    """A value of JSON, in which numbers are texts as they were written. Raises `UserError`."""
+    """Parse a JSON value, with numbers as the text that was written. Raises `UserError`."""
     try:
         return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_unique)
     except UserError:
@@ -638,9 +638,9 @@ def from_json_text(text: str) -> object:
 
 
 def text_under(record: object, key: str) -> str:
-    """The text, number or truth value that a JSON object has under a key, as text.
+    """Return the text, number or truth value of a key in a JSON object, as text.
 
-    Raises `UserError` where it has another value or none.
+    Raises `UserError` if it has another value or none.
     """
     if not isinstance(record, dict):
         raise UserError(f"not a JSON object with a text under {key}: {str(record)[:40]}")
@@ -660,11 +660,11 @@ def text_under(record: object, key: str) -> str:
 
 
 def json_records(path: Path) -> Iterator[tuple[int, object]]:
-    """The items of a JSON array, each with its number from 1, or of JSON lines, with their lines.
+    """Yield the items of a JSON array, numbered from 1, or of JSON lines, with their lines.
 
-    The array may be the one list of objects in an object, as in {"data": [{…}, …]}. Of an item
-    such as {"translation": {"en": …, "fr": …}} its keys are that object's too. A line that is not
-    JSON is a `BadLine`. Raises `DataError` for an array that cannot be read.
+    The array may be the only list of objects in an object, as in {"data": [{…}, …]}. An item such
+    as {"translation": {"en": …, "fr": …}} also gets the keys of the inner object. A line that is
+    not JSON is a `BadLine`. Raises `DataError` for an array that cannot be read.
     """
     lines = decoded_lines(path)
     first = list(islice(lines, 2))
@@ -685,22 +685,22 @@ def json_records(path: Path) -> Iterator[tuple[int, object]]:
 
 
 def _is_record(first: Sequence[tuple[str, str]]) -> bool:
-    """Whether the first lines of a file begin JSON lines, rather than one object of lists."""
+    """Return whether the first lines of a file begin JSON lines, not one object of lists."""
     try:
         record = from_json_text(first[0][0])
     except UserError:
-        return len(first) > 1 and first[1][0].lstrip().startswith("{")  # a bad line of several
+        return len(first) > 1 and first[1][0].lstrip().startswith("{")  # one bad line of several
     return len(first) > 1 or not _arrays(record)
 
 
 def _arrays(value: object) -> list[list[object]]:
-    """The lists of objects right inside of a JSON object."""
+    """Return the lists of objects directly inside a JSON object."""
     inside = value.values() if isinstance(value, dict) else ()
     return [v for v in inside if isinstance(v, list) and v and isinstance(v[0], dict)]
 
 
 def _array(value: object) -> list[object]:
-    """A JSON array, or the one list of objects in a JSON object. Raises `UserError`."""
+    """Return a JSON array, or the only list of objects in a JSON object. Raises `UserError`."""
     if isinstance(value, list):
         return value
     if len(arrays := _arrays(value)) != 1:
@@ -709,7 +709,7 @@ def _array(value: object) -> list[object]:
 
 
 def _flat(item: object) -> object:
-    """The item with the keys of the one object in it, as "translation" in Hugging Face's data."""
+    """Return the item plus the keys of its only object, as "translation" in Hugging Face data."""
     inner = [v for v in item.values() if isinstance(v, dict)] if isinstance(item, dict) else []
     return {**inner[0], **cast(dict[str, object], item)} if len(inner) == 1 else item
 
@@ -747,13 +747,13 @@ Pair = tuple[int, str, str]  # the line from 1, source, target
 
 @dataclass
 class Corpus:
-    """Pairs of sentences and where they stood: ``lines[i]`` is the line of pair i, from 1.
+    """Pairs of sentences and where they come from: ``lines[i]`` is the line of pair i, from 1.
 
     ``skipped`` are the lines that could not be read, ``dropped`` counts pairs by the reason for
-    which `clean` left them out. ``alternatives[i]`` are all right targets of source i, the first of
-    them its target; None where each source has one. ``parts[i]`` is the number, from 0, of the
-    corpus that pair i is of, where several were joined. ``folder`` has the files that the sides are
-    mapped from, if any.
+    which `clean` left them out. ``alternatives[i]`` are all correct targets of source i, beginning
+    with its target; None if each source has one. ``parts[i]`` is the number, from 0, of the corpus
+    of pair i, if several were joined. ``folder`` has the files that the sides are mapped from, if
+    any.
     """
 
     sources: Sequence[str]
@@ -767,7 +767,7 @@ class Corpus:
 
     @property
     def references(self) -> Sequence[str | tuple[str, ...]]:
-        """What an output is compared with: the target, or several of which any is right."""
+        """The references of outputs: the target, or several correct ones."""
         return self.targets if self.alternatives is None else self.alternatives
 
     def __len__(self) -> int:
@@ -776,7 +776,7 @@ class Corpus:
     def take(
         self, chosen: Sequence[int] | NDArray[np.integer], dropped: Mapping[str, int] | None = None
     ) -> Corpus:
-        """Choose pairs by their indices, and note what was dropped besides."""
+        """Select pairs by their indices, and note what was dropped besides."""
         several = self.alternatives
         return Corpus(
             sources=taken(self.sources, chosen),
@@ -789,7 +789,7 @@ class Corpus:
         )
 
     def gathered(self) -> Corpus:
-        """Each source once, with all its targets as alternatives."""
+        """Return each source once, with all its targets as alternatives."""
         places: dict[str, list[int]] = {}
         for i, source in enumerate(self.sources):
             places.setdefault(source, []).append(i)
@@ -799,7 +799,7 @@ class Corpus:
 
 
 def joined(corpora: Sequence[Corpus]) -> Corpus:
-    """One corpus of all, in their order."""
+    """Join corpora into one, in order."""
     if len(corpora) == 1:
         return corpora[0]
     dropped = Counter[str]()
@@ -822,23 +822,23 @@ def joined(corpora: Sequence[Corpus]) -> Corpus:
 
 
 def at(pattern: str | Path, split: str, splits: dict[str, str] | None = None) -> Path:
-    """The file of a split: ``{split}`` in the pattern becomes its name, and `find` finds it."""
+    """Return the file of a split: its name replaces ``{split}`` in the pattern, for `find`."""
     return find(str(pattern).replace("{split}", (splits or {}).get(split, split)), folders=True)
 
 
 def file_of(pattern: str | Path, split: str, config: TextData) -> Path:
-    """The file that holds a split: valid lies in that of train where ``holdout`` divides it."""
+    """Return the file that holds a split: train's for valid, if ``holdout`` divides it."""
     return at(pattern, "train" if config.holdout and split == "valid" else split, config.splits)
 
 
 def read_pairs(source: str | Path, target: str | Path | None, config: TextData) -> Corpus:
     r"""Read two line-aligned files, or one file or folder that holds both sides, by its ending.
 
-    UTF-8, plain or ``.gz``; a byte order mark at the start is passed over; lines end in ``\n``
-    or ``\r\n`` and nothing else. A TSV or CSV has as many columns in every row as in its first; a
-    CSV has a header (unless ``header = false``) and cells between the ``delimiter``. With two
-    files, a line that is bad in one takes its partner with it. Raise `DataError` at the first bad
-    line, or list it in ``skipped`` where ``on_bad_line = "skip"``.
+    UTF-8, plain or ``.gz``; a byte order mark at the start is skipped; lines end in ``\n`` or
+    ``\r\n`` and nothing else. A TSV or CSV has as many columns in every row as in its first; a CSV
+    has a header (unless ``header = false``) and cells separated by the ``delimiter``. With two
+    files, a bad line also removes its counterpart. Raise `DataError` at the first bad line, or list
+    it in ``skipped`` with ``on_bad_line = "skip"``.
     """
     skipped, left_out = list[BadLine](), Counter[str]()
     path = find(source, folders=True)
@@ -854,7 +854,7 @@ def _numbered(
     skipped: list[BadLine],
     left_out: Counter[str],
 ) -> Iterator[Pair]:
-    """The pairs with their lines; lines that are passed over and pairs left out are noted."""
+    """Yield the pairs with their lines; note the lines skipped and the pairs left out."""
     for number, row in rows(source, target, config):
         if isinstance(row, tuple):
             yield (number, *row)
@@ -878,13 +878,12 @@ def _corpus(pairs: Iterable[Pair], skipped: list[BadLine], dropped: dict[str, in
 
 
 class Reading:
-    """The pairs of one of the splits train, valid, test, as they are read one after the other.
+    """The pairs of one of the splits train, valid, test, read one after another.
 
-    Where no name holds ``{split}``, the file is divided by ``holdout``: pairs with the same source
-    sentence (but for case, width and blanks) are always in the same split. Where one does, and
-    ``holdout`` is set, the file of train is divided into train and valid, and test has its own.
-    The training split is cleaned as well. ``skipped`` and ``dropped`` are complete when the last
-    pair has come.
+    If no name contains ``{split}``, the file is divided by ``holdout``: pairs with the same source
+    sentence (up to case, width and spaces) are always in the same split. If one does, and
+    ``holdout`` is set, the file of train is divided into train and valid, and test has its own. The
+    training split is also cleaned. ``skipped`` and ``dropped`` are complete after the last pair.
     """
 
     def __init__(
@@ -894,7 +893,7 @@ class Reading:
         self._sides = [file_of(p, split, config) for p in (source, target) if p is not None]
         self.files = [*files_of(self._sides[0]), *self._sides[1:]]
         named = "{split}" in f"{source}{target}"
-        self.limits: tuple[float, float] | None = None  # of the hashes, where a file is divided
+        self.limits: tuple[float, float] | None = None  # of the hashes, if a file is divided
         if not named or (config.holdout > 0 and split != "test"):
             self.limits = _limits(split, config, str(source), tested=named)
         self.skipped: list[BadLine] = []
@@ -913,13 +912,13 @@ class Reading:
         return map(self.changed, pairs)
 
     def changed(self, pair: Pair) -> Pair:
-        """What a task makes of a pair; here nothing."""
+        """Return a pair changed by the task; here unchanged."""
         return pair
 
     def key(self) -> dict[str, object]:
-        """What the pairs are a function of, next to the content of the files."""
+        """Return what the pairs depend on, besides the content of the files."""
         chosen = {name: self.config.tree().get(name) for name in _READS}
-        named = self.config.on_bad_line == "skip"  # the names stand in what is skipped
+        named = self.config.on_bad_line == "skip"  # skipped lines contain the names
         names = [str(file) if named else "".join(file.suffixes) for file in self.files]
         csv = (
             {"csv": CSV_FORMAT}
@@ -932,14 +931,14 @@ class Reading:
         return {"split": self.split, "divided": divided, "names": names, **chosen, **csv}
 
 
-_READS = (  # the fields of a config that decide what is read
+_READS = (  # the config fields that determine what is read
     *("format", "on_bad_line", "keys", "columns", "header", "delimiter"),
     *("holdout", "holdout_seed", "drop_duplicates", "drop_identical"),
 )
 
 
 def collect(reading: Reading) -> Corpus:
-    """All pairs of a reading in memory; of valid and test as `to_measure` has them."""
+    """Read all pairs into memory; valid and test are converted by `to_measure`."""
     corpus = _corpus(reading, reading.skipped, {})
     corpus.dropped = dict(reading.dropped)
     return corpus if reading.split == "train" else to_measure(corpus, reading.config)
@@ -948,20 +947,20 @@ def collect(reading: Reading) -> Corpus:
 def read_split(
     source: str | Path, target: str | Path | None, split: str, config: TextData
 ) -> Corpus:
-    """The pairs of a split (`Reading`) in memory."""
+    """Read the pairs of a split (`Reading`) into memory."""
     return collect(Reading(source, target, split, config))
 
 
 def to_measure(corpus: Corpus, config: TextData) -> Corpus:
-    """Each source once with all that is right, where the format says that there may be several."""
+    """Return each source once with all correct targets, if the format allows several."""
     several = config.format is not None and config.format.build().several
     return corpus.gathered() if several else corpus
 
 
 def _limits(split: str, config: TextData, file: str, tested: bool) -> tuple[float, float] | None:
-    """Between which two numbers the hash of a source lies that is of a split of a divided file.
+    """Return the range of source hashes that belong to a split of a divided file.
 
-    None where all of them are of it. ``tested``: test has a file of its own.
+    None if all of them do. ``tested``: test has a file of its own.
     """
     share = config.holdout
     limits = {
@@ -979,7 +978,7 @@ def _limits(split: str, config: TextData, file: str, tested: bool) -> tuple[floa
 
 
 def _division(limits: tuple[float, float], config: TextData) -> Callable[[str], bool]:
-    """Whether a source is of a split: a hash of it lies between two limits."""
+    """Return a function that decides if a source is in a split: its hash is between two limits."""
     (low, high), key = limits, str(config.holdout_seed).encode()
 
     def belongs(text: str) -> bool:
@@ -991,9 +990,9 @@ def _division(limits: tuple[float, float], config: TextData) -> Callable[[str], 
 
 
 class Cleaning:
-    """Which pairs are left where the config wants no duplicates or no identical sides.
+    """Selects pairs if the config wants no duplicates or no identical sides.
 
-    Of each pair that was kept it remembers 16 bytes; ``dropped`` counts the others by the reason.
+    It remembers 16 bytes of each selected pair; ``dropped`` counts the others by reason.
     """
 
     def __init__(self, config: TextData) -> None:
@@ -1002,7 +1001,7 @@ class Cleaning:
         self._seen: set[bytes] = set()
 
     def keeps(self, source: str, target: str) -> bool:
-        """Whether the next pair is left."""
+        """Return whether the next pair is selected."""
         if self.config.drop_identical and source.strip() == target.strip():
             self.dropped["identical sides"] += 1
             return False
@@ -1020,7 +1019,7 @@ class Cleaning:
 def keep(
     lengths: NDArray[np.integer], config: TextData
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """Which pairs training keeps by their lengths in tokens, and how many it drops, and why.
+    """Return the pairs that training keeps by their lengths in tokens, and drop counts by reason.
 
     *Shape:* lengths (N, 2), without ``<s>`` and ``</s>`` → indices (kept,), ascending. Each pair
     counts for the first reason that holds for it; reasons without a pair are left out.
@@ -1053,19 +1052,19 @@ class Column(Sequence[Row], Generic[Row]):
     def __init__(
         self, flat: NDArray[np.generic], offsets: Places, chosen: NDArray[np.generic] | None = None
     ):
-        """``flat`` (total,), ``offsets`` (rows + 1,), ``chosen`` the rows shown, in their order."""
+        """Take ``flat`` (total,), ``offsets`` (rows + 1,) and ``chosen``, the rows in order."""
         self.flat, self.offsets, self.chosen = flat, offsets, chosen
 
     @classmethod
     def open(cls, folder: Path, name: str) -> Self:
-        """The column of that name that a `ColumnWriter` has left in a folder, mapped."""
+        """Map the column of that name that a `ColumnWriter` wrote into a folder."""
         offsets = mapped(folder / f"{name}.offsets", np.dtype(np.int64))
         file = next(f for f in folder.glob(f"{name}.*") if f.suffix != ".offsets")
         return cls(mapped(file, np.dtype(file.suffix[1:])), offsets)
 
     @abstractmethod
     def _row(self, part: NDArray[np.generic]) -> Row:
-        """What a part of the flat array stands for."""
+        """Return the row for a part of the flat array."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1 if self.chosen is None else len(self.chosen)
@@ -1083,19 +1082,19 @@ class Column(Sequence[Row], Generic[Row]):
         return self._row(self.flat[self.offsets[place] : self.offsets[place + 1]])
 
     def __eq__(self, other: object) -> bool:
-        """Whether another sequence has the same rows."""
+        """Return whether another sequence has the same rows."""
         if not isinstance(other, Sequence):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
     def take(self, rows: Sequence[int] | NDArray[np.integer]) -> Self:
-        """The rows of some indices, still in their files."""
+        """Return the rows of some indices, still in their files."""
         indices = np.asarray(rows, dtype=indices_for(len(self.offsets)))
         chosen = indices if self.chosen is None else self.chosen[indices]
         return type(self)(self.flat, self.offsets, chosen)
 
     def lengths(self) -> Places:
-        """The entries of each row, (N,): bytes of a text, tokens of a list of ids."""
+        """Return the entries of each row, (N,): bytes of a text, tokens of a list of ids."""
         if self.chosen is None:
             return np.diff(self.offsets)
         return self.offsets[self.chosen + 1] - self.offsets[self.chosen]
@@ -1116,10 +1115,10 @@ class TokenIds(Column[list[int]]):
 
 
 class ColumnWriter(AbstractContextManager["ColumnWriter"]):
-    """Writes a column piece by piece; the files are whole when it is closed."""
+    """Writes a column piece by piece; the files are complete when it is closed."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[np.generic] | None = None) -> None:
-        """``dtype`` is that of the entries; without it they are bytes, for `MappedTexts`."""
+        """Take the ``dtype`` of the entries; without it they are bytes, for `MappedTexts`."""
         self.dtype, self.rows = dtype or np.dtype(np.uint8), 0
         self._end = 0
         self._flat: BinaryIO = (folder / f"{name}.{self.dtype.name}").open("wb")
@@ -1127,7 +1126,7 @@ class ColumnWriter(AbstractContextManager["ColumnWriter"]):
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
 
     def add(self, flat: bytes | NDArray[np.generic], lengths: NDArray[np.integer]) -> None:
-        """More rows: their entries one after the other, and how many each has."""
+        """Add rows: their entries, concatenated, and the length of each."""
         self._flat.write(flat if isinstance(flat, bytes) else flat.astype(self.dtype).tobytes())
         ends = self._end + np.cumsum(lengths, dtype=np.int64)
         self._offsets.write(ends.tobytes())
@@ -1135,7 +1134,7 @@ class ColumnWriter(AbstractContextManager["ColumnWriter"]):
         self._end = int(ends[-1]) if len(ends) else self._end
 
     def add_texts(self, texts: Iterable[str]) -> int:
-        """More rows of a column of texts; gives their bytes."""
+        """Add rows to a column of texts; return their size in bytes."""
         encoded = [text.encode() for text in texts]
         flat = b"".join(encoded)
         self.add(flat, np.fromiter(map(len, encoded), np.int64, len(encoded)))
@@ -1151,7 +1150,7 @@ class ColumnWriter(AbstractContextManager["ColumnWriter"]):
 
 
 def lines_of(file: Path) -> MappedTexts:
-    """The lines of a file with their ends, its bytes in memory."""
+    """Return the lines of a file with their ends, its bytes in memory."""
     flat = np.fromfile(file, dtype=np.uint8)
     ends = np.flatnonzero(flat == ord("\n")) + 1
     rest = [len(flat)] if len(flat) > (ends[-1] if len(ends) else 0) else []
@@ -1159,22 +1158,22 @@ def lines_of(file: Path) -> MappedTexts:
 
 
 def mapped(file: Path, dtype: np.dtype[Number]) -> NDArray[Number]:
-    """A file of numbers as an array (N,) that the system reads as it is needed."""
+    """Map a file of numbers as an array (N,) that the system reads as needed."""
     if not file.stat().st_size:
         return np.empty(0, dtype=dtype)
     return np.memmap(file, dtype=dtype, mode="r").view(np.ndarray)
 
 
 def indices_for(count: int) -> np.dtype[np.generic]:
-    """The smallest kind of number for indices below ``count``: 4 bytes up to 4 thousand million."""
+    """Return the smallest dtype for indices below ``count``: 4 bytes up to 4 billion."""
     return np.dtype(np.uint32 if count <= 1 << 32 else np.int64)
 
 
 def smallest(largest: int) -> np.dtype[np.generic]:
-    """The smallest unsigned integer that holds ``largest``."""
+    """Return the smallest unsigned integer dtype that holds ``largest``."""
     return np.dtype(np.min_scalar_type(largest))
 
 
 def taken(rows: Sequence[Row], chosen: Sequence[int] | NDArray[np.integer]) -> Sequence[Row]:
-    """Some rows of a list, or of a column and still in its files."""
+    """Return some rows of a list, or of a column and still in its files."""
     return rows.take(chosen) if isinstance(rows, Column) else [rows[i] for i in chosen]

@@ -27,14 +27,14 @@ from foveate.files import read_bytes, replace_file
 
 UNK, PAD, BOS, EOS = range(4)
 SPECIALS = ("<unk>", "<pad>", "<s>", "</s>")
-SILENT = frozenset((PAD, BOS, EOS))  # leave no trace in decoded text; an unknown piece shows
-LARGEST = 64 * 2**20  # bytes of a file of pieces: read, it takes a dozen times as much
+SILENT = frozenset((PAD, BOS, EOS))  # leave no trace in decoded text, unlike an unknown piece
+LARGEST = 64 * 2**20  # most bytes of a file of pieces; in memory it takes a dozen times as much
 Span = tuple[int, int]  # from the first character to the one after the last
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The ids of a text and, for each, the characters of the text that it stands for."""
+    """The ids of a text and, for each, the characters that it represents."""
 
     ids: list[int]
     offsets: list[Span]
@@ -43,30 +43,30 @@ class Encoded:
 class Tokenizer(Configurable, ABC):
     """Splits a text into pieces of a fixed list: ids (T,) without ``<s>`` and ``</s>``.
 
-    ``pieces[id]`` is the name of an id in that list; `spans` says what it stands for in a text.
+    ``pieces[id]`` is the name of an id in that list; `spans` returns its characters in a text.
     """
 
     class Config(BaseConfig, family="tokenizer"):
-        """How text is split."""
+        """The kind of tokenizer."""
 
     config: Config
-    # What attention views show of such a text by default (`foveate.inspect.records.Units`).
+    # The default units of such a text in attention views (`foveate.inspect.records.Units`).
     units: ClassVar[Literal["tokens", "words"]] = "words"
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.pieces: list[str] = []
-        self._bytes: list[bytes] = []  # what each piece adds to a text, in UTF-8
+        self._bytes: list[bytes] = []  # the text of each piece, in UTF-8
         self.tags: dict[str, int] = {}  # marks that a text may begin with, and their ids
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids, the four special ones among them."""
+        """Number of ids, including the four special ones."""
         return len(self.pieces)
 
     @property
     def noisy(self) -> bool:
-        """Whether training sees another split of a text in each epoch (`encode_noisy`)."""
+        """True if training sees another split of a text in each epoch (`encode_noisy`)."""
         return False
 
     @abstractmethod
@@ -74,17 +74,17 @@ class Tokenizer(Configurable, ABC):
         """Learn the pieces from text; the same lines give the same pieces."""
 
     def encode(self, text: str) -> Encoded:
-        """Ids of a text and the spans of its characters; spans of pieces never run backwards."""
+        """Return ids of a text and the spans of its characters; spans never run backwards."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Iterable[str]) -> list[Encoded]:
-        """`encode` each text; raise `UserError` for a lone surrogate, which UTF-8 cannot hold."""
+        """Apply `encode` to each text; raise `UserError` for a lone surrogate, invalid in UTF-8."""
         ready = self._ready(texts)
         encoded = self._encode([self._untagged(text)[1] for text in ready])
         return [self._behind_tag(*both) for both in zip(ready, encoded, strict=True)]
 
     def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
-        """The ids only, which is faster than `encode_batch`."""
+        """Return only the ids, which is faster than `encode_batch`."""
         if not self.tags:
             return self._encode_ids(self._ready(texts))
         split = [self._untagged(text) for text in self._ready(texts)]
@@ -92,20 +92,20 @@ class Tokenizer(Configurable, ABC):
         return [tag + ids for (tag, _), ids in zip(split, encoded, strict=True)]
 
     def encode_noisy(self, texts: Sequence[str], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Another split of each text for another seed, by the kinds that are ``noisy``."""
+        """Return another split of each text for another seed, if the kind is ``noisy``."""
         return self.encode_ids(texts)
 
     def add_tags(self, names: Sequence[str]) -> None:
-        """Give marks such as ``<2fr>`` ids after all others; only at its start a text has one."""
+        """Give tags such as ``<2fr>`` ids after all others; only the start of a text has one."""
         size = len(self.pieces) - len(self.tags)
         self.tags = {name: size + n for n, name in enumerate(names)}
         self.pieces = [*self.pieces[:size], *names]
         self._bytes = [*self._bytes[:size], *map(str.encode, names)]
 
     def extend(self, lines: Iterable[str], config: Config) -> None:
-        """Learn further pieces from text, as a tokenizer of ``config`` would; ids there stay.
+        """Learn further pieces from text, like a tokenizer of ``config``; existing ids stay.
 
-        Tags are taken off. Raises `UserError` if the kind cannot, or without room.
+        Tags are removed. Raises `UserError` if the kind cannot be extended, or without room.
         """
         raise UserError(
             f"a vocabulary of the kind {self.config.kind} cannot be extended; learn a new one: "
@@ -113,16 +113,16 @@ class Tokenizer(Configurable, ABC):
         )
 
     def with_words(self, text: str) -> Tokenizer:
-        """A tokenizer with the words of a text that this one lacks, by ids after all others.
+        """Return a tokenizer that also has the unknown words of a text, with ids after all others.
 
-        It is this one itself where the text has none; pieces of words lack none.
+        It is this one itself if there are none; pieces of words cover all texts.
         """
         return self
 
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
-        """Lines after the tag of a language, such as ``<2fr>`` for "fr".
+        """Put the tag of a language before lines, such as ``<2fr>`` for "fr".
 
-        Raises `UserError` for an unknown tag, or a line without a tag where one is needed.
+        Raises `UserError` for an unknown tag, or for a line without a tag if one is needed.
         """
         known = (
             ", ".join(tag[2:-1] for tag in self.tags) or "none, this run has one pair of languages"
@@ -137,10 +137,10 @@ class Tokenizer(Configurable, ABC):
         return list(lines)
 
     def beginnings(self, prefix: str | Sequence[str], count: int) -> list[list[int]]:
-        """The ids with which ``count`` outputs begin: one text for all, or for each.
+        """Return the ids with which ``count`` outputs begin: one text for all, or one each.
 
-        White space at its end is left out: a word that follows brings its own. Raises
-        `UserError` where there are not as many as lines, or one holds what no output can.
+        White space at its end is left out: a word that follows brings its own. Raises `UserError`
+        if there are not as many as lines, or if one contains what no output can.
         """
         texts = [prefix] * count if isinstance(prefix, str) else list(prefix)
         if len(texts) != count:
@@ -154,12 +154,12 @@ class Tokenizer(Configurable, ABC):
         return prefixes
 
     def encode_lines(self, text: str) -> list[int]:
-        """The ids of a text of any number of lines, an end of line between each two."""
+        """Return the ids of a text of any number of lines, with an end between each two."""
         lines = self.encode_ids(text.split("\n"))
         return [i for line in lines for i in (EOS, *line)][1:]
 
     def decode_lines(self, ids: Sequence[int]) -> str:
-        """The text of some ids, where an end is that of a line."""
+        """Return the text of some ids, in which an end is that of a line."""
         lines: list[list[int]] = [[]]
         for i in ids:
             if i == EOS:
@@ -169,17 +169,17 @@ class Tokenizer(Configurable, ABC):
         return "\n".join(map(self.decode, lines))
 
     def added(self, before: Sequence[int], ids: Sequence[int]) -> str:
-        """The text of lines that some ids add behind others."""
+        """Return the text that some ids add after others."""
         return self.decode_lines([*before, *ids])[len(self.decode_lines(before)) :]
 
     def written(self, target: str | Sequence[int]) -> tuple[str, Encoded]:
-        """The text of a target that is given as a text or as ids, with its ids and offsets."""
+        """Return the text of a target, given as text or ids, with its ids and offsets."""
         if isinstance(target, str):
             return target, self.encode(target)
         return self.decode(target), Encoded(list(target), self.spans(target))
 
     def _untagged(self, text: str) -> tuple[list[int], str]:
-        """The id of the tag at the start of a text, if there is one, and the text behind it."""
+        """Return the id of the tag at the start of a text, if any, and the text after it."""
         tag = next((tag for tag in self.tags if text.startswith(tag)), None)
         return ([], text) if tag is None else ([self.tags[tag]], text[len(tag) :].removeprefix(" "))
 
@@ -192,11 +192,11 @@ class Tokenizer(Configurable, ABC):
         return Encoded(ids + encoded.ids, [(0, len(self.pieces[ids[0]])), *spans])
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        """The text of some ids; invalid UTF-8 becomes U+FFFD."""
+        """Return the text of some ids; invalid UTF-8 becomes U+FFFD."""
         return b"".join(self._surface(ids, skip_special)).decode(errors="replace")
 
     def spans(self, ids: Sequence[int]) -> list[Span]:
-        """For each id its characters in ``decode(ids)``: empty for a special one.
+        """Return for each id its characters in ``decode(ids)``: empty for a special one.
 
         An id that holds only a part of a character gets the whole character.
         """
@@ -210,13 +210,13 @@ class Tokenizer(Configurable, ABC):
 
     @property
     def surfaces(self) -> list[bytes]:
-        """What each id adds to a text behind others, in UTF-8; start, end and padding nothing."""
+        """The text that each id adds after others, in UTF-8; empty for start, end and padding."""
         return Tokenizer._surface(self, range(self.vocab_size), skip_special=True)
 
     def labels(self, ids: Sequence[int], text: str, spans: Sequence[Span]) -> list[str]:
-        """A label for each token of a text: its characters, or its name where it has none.
+        """Return a label for each token of a text: its characters, or its name if it has none.
 
-        A token that completes a character which the token before it began has its bytes as label.
+        A token that completes a character begun by the token before it is labelled by its bytes.
         """
         labels, end = [], 0
         for i, (start, stop) in zip(ids, spans, strict=True):
@@ -226,7 +226,7 @@ class Tokenizer(Configurable, ABC):
         return labels
 
     def name(self, i: int) -> str:
-        """A token by itself: its text, ``</s>`` of a special one, ``<e6>`` of a lone byte."""
+        """Return a token by itself: its text, ``</s>`` for special ones, ``<e6>`` for bytes."""
         if i < len(SPECIALS):
             return SPECIALS[i]
         try:
@@ -238,7 +238,7 @@ class Tokenizer(Configurable, ABC):
         return text.strip(" ") or "␣" * len(text)
 
     def text(self) -> str:
-        """Everything that `load` needs, as JSON."""
+        """Return everything that `load` needs, as JSON."""
         tree = {"config": self.config.tree(), "vocabulary": self._vocabulary()}
         if self.tags:
             tree["tags"] = list(self.tags)
@@ -250,12 +250,12 @@ class Tokenizer(Configurable, ABC):
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
-        """Read a tokenizer of any kind; raise `UserError` that names a file which is none."""
+        """Read a tokenizer of any kind; raise `UserError` for a file that is not one."""
         return Tokenizer.of(bounded(Path(path)), str(path))
 
     @staticmethod
     def of(content: str | bytes | Tree, path: str) -> Tokenizer:
-        """The tokenizer of a `text`, read or not; raise `UserError` naming a file that is none."""
+        """Return the tokenizer of a `text`, parsed or not; raise `UserError` for an invalid one."""
         try:
             tree = content if isinstance(content, dict) else json.loads(content)
             tokenizer: Tokenizer = Tokenizer.Config.parse(tree["config"]).build()
@@ -276,13 +276,13 @@ class Tokenizer(Configurable, ABC):
 
     @abstractmethod
     def _vocabulary(self) -> object:
-        """Plain values from which `_restore` makes an equal tokenizer."""
+        """Return plain values from which `_restore` makes an equal tokenizer."""
 
     @abstractmethod
     def _restore(self, vocabulary: Any) -> None: ...
 
     def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
-        """What each id adds to the text."""
+        """Return what each id adds to the text."""
         silent = SILENT if skip_special else ()
         return [b"" if i in silent else self._bytes[i] for i in ids]
 
@@ -298,28 +298,28 @@ class Tokenizer(Configurable, ABC):
 
 
 def tagged(text: str, tag: str | None) -> str:
-    """A text behind its tag; without a tag or a text, as it is."""
+    """Return a text after its tag; unchanged without a tag or a text."""
     return text if tag is None or not text.strip() else f"{tag} {text}"
 
 
 def bare(text: str, tags: Iterable[str]) -> str:
-    """A text without the tag that it begins with."""
+    """Return a text without the tag that it begins with."""
     tag = next((tag for tag in tags if text.startswith(tag)), "")
     return text.removeprefix(tag).removeprefix(" ") if tag else text
 
 
 def bounded(path: Path) -> bytes:
-    """The content of a file of pieces. Raises ``OSError`` where there is none or it is too long."""
+    """Return the content of a file of pieces. Raises ``OSError`` if it is missing or too long."""
     return read_bytes(path, LARGEST)
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether a library refused its input: Rust's raise bare Exceptions, and panic outside them."""
+    """Return whether a library rejected its input; Rust's raise bare Exceptions, or panic."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def valid(texts: Iterable[str]) -> Iterator[str]:
-    """The same texts; raise `UserError` at a lone surrogate, which UTF-8 cannot hold."""
+    """Yield the same texts; raise `UserError` at a lone surrogate, which UTF-8 cannot hold."""
     for number, text in enumerate(texts, start=1):
         try:
             text.encode()
@@ -332,16 +332,16 @@ def valid(texts: Iterable[str]) -> Iterator[str]:
 
 
 Pair = tuple[int, int]
-Merges = dict[Pair, tuple[int, int]]  # two ids → the rank of their merge, and the id of both
+Merges = dict[Pair, tuple[int, int]]  # two ids → the rank of their merge, and the merged id
 
 
 def split(
     letters: Sequence[int], merges: Merges, dropout: float, chance: Iterator[float]
 ) -> list[int]:
-    """The ids of a chunk: again and again the earliest-learned merge of those that chance leaves.
+    """Return the ids of a chunk by repeatedly applying the earliest-learned available merge.
 
-    Each possible merge is passed over with probability ``dropout``, anew in each round; the chunk
-    is done where none is left. With 0 it is the plain split.
+    Each possible merge is skipped with probability ``dropout``, drawn anew in each round; the chunk
+    is done when none is left. With 0 it is the plain split.
     """
     ids = list(letters)
     while True:
@@ -357,13 +357,13 @@ def split(
 
 
 def uniform(seed: Sequence[int]) -> Iterator[float]:
-    """Numbers in [0, 1) without end, a function of the seed."""
+    """Yield endless numbers in [0, 1), a function of the seed."""
     generator = np.random.default_rng(seed)
     while True:
         yield from generator.random(64).tolist()
 
 
-# What a piece may not straddle: a word with the space before it, an elided article (l', qu'),
+# Chunks that pieces may not straddle: a word with the space before it, an elided article (l', qu'),
 # a contraction ('s, 't), a number, a run of punctuation, a run of white space.
 _ELIDED = "[cdjlmnstCDJLMNST]|[Qq]u|[Jj]usqu|[Ll]orsqu|[Pp]uisqu|[Qq]uoiqu|[Qq]uelqu"
 _CHUNK = "|".join(
@@ -384,10 +384,10 @@ REMEMBERED = 100_000  # texts whose chunks BPE-dropout keeps in memory
 class Subword(Tokenizer):
     """Pieces of words, over the 256 bytes: no text is unknown and ``decode(encode(x)) == x``.
 
-    A space is put before the text and taken away after decoding, so that a word has the same
-    pieces at the start of a sentence as inside it. Bytes are written as 256 printable
-    characters (Radford et al., 2019): `pieces` shows a space as ``Ġ``. Chunks that pieces never
-    straddle keep ``<``, ``s`` and ``>`` apart, so no text reaches a special piece.
+    A space is put before the text and removed after decoding, so that a word has the same pieces at
+    the start of a sentence as inside it. Bytes are written as 256 printable characters (Radford et
+    al., 2019): `pieces` shows a space as ``Ġ``. Chunks that pieces never straddle keep ``<``, ``s``
+    and ``>`` apart, so no text can produce a special piece.
     """
 
     class Config(Tokenizer.Config):
@@ -430,7 +430,7 @@ class Subword(Tokenizer):
         encodings = self._rust.encode_batch(texts, add_special_tokens=False)
         encoded = [Encoded(encoding.ids, encoding.offsets) for encoding in encodings]
         for encoding in encoded:
-            if encoding.ids and self._bytes[encoding.ids[0]] == b" ":  # the space that we put there
+            if encoding.ids and self._bytes[encoding.ids[0]] == b" ":  # the space that we prepended
                 encoding.offsets[0] = (0, 0)
         return encoded
 
@@ -448,16 +448,16 @@ class Subword(Tokenizer):
         return surface
 
     def _label(self, text: str) -> str:
-        return text.replace(" ", "▁")  # as SentencePiece writes the blank before a word
+        return text.replace(" ", "▁")  # like SentencePiece's space before a word
 
     def _vocabulary(self) -> object:
-        return json.loads(self._rust.to_str())  # as Hugging Face's tokenizer.json
+        return json.loads(self._rust.to_str())  # like Hugging Face's tokenizer.json
 
     def _restore(self, vocabulary: Any) -> None:
         self._use(_read(json.dumps(vocabulary)))
 
 
-# The tokenizers of equal vocabularies are one object: the words that it caches are never freed.
+# Tokenizers of equal vocabularies are one object: the words that it caches are never freed.
 _read = lru_cache(maxsize=16)(rust.Tokenizer.from_str)
 
 
@@ -513,7 +513,7 @@ class BPE(Subword):
 
     def _use(self, wrapped: rust.Tokenizer) -> None:
         super()._use(wrapped)
-        self._merges: Merges = {}  # read where splits are drawn
+        self._merges: Merges = {}  # filled when splits are drawn
         self._chunks: dict[str, list[list[int]]] = {}
 
     @property
@@ -526,7 +526,7 @@ class BPE(Subword):
         return [tag + self._drawn(text, uniform(seed)) for (tag, text), seed in pairs]
 
     def _drawn(self, text: str, chance: Iterator[float]) -> list[int]:
-        """Ids of a text; the chunks of some texts are remembered, for epochs come again."""
+        """Return ids of a text; the chunks of some texts are cached, as epochs repeat them."""
         if not self._merges:
             learnt = json.loads(self._rust.to_str())["model"]
             ids, ranked = learnt["vocab"], enumerate(learnt["merges"])
@@ -581,15 +581,15 @@ class Unigram(Subword):
         return counts
 
 
-_END = "\x01"  # no byte is written so
+_END = "\x01"  # no byte is written like this
 
 
 def _marked(counts: Counter[str]) -> Iterator[str]:
-    """Every chunk as often as it was seen, once with a mark after it.
+    """Yield every chunk as often as it was seen, once with a mark after it.
 
     The trainer takes as first candidates what repeats among *distinct* chunks with different
-    characters after it, so a whole word would be none, however frequent. The mark is such a
-    character; no candidate holds it.
+    characters after it, so a whole word would never be one, however frequent. The mark is such a
+    character; no candidate contains it.
     """
     yield _END
     for chunk, count in counts.items():
@@ -598,7 +598,7 @@ def _marked(counts: Counter[str]) -> Iterator[str]:
 
 
 def byte_letters() -> list[str]:
-    """The printable character for each of the 256 bytes: itself, or else one from U+0100 on."""
+    """Return the printable character for each of the 256 bytes: itself, or one from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
@@ -618,7 +618,7 @@ class Byte(Tokenizer, kind="byte"):
         """Do nothing: the pieces are given."""
 
     def extend(self, lines: Iterable[str], config: Tokenizer.Config) -> None:
-        """Do nothing but to take off tags: all bytes are there."""
+        """Only remove tags: all bytes are present."""
         self.add_tags([])
 
     def _encode(self, texts: list[str]) -> list[Encoded]:
@@ -635,15 +635,15 @@ class Byte(Tokenizer, kind="byte"):
 
 
 class Listed(Tokenizer):
-    """Units of the text, each an id of its own; what training did not show is ``<unk>``."""
+    """Units of the text, each with an id of its own; units unseen in training are ``<unk>``."""
 
     @abstractmethod
     def _units(self, text: str) -> list[Span]:
-        """Where the units of a text stand."""
+        """Return the positions of the units of a text."""
 
     @abstractmethod
     def _chosen(self, counts: Counter[str]) -> list[str]:
-        """The units that become pieces."""
+        """Return the units that become pieces."""
 
     def _form(self, unit: str) -> str:
         return unit
@@ -720,7 +720,7 @@ class Character(Listed):
 class WordTokenizer(Listed):
     """Words between white space, punctuation and elided articles apart (`split_words`).
 
-    Decoding sets spaces by the habits of print; which white space stood there is lost.
+    Decoding sets spaces by typographic rules; the original white space is lost.
     """
 
     class Config(Tokenizer.Config, kind="word"):
@@ -756,7 +756,7 @@ class WordTokenizer(Listed):
 class Symbol(Listed):
     """What stands between blanks: text that was cut into words before, or phones ``HH AH0 L OW1``.
 
-    A ``<unk>`` of the text itself is the unknown one. Decoding puts one blank between them.
+    A ``<unk>`` in the text itself is the unknown one. Decoding puts one space between them.
     """
 
     class Config(Tokenizer.Config, kind="symbol"):
@@ -785,7 +785,7 @@ class Symbol(Listed):
 
 
 def most_frequent(counts: Counter[str], size: int | None, min_frequency: int) -> list[str]:
-    """At most ``size`` pieces, frequent ones first and equally frequent ones by code point."""
+    """Return at most ``size`` pieces, most frequent first, ties by code point."""
     frequent = (piece for piece, count in counts.items() if count >= min_frequency)
     return sorted(frequent, key=lambda piece: (-counts[piece], piece))[:size]
 

@@ -1,4 +1,4 @@
-"""The words of a text, as alignments count them and axes of attention maps show them; its language.
+"""The words of a text, as alignments and the axes of attention maps count them; its language.
 
 The subwords that a model reads are those of `foveate.data.tokenizer`.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Span = tuple[int, int]  # first character and the one after the last
-_MARK = "\u0301"  # stands for every combining mark and joiner in the shape of a text
+_MARK = "\u0301"  # replaces every combining mark and joiner in the shape of a text
 _CLITIC = r"(?:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=\w)"
 _INSIDE = r"(?<=\d)[.,:](?=\d)|(?<=[\w{m}])['’‐‑-](?=\w)"
 _WORD = rf"{_CLITIC}|\w(?:[\w{{m}}]|{_INSIDE})*|\S{{m}}*".replace("{m}", _MARK)
@@ -32,26 +32,26 @@ MARKS = (".", ",", "。", "،", "।", "、")
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
-    """The character spans ``(start, end)`` of the words of any text, in order and disjoint.
+    """Return the character spans ``(start, end)`` of the words of any text, in order and disjoint.
 
     A word is a run without white space. Punctuation marks and symbols are words of their own, and
-    so is an elided French clitic (l', d', n', j', qu', …). An apostrophe or hyphen between
-    letters and a point, comma or colon between digits stay inside: aujourd'hui, est-ce, 3,5.
-    Combining marks go with the character before them.
+    so is an elided French clitic (l', d', n', j', qu', …). An apostrophe or hyphen between letters
+    and a point, comma or colon between digits belong to the word: aujourd'hui, est-ce, 3,5.
+    Combining marks belong to the character before them.
     """
     return [match.span() for match in re.finditer(_WORD, _shape(text), re.IGNORECASE)]
 
 
 def split_blanks(text: str) -> list[tuple[int, int]]:
-    """The spans of what stands between blanks: the words of a text that others have cut."""
+    """Return the spans between spaces: the words of a text that was already tokenised."""
     return [match.span() for match in re.finditer(r"\S+", text)]
 
 
 def marks_apart(texts: Iterable[str]) -> tuple[int, int]:
-    """How many full stops and commas of texts are tokens of their own, and how many there are.
+    """Count the full stops and commas that are tokens of their own, and all of them.
 
-    Counted are those that end a token with a comma or a text. In tokenised text nearly all stand
-    alone, in plain text nearly none; other marks say less, since French has blanks before them.
+    Those that end a token with a comma, or a text, are counted. In tokenised text nearly all are
+    separate, in plain text nearly none; other marks say less, since French has spaces before them.
     """
     apart = count = 0
     for text in texts:
@@ -64,7 +64,7 @@ def marks_apart(texts: Iterable[str]) -> tuple[int, int]:
     return apart, count
 
 
-# Scripts that put no blanks between words: Han, kana, Thai, Lao, Khmer, Burmese.
+# Scripts without spaces between words: Han, kana, Thai, Lao, Khmer, Burmese.
 _UNSEGMENTED = re.compile(
     "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
     "\U00020000-\U000323af\u0e00-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff]"
@@ -72,7 +72,7 @@ _UNSEGMENTED = re.compile(
 
 
 def is_unsegmented(text: str) -> bool:
-    """Whether a text has letters of a script that puts no blanks between words."""
+    """Return whether a text has letters of a script without spaces between words."""
     return _UNSEGMENTED.search(text) is not None
 
 
@@ -80,37 +80,37 @@ CUTS = {"text": split_words, "blanks": split_blanks}  # what counts as a word, b
 
 
 def words(text: str) -> list[str]:
-    """The words of a text as strings: ``"L'homme dort." → ["L'", "homme", "dort", "."]``."""
+    """Return the words of a text as strings: ``"L'homme dort." → ["L'", "homme", "dort", "."]``."""
     return [text[start:end] for start, end in split_words(text)]
 
 
 def _shape(text: str) -> str:
-    """The text with one mark for all marks and joiners, as long as the text."""
+    """Return the text with one mark for all marks and joiners, at the same length."""
     if text.isascii():
         return text
-    marks = ("Mn", "Mc", "Me", "Cf")  # combining and format characters hang on the one before
+    marks = ("Mn", "Mc", "Me", "Cf")  # combining and format characters belong to the one before
     return "".join(_MARK if unicodedata.category(c) in marks else c for c in text)
 
 
 @dataclass(frozen=True)
 class Counts:
-    """``table[i, j]`` is how often ``terms[i]`` stands in document j: (V, N)."""
+    """``table[i, j]`` is how often ``terms[i]`` occurs in document j: (V, N)."""
 
     terms: list[str]
     table: NDArray[np.int64]
 
     def text(self) -> str:
-        """The table with a row for each term."""
+        """Return the table with a row for each term."""
         width = max(map(len, self.terms), default=0)
         rows = zip(self.terms, self.table, strict=True)
         return "\n".join(f"{term:<{width}} " + " ".join(map(str, row)) for term, row in rows)
 
 
 def document_terms(documents: Sequence[Sequence[str]]) -> Counts:
-    """Count the terms of documents that are split into tokens; terms by code point.
+    """Count the terms of documents that are split into tokens; terms are sorted by code point.
 
-    The order of the tokens in a document leaves no trace: the model that reads counts reads the
-    document as a multiset (Harris, 1954).
+    The order of the tokens in a document is lost: a model that reads counts reads the document as a
+    multiset (Harris, 1954).
     """
     counts = [Counter(tokens) for tokens in documents]
     terms = sorted(set().union(*counts))
@@ -118,32 +118,32 @@ def document_terms(documents: Sequence[Sequence[str]]) -> Counts:
     return Counts(terms, table.reshape(len(terms), len(documents)))
 
 
-LINES = 200  # spread evenly, that tell the language of a text
-ENOUGH = 8  # of them with letters, from which it is named
-MOST, SOME = 2 / 3, 0.1  # shares of lines that read as a language
+LINES = 200  # evenly spread lines from which the language of a text is detected
+ENOUGH = 8  # of these must have letters
+MOST, SOME = 2 / 3, 0.1  # shares of lines in a language
 
 
 @cache
 def identifier() -> Any:
-    """The classifier of py3langid, which is loaded at its first use (Lui and Baldwin, 2012):
+    """Return the classifier of py3langid, which is loaded at its first use (Lui and Baldwin, 2012):
 
         log p(l | x) ∝ log p(l) + Σ_n count(n, x) log p(n | l)
 
-    over those n-grams of bytes n that tell languages apart.
+    over those n-grams of bytes n that distinguish languages.
     """
     langid = importlib.import_module("py3langid.langid")  # it has no types
     return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
 
 
 def language(line: str) -> str:
-    """The code of the most probable language of a line, "" where it has no letter."""
+    """Return the code of the most probable language of a line, "" if it has no letter."""
     return str(identifier().classify(line[:400])[0]) if any(map(str.isalpha, line[:400])) else ""
 
 
 def language_of(texts: Sequence[str], named: str | None = None) -> str | None:
-    """The code of the language of many lines, or None where it cannot be told.
+    """Return the code of the language of many lines, or None if it is unclear.
 
-    The ``named`` one is believed where some lines read so: few tell Croatian from Serbian.
+    The ``named`` one is accepted if some lines match: few distinguish Croatian from Serbian.
     """
     lines = texts[:: max(1, len(texts) // LINES)]
     read = Counter(code for line in lines if (code := language(line)) not in ("", "zxx"))
@@ -155,22 +155,22 @@ def language_of(texts: Sequence[str], named: str | None = None) -> str | None:
     return code if count >= MOST * read.total() else None
 
 
-# Pieces of a tokenizer joined to words.
+# Pieces of a tokenizer, joined to words.
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which pieces make which word, in the order of the text.
+    """The pieces that make each word, in the order of the text.
 
     ``pieces[k]`` are the indices of the pieces of the k-th word; ``words[k]`` is the index of its
-    span, or ``None`` where it is a special token that stands in no text.
+    span, or ``None`` for a special token that is not part of the text.
     """
 
     pieces: list[list[int]]
     words: list[int | None]
 
     def labels(self, words: Sequence[str], tokens: Sequence[str]) -> list[str]:
-        """The label of each word: of ``words``, or of ``tokens`` where it is a special token."""
+        """Return the label of each word: from ``words``, or from ``tokens`` for a special token."""
         return [
             tokens[group[0]] if word is None else words[word]
             for group, word in zip(self.pieces, self.words, strict=True)
@@ -178,18 +178,18 @@ class Grouping:
 
 
 def group_pieces(offsets: Sequence[Span | None], words: Sequence[Span]) -> Grouping:
-    """Give each piece to the word with which it shares most characters.
+    """Assign each piece to the word with which it shares most characters.
 
     ``offsets`` are the character spans of the pieces; ``None`` (or an empty span at 0, as the
     ``tokenizers`` library writes it) marks a special token such as ``</s>``, which becomes a word
-    of its own. A piece that touches no word (a space) goes to the word that follows it, or to the
-    last one. A word that shares its only piece with a longer neighbour keeps an empty group, so
-    that every word of ``words`` has one.
+    of its own. A piece that touches no word (a space) goes to the following word, or to the last
+    one. A word that shares its only piece with a longer neighbour gets an empty group, so that
+    every word of ``words`` has one.
     """
     owners = [None if span in (None, (0, 0)) else _owner(span, words) for span in offsets]
     last = max((piece for piece, owner in enumerate(owners) if owner is not None), default=-1)
     groups: list[list[int]] = [[] for _ in words]
-    entries: list[tuple[tuple[int, int], list[int], int | None]]  # the first is the place
+    entries: list[tuple[tuple[int, int], list[int], int | None]]  # the first is the position
     entries = [((word, 1), group, word) for word, group in enumerate(groups)]
     begun = 0  # words before the piece
     for piece, owner in enumerate(owners):
@@ -203,9 +203,9 @@ def group_pieces(offsets: Sequence[Span | None], words: Sequence[Span]) -> Group
 
 
 def _owner(span: Span | None, words: Sequence[Span]) -> int | None:
-    """The word with which a piece shares most characters, the first of equals; else the next.
+    """Return the word with which a piece shares most characters (the first of ties), or the next.
 
-    ``words`` are in order and disjoint, so that only those around the piece are looked at.
+    ``words`` are in order and disjoint, so that only those around the piece are checked.
     """
     if span is None or not words:
         return None
@@ -226,11 +226,11 @@ def to_words(
     row_words: Sequence[Sequence[int]],
     column_words: Sequence[Sequence[int]],
 ) -> NDArray[np.float32]:
-    """Weights between words, A'[i, j] = (1 / |rows i|) Σ_{t in rows i} Σ_{s in columns j} A[t, s].
+    """Return A'[i, j] = (1 / |rows i|) Σ_{t in rows i} Σ_{s in columns j} A[t, s], between words.
 
-    Shape: (..., T, S) to (..., words of the rows, words of the columns). Rows go on summing to 1
-    where every piece of the columns is in one group. A word without pieces gives zeros.
-    Raises ``IndexError`` where a group names a piece that is not there.
+    Shape: (..., T, S) to (..., words of the rows, words of the columns). Rows still sum to 1 if
+    every piece of the columns is in one group. A word without pieces yields zeros. Raises
+    ``IndexError`` if a group contains a piece that does not exist.
     """
     total, width = weights.shape[-2:]
     rows = np.zeros((len(row_words), total))
@@ -244,9 +244,9 @@ def to_words(
 
 
 def pieces_of(offsets: Sequence[Span | None], words: Sequence[Span]) -> list[list[int]]:
-    """The pieces of each word of a text; a first piece without characters goes to the first.
+    """Return the pieces of each word of a text; a first piece without characters goes to the first.
 
-    A piece of the span ``None`` is of no word.
+    A piece of the span ``None`` belongs to no word.
     """
     if not words:
         return []
@@ -259,9 +259,9 @@ def pieces_of(offsets: Sequence[Span | None], words: Sequence[Span]) -> list[lis
 def behind_tag(
     text: str, plain: str, offsets: Sequence[Span], cut: Callable[[str], list[Span]] = split_words
 ) -> tuple[list[Span | None], list[Span]]:
-    """The spans of the pieces of a text and of its words, those of the ``plain`` text at its end.
+    """Return the spans of the pieces of a text and of its words, those of ``plain`` at its end.
 
-    The first piece is the tag of a language where the plain text is shorter, and of no word.
+    The first piece is a language tag if the plain text is shorter, and belongs to no word.
     """
     tag = len(text) - len(plain)
     words = [(start + tag, end + tag) for start, end in cut(plain)]
@@ -274,10 +274,10 @@ def between_words(
     target: tuple[Sequence[Span | None], Sequence[Span]],
     later: bool,
 ) -> dict[str, NDArray[np.float32]]:
-    """Each map (H, T, S + 1) of the pieces of a pair as one of its words and the source's end.
+    """Convert maps (H, T, S + 1) between pieces to maps between words and the source's end.
 
     ``source`` and ``target`` are the spans of the pieces and of the words of a side. The row of a
-    word is the mean of its pieces' steps, or where it is read ``later`` of the steps after them.
+    word is the mean of its pieces' steps, or, with ``later``, of the steps after them.
     """
     columns = [*pieces_of(*source), [len(source[0])]]
     steps = [[t + later for t in word] for word in pieces_of(*target)]

@@ -40,7 +40,7 @@ Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, best firs
 class Beam(Search):
     """Keeps the k most probable partial hypotheses at every step.
 
-    They are divided into ``groups`` of n (here one), which `extend` extends.
+    They are divided into ``groups`` of n (a single one here), which `extend` extends.
     """
 
     class Config(Search.Config, kind="beam"):
@@ -108,10 +108,10 @@ class Beam(Search):
         place: Int[Tensor, "M G n"],
         end: int,
     ) -> Extensions:
-        """The 2n best extensions of each group: log p, token, parent in the group, (M, G, ≤ 2n).
+        """Return the 2n best extensions of each group: log p, token, parent in the group.
 
-        A hypothesis has at most one extension that ends, so n of the 2n continue. ``place`` are the
-        rows of the hypotheses in ``following``.
+        Each is (M, G, ≤ 2n). A hypothesis has at most one extension that ends, so n of the 2n
+        continue. ``place`` are the rows of the hypotheses in ``following``.
         """
         log_p, token, parent = best(total[:, 0], following, self.width)
         return log_p[:, None], token[:, None], parent[:, None]
@@ -124,9 +124,9 @@ class Beam(Search):
         final: Bool[Tensor, "M G n"],
         cut: bool = False,
     ) -> bool:
-        """Add the ``final`` hypotheses (log p, ids) to the outputs; whether there were any.
+        """Add the ``final`` hypotheses (log p, ids) to the outputs; return whether there were any.
 
-        ``cut``: they end at their maximum length, without an end token.
+        With ``cut``, they end at their maximum length, without an end token.
         """
         log_p, written = hypotheses
         places = (final & (log_p > -torch.inf)).nonzero().tolist()
@@ -138,7 +138,7 @@ class Beam(Search):
         return bool(places)
 
     def penalty(self, length: int) -> float:
-        """lp(y) = ((5 + |y|) / 6)^α for an output of ``length`` tokens with its end."""
+        """Return lp(y) = ((5 + |y|) / 6)^α for an output of ``length`` tokens, its end included."""
         return float(((5 + length) / 6) ** self.config.length_penalty)
 
 
@@ -151,10 +151,10 @@ def _position(
     chosen: Int[Tensor, "M G n"],
     keep: Int[Tensor, "K"],
 ) -> SearchPosition:
-    """The position of (log p, token, row) of (M, G, c) candidates.
+    """Return the position of (log p, token, row) of (M, G, c) candidates.
 
-    ``states`` say which of the chosen ones are cut off, their log p, and which candidates end and
-    are outputs.
+    ``states`` tell which of the chosen ones are cut off, their log p, and which candidates end and
+    become outputs.
     """
     cut, total, ended, final = states
     log_p, token, row = candidates
@@ -181,10 +181,10 @@ def best(
     size: int,
     penalty: Float[Tensor, "M V"] | None = None,
 ) -> Extensions:
-    """The 2k best extensions of n hypotheses each: log p, token, parent, (M, ≤ 2k) each.
+    """Return the 2k best extensions of n hypotheses: log p, token, parent, (M, ≤ 2k) each.
 
     A hypothesis has at most k live extensions and one that ends, so k + 1 of each suffice.
-    ``penalty`` is subtracted from log p in the order of the extensions only.
+    ``penalty`` is subtracted from log p only to order the extensions.
     """
     logits, log_z = following.logits, following.log_z
     if penalty is not None:
@@ -198,12 +198,12 @@ def best(
 
 
 def unfinished(ended: Bool[Tensor, "*B c"], size: int) -> Int[Tensor, "*B n"]:
-    """The indices of n extensions: the first that have not ended, then ended ones."""
+    """Return the indices of n extensions: the first that have not ended, then ended ones."""
     return ended.long().argsort(dim=-1, stable=True)[..., :size]
 
 
 def _distinct(groups: Sequence[Sequence[Hypothesis]], size: int) -> list[Hypothesis]:
-    """The n best outputs of each group in one list, best first, each output once."""
+    """Return the n best outputs of each group in one list, best first, without duplicates."""
     ranked = [sorted(group, key=lambda output: -output.score)[:size] for group in groups]
     distinct: dict[tuple[int, ...], Hypothesis] = {}
     for output in sorted((h for group in ranked for h in group), key=lambda h: -h.score):
@@ -217,13 +217,13 @@ class DiverseBeam(Beam):
         y_t of group g = argmax  log p(y_≤t | x) − λ Σ_{h < g} #{beams of group h that write y_t}
 
     This is the Hamming diversity of Vijayakumar et al. (2016). It decides which hypotheses a group
-    keeps; scores remain log p / lp, so that outputs of all groups compare. One group is a beam.
+    keeps; scores remain log p / lp, so that all groups are comparable. One group is a plain beam.
     """
 
     class Config(Beam.Config, kind="diverse_beam"):
         """``beam_size`` beams divided evenly into ``groups``; ``diversity`` is λ.
 
-        An output of several groups is given once.
+        An output that several groups find is returned once.
         """
 
         groups: int = Field(5, ge=1, le=1000)  # groups into which the beam is divided
@@ -271,7 +271,7 @@ Candidate = tuple[float, int, int]  # log p, token, parent
 
 
 class LexicalBeam(Beam):
-    """A beam whose outputs hold the required phrases, in banks by their progress.
+    """A beam whose outputs contain the required phrases, in banks by their progress.
 
         bank(y) = number of tokens of required phrases in y,   0 … C
         the next beam: in turn the most probable extension of bank C, C − 1, …, 0, C, …
@@ -311,7 +311,7 @@ def _extensions(
     following: Next,
     rows: Sequence[int],
 ) -> list[Candidate]:
-    """The most probable extensions of each hypothesis, and those that continue a phrase.
+    """Return the most probable extensions of each hypothesis, and those that continue a phrase.
 
     A hypothesis that is committed to a phrase has only the latter, until the phrase is written.
     """
@@ -341,7 +341,7 @@ def allocate(
     candidates: Sequence[Candidate],
     count: int,
 ) -> list[Candidate]:
-    """``count`` of the candidates: the best of each bank in turn, from the fullest bank down."""
+    """Return ``count`` candidates: the best of each bank in turn, from the fullest bank down."""
     banks: dict[int, list[Candidate]] = {}
     for candidate in sorted(candidates, key=lambda candidate: -candidate[0]):
         _, token, parent = candidate
@@ -363,7 +363,7 @@ class Greedy(SingleSearch):
     """
 
     class Config(Search.Config, kind="greedy"):
-        """There is nothing to choose; for several outputs a beam is taken."""
+        """Greedy search has no parameters; several outputs need a beam."""
 
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
@@ -374,16 +374,16 @@ class Greedy(SingleSearch):
 def with_beam(
     own: Search.Config, beam_size: int | None, length_penalty: float | None
 ) -> Search.Config:
-    """`foveate.decode.choosing.chosen` of configs; ``own`` itself where nothing is asked for."""
+    """Apply `foveate.decode.choosing.chosen` to configs; return ``own`` if nothing is requested."""
     if beam_size is None and length_penalty is None:
         return own
     return Search.Config.parse(chosen(own.tree(), beam_size, length_penalty), ("decode",))
 
 
 def another(own: Search.Config, kind: str | None, fields: dict[str, object]) -> Search.Config:
-    """The search ``own`` with other fields; of another kind, with the fields that both have.
+    """Return the search ``own`` with other fields; for another kind, with the fields they share.
 
-    Raises ``ConfigError`` naming the nearest valid kind or key.
+    Raises ``ConfigError`` with the nearest valid kind or key.
     """
     chosen = own if kind is None else Search.Config.parse(kind, ("decode",))
     return chosen.like(own, **fields)

@@ -1,4 +1,4 @@
-"""Outputs that are valid UTF-8: the states of its automaton behind each token of a vocabulary."""
+"""Outputs that are valid UTF-8: the automaton's state after each token of a vocabulary."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from foveate.data.tokenizer import SILENT, Tokenizer
 
 WHOLE, REJECTED, STATES = 0, 8, 8
-PADDING = 256  # stands behind the bytes of a token and changes no state
+PADDING = 256  # follows the bytes of a token and changes no state
 
 
 def automaton() -> NDArray[np.int8]:
-    """δ (states + 1, bytes + 1) of UTF-8: 0 between characters, 8 rejected.
+    """Return δ (states + 1, bytes + 1) of UTF-8: 0 between characters, 8 rejected.
 
-    States 1, 2 and 3 wait for as many continuation bytes; 4 to 7 stand behind E0, ED, F0 and F4,
-    whose next byte is restricted.
+    States 1, 2 and 3 wait for as many continuation bytes; 4 to 7 follow E0, ED, F0 and F4, whose
+    next byte is restricted.
     """
     delta = np.full((STATES + 1, PADDING + 1), REJECTED, dtype=np.int8)
     delta[:, PADDING] = range(STATES + 1)
@@ -35,7 +35,7 @@ def automaton() -> NDArray[np.int8]:
 
 
 def token_states(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
-    """The state behind each token (S, V); None where each piece is valid UTF-8 by itself."""
+    """Return the state after each token (S, V); None if every piece is valid UTF-8 by itself."""
     states = _states(tokenizer.surfaces)
     if bool((states[WHOLE] == WHOLE).all()):
         return None
@@ -44,7 +44,7 @@ def token_states(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
 
 
 def _states(pieces: Sequence[bytes]) -> NDArray[np.int64]:
-    """δ of whole tokens (S, V)."""
+    """Return δ of whole tokens (S, V)."""
     lengths = np.array([len(piece) for piece in pieces])
     flat = np.frombuffer(b"".join(pieces), dtype=np.uint8)
     starts, delta = lengths.cumsum() - lengths, automaton()

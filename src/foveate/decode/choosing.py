@@ -1,4 +1,4 @@
-"""The search that answers a request, made of a run's own search and of what is asked for.
+"""The search that answers a request, from a run's own search and the request's options.
 
 Every engine takes its search from here, so these are functions of plain values: the trees of the
 configs of searches (`foveate.config.Config.tree`), whose classes need PyTorch.
@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from foveate.config import Tree, unknown
 from foveate.errors import ConfigError
 
-COMMON = ("max_ratio", "max_extra", "rules", "shortlist", "whole_characters")  # of every search
+COMMON = ("max_ratio", "max_extra", "rules", "shortlist", "whole_characters")  # in all searches
 DRAWN = (  # fields of sampling
     "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "num_samples",
 )  # fmt: skip
-PENALTY = 0.6  # of a beam that is taken in place of another search
+PENALTY = 0.6  # of a beam that replaces another search
 
 
 def chosen(own: Tree, beam_size: int | None, length_penalty: float | None) -> Tree:
-    """The search ``own`` as a beam of this size and penalty; ``own`` where both are None.
+    """Return ``own`` as a beam of this size and penalty; ``own`` itself if both are None.
 
-    A beam of one without a penalty becomes greedy search, which has less to keep in order.
-    Raises ``ConfigError`` for a length penalty of a search that is not beam.
+    A beam of one without a penalty becomes greedy search, which has less to sort. Raises
+    ``ConfigError`` for a length penalty of a search that is not a beam.
     """
     choices: Tree = {"beam_size": beam_size, "length_penalty": length_penalty}
     choices = {name: value for name, value in choices.items() if value is not None}
@@ -38,7 +38,7 @@ def chosen(own: Tree, beam_size: int | None, length_penalty: float | None) -> Tr
 
 
 def widened(own: Tree, count: int) -> Tree:
-    """The same search, wide enough for ``count`` outputs of each source.
+    """Return the same search, wide enough for ``count`` outputs of each source.
 
     Greedy search, which has one output, becomes a beam. Raises ``ConfigError`` for less than one.
     """
@@ -57,10 +57,10 @@ def widened(own: Tree, count: int) -> Tree:
 def continuing(
     own: Tree, max_length: int, beam_size: int | None, choices: Mapping[str, object]
 ) -> Tree:
-    """The search for the continuations of a text: by sampling, or by a beam where one is asked for.
+    """Return the search for continuations of a text: sampling, or a beam if one is requested.
 
-    ``choices`` are fields of sampling. Raises ``ConfigError`` for a field that it does not have,
-    and for one beside a beam.
+    ``choices`` are fields of sampling. Raises ``ConfigError`` for an unknown field, and for any
+    field beside a beam.
     """
     if wrong := sorted(choices.keys() - set(DRAWN)):
         raise ConfigError(unknown("key", wrong[0], DRAWN), ("decode",))
@@ -74,6 +74,6 @@ def continuing(
 
 
 def _common(own: Tree, kind: str) -> Tree:
-    """A search of another kind with the fields that all kinds have."""
+    """Return a search of another kind with the fields that all kinds have."""
     penalty = {"length_penalty": PENALTY} if kind == "beam" else {}
     return {"kind": kind} | penalty | {name: own[name] for name in COMMON if name in own}

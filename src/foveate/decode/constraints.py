@@ -1,4 +1,4 @@
-"""What an output must and must not hold: rules over tokens and phrases, and the masks they give."""
+"""What an output must and must not contain: rules over tokens and phrases, and their masks."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ LONGEST = 3  # continuation bytes of a character, and so tokens that finish one
 class ByteTable:
     """The automaton over the tokens of a vocabulary.
 
-    *Shapes:* ``after`` (S, V) the state behind each token, 0 where it is barred; ``barred``
-    (4, S, V) whether it may not come, by how many tokens may follow it (3: as many as needed);
-    ``always`` (C,) the tokens that may never come between characters.
+    *Shapes:* ``after`` (S, V), the state after each token, 0 if it is barred; ``barred`` (4, S, V),
+    whether it may not come, by how many tokens may follow it (3: as many as needed); ``always``
+    (C,), the tokens that may never come between characters.
     """
 
     after: Int[Tensor, "S V"]
@@ -37,9 +37,9 @@ class ByteTable:
 
     @classmethod
     def over(cls, states: Int[Tensor, "S V"]) -> ByteTable:
-        """The table for the transitions ``states`` of whole tokens; `REJECTED` for none."""
+        """Return the table for the transitions ``states`` of whole tokens; `REJECTED` for none."""
         whole = torch.arange(STATES) == WHOLE
-        finished, barred = whole, []  # (S,) whether so many tokens suffice from a state
+        finished, barred = whole, []  # (S,) whether this many tokens suffice from a state
         for _ in range(LONGEST + 1):
             allowed = torch.cat((finished, torch.tensor([False])))[states]  # (S, V)
             barred.append(~allowed)
@@ -51,16 +51,16 @@ class ByteTable:
 
     @property
     def states(self) -> Int[Tensor, "S V"]:
-        """The state behind each token, `REJECTED` where it is barred."""
+        """The state after each token, `REJECTED` if it is barred."""
         return self.after.where(~self.barred[-1], torch.tensor(REJECTED).to(self.after))
 
     def of(self, tokens: Int[Tensor, "W"]) -> ByteTable:
-        """The table of some tokens only, numbered by their places in ``tokens``."""
+        """Return the table of some tokens only, numbered by their index in ``tokens``."""
         return ByteTable.over(self.states[:, tokens.to(self.after.device)])
 
 
 def byte_table(tokenizer: Tokenizer) -> ByteTable | None:
-    """The table of a tokenizer, cached; None where each of its pieces is valid UTF-8 by itself."""
+    """Return the cached table of a tokenizer; None if each of its pieces is valid UTF-8."""
     return _table(tokenizer, tokenizer.vocab_size)
 
 
@@ -71,13 +71,13 @@ def _table(tokenizer: Tokenizer, _: int) -> ByteTable | None:
 
 
 class CharacterMask:
-    """The UTF-8 state of each hypothesis of a search, and how many tokens it may still have."""
+    """The UTF-8 state of each hypothesis of a search, and how many tokens it may still get."""
 
     def __init__(self, table: ByteTable, limits: Sequence[int], device: torch.device) -> None:
         parts = table.after, table.barred, table.always
         self.table = ByteTable(*(part.to(device) for part in parts))
         self.left = torch.tensor(limits, dtype=torch.long, device=device) + 1  # with the start
-        self.state = torch.zeros_like(self.left)  # (N,) as `left`
+        self.state = torch.zeros_like(self.left)  # (N,), like `left`
         self.least = min(limits, default=0) + 1  # ≤ each of ``left``
         self.inside = False  # whether any hypothesis ends inside a character
 
@@ -89,7 +89,7 @@ class CharacterMask:
         self.inside = bool(self.state.any())
 
     def apply(self, logits: Tensor) -> Tensor:
-        """The logits (N, V), with −∞ written to the tokens that may not follow."""
+        """Return the logits (N, V), with −∞ written to the tokens that may not follow."""
         always = self.table.always
         if not self.inside and self.least > LONGEST:
             logits.T.index_fill_(0, always, -torch.inf)  # by columns: three times as fast
@@ -102,7 +102,7 @@ class CharacterMask:
         return logits
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Hypothesis i continues hypothesis ``rows[i]``."""
+        """Make hypothesis i continue hypothesis ``rows[i]``."""
         self.state, self.left = self.state.index_select(0, rows), self.left.index_select(0, rows)
 
 
@@ -110,13 +110,13 @@ class CharacterMask:
 class PhraseState:
     """The phrases in a partial hypothesis: met, met unless the word continues, and begun.
 
-    ``committed`` are the ids written of a phrase that was forced on the model: the next token
-    continues it, or where it is ``closed``, written to its end, does not continue the word.
+    ``committed`` counts the ids written of a phrase that was forced on the model: the next token
+    continues it, or, if it is ``closed`` (written to its end), does not continue the word.
     """
 
     met: frozenset[int] = frozenset()
     pending: frozenset[int] = frozenset()
-    within: tuple[tuple[int, int, int], ...] = ()  # phrase, spelling, ids of it written
+    within: tuple[tuple[int, int, int], ...] = ()  # phrase, spelling, number of ids written
     last_in_word: bool = False
     first: bool = True  # whether nothing is written yet
     committed: int = 0
@@ -128,18 +128,18 @@ START = PhraseState()
 
 @dataclass(frozen=True)
 class RequiredPhrases:
-    """The phrases that the outputs of one source must hold.
+    """The phrases that the outputs of one source must contain.
 
     A phrase is met when one of its spellings is written as whole words: the next token must not
-    continue the word, and a ``bare`` spelling must not follow a token that ends inside a word.
-    A phrase that is forced on the model begins where the model begins a word, and is completed.
+    continue the word, and a ``bare`` spelling must not follow a token that ends inside a word. A
+    phrase that is forced on the model begins where the model begins a word, and is completed.
     """
 
     phrases: tuple[Phrase, ...]
     pieces: WordPieces
 
     def after(self, state: PhraseState, token: int, forced: bool = False) -> PhraseState:
-        """The state after one more token; ``forced`` where it is none of the model's choices."""
+        """Return the state after one more token; ``forced`` if the model did not choose it."""
         met = state.met if self.pieces.goes_on[token] else state.met | state.pending
         sizes, whole = set[int](), set[int]()
         pending, within = set[int](), list[tuple[int, int, int]]()
@@ -159,7 +159,7 @@ class RequiredPhrases:
         return PhraseState(met, *rest, in_word, False, committed, committed in whole)
 
     def _open(self, state: PhraseState, met: frozenset[int]) -> Iterator[tuple[int, int, int]]:
-        """Spellings that the next token may continue or begin."""
+        """Yield the spellings that the next token may continue or begin."""
         yield from state.within
         for number, phrase in enumerate(self.phrases):
             if number not in met:
@@ -170,16 +170,16 @@ class RequiredPhrases:
                         yield number, n, 0
 
     def next_tokens(self, state: PhraseState, top: int | None) -> set[int]:
-        """The tokens that continue a phrase, or begin one where the model begins a word.
+        """Return the tokens that continue a phrase, or begin one where the model begins a word.
 
-        ``top`` is the model's first choice, None where it ends the text: a bare spelling begins
-        where it is a letter, and another where it does not continue a word.
+        ``top`` is the model's first choice, None if it ends the text: a bare spelling begins if it
+        is a letter, and another if it does not continue a word.
         """
         goes_on, tokens = self.pieces.goes_on, set[int]()
         for phrase, number, done in self._open(state, state.met | state.pending):
             spelling = self.phrases[phrase][number]
             token = spelling.ids[done]
-            apart = spelling.bare and not goes_on[token]  # no letter, or one of a script unspaced
+            apart = spelling.bare and not goes_on[token]  # no letter, or of an unspaced script
             begins = top is not None and (apart or spelling.bare == goes_on[top])
             if state.committed:
                 ready = state.closed and top is not None
@@ -189,7 +189,7 @@ class RequiredPhrases:
         return tokens
 
     def progress(self, state: PhraseState) -> int:
-        """How many tokens of phrases are written: the bank of a partial hypothesis."""
+        """Return how many tokens of phrases are written: the bank of a partial hypothesis."""
         met = state.met | state.pending
         whole = sum(self._size(phrase) for phrase in met)
         return whole + max((done for p, _, done in state.within if p not in met), default=0)
@@ -198,7 +198,7 @@ class RequiredPhrases:
         return max(len(spelling.ids) for spelling in self.phrases[phrase])
 
     def done(self, state: PhraseState) -> bool:
-        """Whether an output may end in this state."""
+        """Return whether an output may end in this state."""
         return len(state.met | state.pending) == len(self.phrases)
 
 
@@ -208,8 +208,8 @@ class PhraseTracker:
     def __init__(self, demands: Sequence[RequiredPhrases]) -> None:
         self.demands = list(demands)
         self.states = [START] * len(self.demands)
-        self.top: list[int | None] = []  # each hypothesis's most probable next token, not its end
-        self.likely: list[set[int]] = []  # of each the tokens that are not forced on it
+        self.top: list[int | None] = []  # most probable next token, None for the end
+        self.likely: list[set[int]] = []  # per hypothesis, the tokens that are not forced
         self.goes_on = torch.tensor([demand.pieces.goes_on for demand in self.demands[:1]])
         self._begun = False
 
@@ -224,17 +224,17 @@ class PhraseTracker:
         self._begun = True
 
     def of_rows(self) -> list[RequiredPhrases]:
-        """The required phrases of each row's source."""
+        """Return the required phrases of each row's source."""
         each = len(self.states) // max(1, len(self.demands))
         return [demand for demand in self.demands for _ in range(each)]
 
     def unmet(self) -> list[int]:
-        """The rows whose outputs may not end yet."""
+        """Return the rows whose outputs may not end yet."""
         pairs = zip(self.of_rows(), self.states, strict=True)
         return [row for row, (demand, state) in enumerate(pairs) if not demand.done(state)]
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Hypothesis i continues hypothesis ``rows[i]``."""
+        """Make hypothesis i continue hypothesis ``rows[i]``."""
         self.states = [self.states[row] for row in rows.tolist()]
         self.likely = [self.likely[row] for row in rows.tolist()]
 
@@ -251,14 +251,14 @@ class Forbids(ABC):
 
     @abstractmethod
     def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
-        """Pairs of a row of ``written``, without the start, and a token that may not follow."""
+        """Return pairs of a row of ``written``, without start, and a token that may not follow."""
 
 
 class OutputRule(Configurable, Forbids):
     """A rule of a config about the outputs of every search."""
 
     class Config(BaseConfig, family="rule"):
-        """Which rule."""
+        """The kind of rule."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -279,7 +279,7 @@ class NoRepeat(OutputRule):
         if length < n:
             return written[:, 0:0].flatten(), written[:, 0:0].flatten()
         grams = written.unfold(1, n, 1)  # (N, t − n + 1, n)
-        last = written[:, length - n + 1 :]  # (N, n − 1), what the next token would end
+        last = written[:, length - n + 1 :]  # (N, n − 1), which the next token would extend
         again = (grams[..., :-1] == last[:, None]).all(dim=-1)
         row, place = again.nonzero(as_tuple=True)
         return row, grams[row, place, -1]
@@ -302,13 +302,13 @@ class MinLength(OutputRule):
 
 
 class Banned(Forbids):
-    """A rule: no output holds any of some phrases as whole words, in whatever case."""
+    """A rule: no output contains any of some phrases as whole words, regardless of case."""
 
     def __init__(self, phrases: Sequence[str], tokenizer: Tokenizer) -> None:
         self.phrases = BannedPhrases(phrases, tokenizer)
 
     def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
-        """Each token with which a row would end in a banned phrase."""
+        """Return each token with which a row would end in a banned phrase."""
         pairs = [
             (row, token)
             for row, ids in enumerate(written[:, -self.phrases.longest - 1 :].tolist())
@@ -319,12 +319,11 @@ class Banned(Forbids):
 
 
 class Next(NamedTuple):
-    """Each hypothesis's next token: log p(v) = ``logits[:, v] − log_z``, −∞ where v may not come.
+    """Each hypothesis's next token: log p(v) = ``logits[:, v] − log_z``, −∞ if v may not come.
 
-    ``free`` is the distribution without the given prefix; None where it is the same. ``tracker``
-    holds the phrases that each hypothesis has met. ``of`` leaves it out.
-
-    *Shapes:* ``logits`` (N, V), ``log_z`` (N, 1).
+    ``free`` is the distribution without the given prefix; None if it is the same. ``tracker`` holds
+    the phrases that each hypothesis has met; ``of`` drops it. *Shapes:* ``logits`` (N, V),
+    ``log_z`` (N, 1).
     """
 
     logits: Float[Tensor, "N V"]
@@ -333,7 +332,7 @@ class Next(NamedTuple):
     tracker: PhraseTracker | None = None
 
     def of(self, rows: Int[Tensor, "R"]) -> Next:
-        """The same for some hypotheses, which may be repeated."""
+        """Return the same for some hypotheses, which may be repeated."""
         free = None if self.free is None else self.free.of(rows)
         return Next(self.logits[rows], self.log_z[rows], free)
 
@@ -341,30 +340,30 @@ class Next(NamedTuple):
 class Steps(Protocol):
     """A batch of sources being decoded: N hypotheses at a time, in rows grouped by source.
 
-    ``device`` is where logits are computed.
+    Logits are on ``device``.
     """
 
     device: torch.device = torch.device("cpu")
 
     def step(self, ids: Tensor) -> Tensor:
-        """Logits (N, V) of the next token, after reading one more id (N,) of each hypothesis.
+        """Read one more id (N,) of each hypothesis; return logits (N, V) of the next token.
 
         The caller may overwrite them.
         """
 
     def reorder(self, rows: Tensor) -> None:
-        """Hypothesis i continues hypothesis ``rows[i]``."""
+        """Make hypothesis i continue hypothesis ``rows[i]``."""
 
     def select(self, sources: Tensor) -> None:
-        """Continue with these sources only, whose hypotheses have been reordered already."""
+        """Continue with these sources only, whose hypotheses are already reordered."""
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """What outputs keep to; ``prefixes`` and ``required`` phrases by the numbers of the sources.
+    """The constraints on outputs; ``prefixes`` and ``required`` phrases by source number.
 
-    ``characters`` is the table of a vocabulary whose tokens may be parts of characters. Before
-    each position ``stop`` is asked whether to raise `SearchStopped`.
+    ``characters`` is the table of a vocabulary whose tokens may be parts of characters. Before each
+    position ``stop`` is called; if it returns True, `SearchStopped` is raised.
     """
 
     prefixes: Sequence[Sequence[int]] = ()
@@ -372,22 +371,22 @@ class Constraints:
     required: Sequence[RequiredPhrases] = ()
     characters: ByteTable | None = None
     stop: Stop | None = None
-    longest: int | None = None  # tokens that an output has at most, where the model says so
+    longest: int | None = None  # most tokens of an output, if the model sets a limit
 
 
 FREE = Constraints()
 
 
 class Constrained:
-    """Steps whose outputs keep to rules, begin with given prefixes and hold required phrases.
+    """Steps whose outputs obey rules, begin with given prefixes and contain required phrases.
 
         log p(v | y_<t, x) = z_v − log Z,   Z = Σ_w exp z_w      w over the tokens that rules allow
 
     ``limits`` are the maximum lengths of each source's outputs, their ends included, ``ends`` the
     ids of start and end, ``rows`` the numbers of the sources; ``vocabulary`` are the ids that the
-    steps number by their places, None for all. A prefix takes no part in Z: the score of an output
-    includes what its prefix costs the model, and is that of the same output without a prefix. Rules
-    begin after the prefix. Where rules allow no token the output ends, with p = 1; inside a
+    steps number by their index, None for all. A prefix takes no part in Z: the score of an output
+    includes what its prefix costs the model, and equals that of the same output without a prefix.
+    Rules begin after the prefix. If rules allow no token, the output ends, with p = 1; inside a
     character they wait for its end.
     """
 
@@ -405,7 +404,7 @@ class Constrained:
         self.written: Tensor | None = None  # (N, t) without the start, for the rules
         self.length = -1  # tokens written so far
         self.rules, self.stop = constraints.rules, constraints.stop
-        # those of the sources that are still being decoded
+        # of the sources that are still being decoded
         self.prefixes = [constraints.prefixes[n] for n in rows] if constraints.prefixes else []
         demands = [constraints.required[n] for n in rows] if constraints.required else []
         self.tracker = PhraseTracker(demands) if any(d.phrases for d in demands) else None
@@ -415,7 +414,7 @@ class Constrained:
         self.characters = None if table is None else CharacterMask(table, limits, steps.device)
 
     def step(self, ids: Int[Tensor, "N"]) -> Next:
-        """The next token of each hypothesis, after reading one more id of each.
+        """Return the next token of each hypothesis, after reading one more id of each.
 
         Required phrases take no part in Z either: an end before all of them has p = 0.
         """
@@ -440,7 +439,7 @@ class Constrained:
         return following._replace(tracker=self.tracker)
 
     def _ruled(self, logits: Tensor) -> Next:
-        """The next token without a prefix; −∞ is written to the logits where a rule forbids it."""
+        """Return the next token without a prefix; a forbidden token's logit is set to −∞."""
         characters = self.characters
         unruled = logits.clone() if self.rules and characters is not None else logits
         for rule in self.rules:
@@ -461,7 +460,7 @@ class Constrained:
         return Next(logits, log_z)
 
     def _prefixed(self, logits: Tensor) -> Next:
-        """The next token, where hypotheses inside their prefix have one choice."""
+        """Return the next token; hypotheses inside their prefix have a single choice."""
         at = self.length
         pairs = [(i, p[at]) for i, p in enumerate(self.prefixes) if len(p) > at]
         if not pairs:
@@ -479,7 +478,7 @@ class Constrained:
         return following._replace(free=free)
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Hypothesis i continues hypothesis ``rows[i]``."""
+        """Make hypothesis i continue hypothesis ``rows[i]``."""
         self.steps.reorder(rows)
         if self.written is not None:
             self.written = self.written.index_select(0, rows)

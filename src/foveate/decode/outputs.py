@@ -1,4 +1,4 @@
-"""The outputs of searches, whatever computes them; nothing here needs PyTorch."""
+"""The outputs of searches, whatever computes them; nothing in this module needs PyTorch."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from foveate.errors import DIVERGED, NoOutputError, UserError, check_finite
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """An output: its ids without start and end, Σ log p with the end, and its score."""
+    """An output: its ids without start and end, Σ log p including the end, and its score."""
 
     ids: list[int]
     log_probability: float
     score: float
-    ended: bool = True  # False where the maximum length cut it off
+    ended: bool = True  # False if the maximum length cut it off
 
     @classmethod
     def alone(cls, ids: list[int], log_probability: float, end: int) -> Hypothesis:
-        """The output of a search without competition: its score is log p; ``ids`` have the end."""
+        """Return an output without competitors, of score log p; ``ids`` include the end."""
         ended = ids[-1] == end
         return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
 
 
-Outputs = list[list[Hypothesis]]  # of each source, best first
-Stop = Callable[[], bool]  # whether nobody waits for the outputs any longer
+Outputs = list[list[Hypothesis]]  # hypotheses of each source, best first
+Stop = Callable[[], bool]  # returns True once the outputs are not needed any more
 
 
 class SearchStopped(UserError):
-    """A search that was stopped between two positions, as its caller had asked."""
+    """A search that was stopped between two positions at its caller's request."""
 
 
 def check_stop(stop: Stop | None) -> None:
@@ -39,14 +39,14 @@ def check_stop(stop: Stop | None) -> None:
 
 
 def best(outputs: Sequence[Hypothesis]) -> Hypothesis:
-    """The first of the outputs; the empty output, of p = 1, for a source without any text."""
+    """Return the first output; the empty one, with p = 1, for a source without any text."""
     return outputs[0] if outputs else Hypothesis([], 0.0, 0.0)
 
 
 def check_outputs(outputs: Sequence[Sequence[Hypothesis]], rows: Sequence[int]) -> None:
     """Raise `NoOutputError` for a source without an output, or with a score that is not finite.
 
-    ``rows`` number the sources from 0. An empty output is one; its score is that of the end.
+    ``rows`` number the sources from 0. An empty output counts; its score is that of the end.
     """
     for row, hypotheses in zip(rows, outputs, strict=True):
         if not hypotheses:

@@ -1,4 +1,4 @@
-"""Phrases that outputs must, or must not, hold, and the tokens that spell or complete them."""
+"""Phrases that outputs must or must not contain, and the tokens that spell or complete them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, PAD, SPECIALS, UNK, Tokenizer
 from foveate.data.words import UNSPACED
 
-UNFINISHED = "\ufffd"  # in the place of a character of which some bytes are there
+UNFINISHED = "\ufffd"  # stands for a character with some bytes missing
 
 
-CHARACTER = 4  # tokens that make one at most: its bytes in UTF-8
+CHARACTER = 4  # most tokens of one: its bytes in UTF-8
 
 
 def _listed(phrases: Sequence[str]) -> Sequence[str]:
-    """Return the phrases. Raises ``ConfigError`` for a string, which is a list of characters."""
+    """Return the phrases. Raises ``ConfigError`` for a string instead of a list."""
     if isinstance(phrases, str):
         raise ConfigError(f"{phrases!r} is a string: expected a list of strings, [{phrases!r}]")
     return phrases
 
 
 class BannedPhrases:
-    """Phrases in whatever case; those that begin or end with a letter or digit as whole words.
+    """Phrases, regardless of case; those that begin or end with a letter or digit as whole words.
 
     A token that ends with a phrase counts as its end, since what follows is not known yet.
     """
@@ -43,12 +43,12 @@ class BannedPhrases:
         ]
         self.phrases = list(dict.fromkeys(forms))
         longest = max(map(len, self.phrases), default=0)
-        self.longest = CHARACTER * (longest + 1)  # tokens that a phrase and what is before it have
+        self.longest = CHARACTER * (longest + 1)  # most tokens of a phrase and one before
         texts, self.inside = _folded(tokenizer, tokenizer.vocab_size)
         self.ending = [_ending(phrase, texts) for phrase in self.phrases]
 
     def completing(self, recent: Sequence[int]) -> set[int]:
-        """The tokens that complete a phrase after ``recent``; most are excluded undecoded."""
+        """Return the tokens that complete a phrase after ``recent``; most need no decoding."""
         text, tokens = self.tokenizer.decode(recent).casefold(), set[int]()
         part = self.inside if text.endswith(UNFINISHED) else []
         whole = text.rstrip(UNFINISHED)
@@ -62,7 +62,7 @@ class BannedPhrases:
 
 
 def _holds(text: str, phrase: str, start: int) -> bool:
-    """Whether a text holds a phrase, as whole words, that ends after its first characters."""
+    """Return whether a text contains a phrase, as whole words, that ends after ``start``."""
     at = text.find(phrase, max(0, start - len(phrase) + 1))
     while at >= 0:
         around = text[at - 1 : at], phrase[0], phrase[-1], text[at + len(phrase) :][:1]
@@ -74,7 +74,7 @@ def _holds(text: str, phrase: str, start: int) -> bool:
 
 
 def after_a_word(tokenizer: Tokenizer) -> list[str]:
-    """The text that each piece of a vocabulary adds after a word; special ones none."""
+    """Return the text that each piece of a vocabulary adds after a word; "" for special ones."""
     word = tokenizer.encode("a").ids[-1:]
     size = len(tokenizer.decode(word))
     return ["" if i < len(SPECIALS) else tokenizer.decode([*word, i])[size:]
@@ -83,16 +83,16 @@ def after_a_word(tokenizer: Tokenizer) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _folded(tokenizer: Tokenizer, _: int) -> tuple[list[str], list[int]]:
-    """The texts of `after_a_word` in small letters, and the pieces that begin inside a character.
+    """Return the casefolded texts of `after_a_word`, and the pieces that begin inside a character.
 
-    They are those of a vocabulary of this size, and made once.
+    They are cached for a vocabulary of this size.
     """
     inside = [i for i, piece in enumerate(tokenizer.surfaces) if piece and piece[0] & 0xC0 == 0x80]
     return [text.casefold() for text in after_a_word(tokenizer)], inside
 
 
 def _ending(phrase: str, texts: Sequence[str]) -> list[list[int]]:
-    """For each number of characters of a phrase the tokens that may write all after them."""
+    """Return, by the characters of a phrase already written, the tokens that may write the rest."""
     rests = [phrase[n:].lstrip() for n in range(len(phrase))]
     bare = list(enumerate(text.lstrip() for text in texts))
     begun = [[i for i, t in bare if t.startswith(rest) and _holds(t, rest, 0)] for rest in rests]
@@ -100,7 +100,7 @@ def _ending(phrase: str, texts: Sequence[str]) -> list[list[int]]:
 
 
 class Spelling(NamedTuple):
-    """The ids of a phrase; ``bare`` if it brings no blank, ``initial`` if it only begins a text."""
+    """The ids of a phrase; ``bare`` if without a space before, ``initial`` if it begins a text."""
 
     ids: tuple[int, ...]
     bare: bool = False
@@ -108,25 +108,24 @@ class Spelling(NamedTuple):
 
 
 class UnspelledTerms(UserWarning):
-    """Warns of required terms that no output can hold, for the tokenizer cannot spell them."""
+    """Warns of required terms that no output can contain, as the tokenizer cannot spell them."""
 
 
-Phrase = tuple[Spelling, ...]  # any of these meets it
+Phrase = tuple[Spelling, ...]  # any of these spellings meets it
 
 
 class WordPieces(NamedTuple):
-    """For each id, whether it continues a word, and whether it ends inside one."""
+    """Flags for each id: if it continues a word, and if it ends inside one."""
 
     goes_on: Sequence[bool]
     in_word: Sequence[bool]
 
 
 def phrase_of(variants: Sequence[str], tokenizer: Tokenizer) -> Phrase:
-    """The spellings of a term: each variant as it is, and one in small letters capitalised
-    where it begins a text.
+    """Return the spellings of a term: each variant, and, in lower case, capitalised at a start.
 
-    Each comes after a blank or a mark. Spellings with unknown tokens are left out, so that a term
-    that no output can hold has none.
+    Each follows a space or a mark. Spellings with unknown tokens are left out, so that a term that
+    no output can contain has none.
     """
     spellings: dict[Spelling, None] = {}
     for variant in _listed(variants):
@@ -145,7 +144,7 @@ def phrase_of(variants: Sequence[str], tokenizer: Tokenizer) -> Phrase:
 def phrases_of(
     terms: Sequence[Sequence[Sequence[str]]], search: str | None, tokenizer: Tokenizer
 ) -> list[list[Phrase]]:
-    """The phrases of the terms of each source; of terms that no output can hold there are none.
+    """Return the phrases of the terms of each source, without terms that no output can contain.
 
     Warns of these. Raises ``ConfigError`` for terms that a search of this kind cannot force.
     """
@@ -162,10 +161,10 @@ def phrases_of(
 
 @lru_cache(maxsize=8)
 def word_pieces(tokenizer: Tokenizer) -> WordPieces:
-    """Where each piece of a vocabulary begins and ends relative to words.
+    """Return where each piece of a vocabulary begins and ends relative to words.
 
     A piece that is a part of a character counts as a letter, or as what most characters are that
-    begin as it does; padding, which writes nothing, ends no word.
+    begin like it; padding, which writes nothing, ends no word.
     """
     texts = after_a_word(tokenizer)
     first = [_likely(piece) if text[:1] == UNFINISHED else text[:1]
@@ -176,11 +175,11 @@ def word_pieces(tokenizer: Tokenizer) -> WordPieces:
 
 
 def _in_word(character: str) -> bool:
-    """Whether a character belongs to a word, of a script that has blanks between words."""
+    """Return whether a character belongs to a word of a script with spaces between words."""
     return character.isalnum() and not UNSPACED.match(character)
 
 
 def _likely(piece: bytes) -> str:
-    """A character of the many that begin with the bytes of a piece."""
+    """Return a typical character among the many that begin with the bytes of a piece."""
     texts = (piece + more * (CHARACTER - 1) for more in (b"\x90", b"\xb0"))
     return next((t[:1] for t in (each.decode(errors="ignore") for each in texts) if t), "a")

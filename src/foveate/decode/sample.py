@@ -18,7 +18,7 @@ BITS = 2**64 - 1
 
 
 def mixed_bits(x: int) -> int:
-    """splitmix64 of a number of 64 bits (Steele et al., 2014)."""
+    """Return splitmix64 of a number of 64 bits (Steele et al., 2014)."""
     x = (x + 0x9E3779B97F4A7C15) & BITS
     x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & BITS
     x = ((x ^ x >> 27) * 0x94D049BB133111EB) & BITS
@@ -26,7 +26,7 @@ def mixed_bits(x: int) -> int:
 
 
 def uniform(*counters: int) -> float:
-    """A number in [0, 1) that depends on these numbers alone; ``engine/search.h`` has the same."""
+    """Return a number in [0, 1) that depends only on these numbers; same as ``engine/search.h``."""
     bits = 0
     for counter in counters:
         bits = mixed_bits((bits + counter) & BITS)
@@ -34,32 +34,34 @@ def uniform(*counters: int) -> float:
 
 
 def penalize_repetition(scores: Scores, written: Int[Tensor, "N t"], penalty: float) -> Scores:
-    """Scores of tokens written before are divided by r if positive, multiplied if negative
-    (Keskar et al., 2019). The prompt does not count as written.
+    """Divide positive scores of tokens written before by r, and multiply negative ones by r.
+
+    The prompt does not count as written (Keskar et al., 2019).
     """
     old = scores.gather(1, written)
     return scores.scatter(1, written, torch.where(old > 0, old / penalty, old * penalty))
 
 
 def top_k(scores: Scores, k: int) -> Scores:
-    """The k most probable tokens, and those as probable as the last of them (Fan et al., 2018)."""
+    """Keep the k most probable tokens, and those tied with the last (Fan et al., 2018)."""
     least = scores.topk(min(k, scores.shape[1]), dim=1).values[:, -1:]
     return scores.masked_fill(scores < least, -torch.inf)
 
 
 def top_p(scores: Scores, p: float) -> Scores:
-    """The fewest tokens whose probabilities sum to p, the most probable first
-    (nucleus sampling; Holtzman et al., 2020). There is always at least one.
+    """Keep the fewest tokens whose probabilities sum to p, the most probable first.
+
+    This is nucleus sampling (Holtzman et al., 2020). There is always at least one.
     """
     ordered, indices = scores.sort(dim=1, descending=True, stable=True)
     odds = ordered.double().softmax(dim=1)
-    cut = odds.cumsum(dim=1) - odds >= p  # by the mass of the more probable ones
+    cut = odds.cumsum(dim=1) - odds >= p  # mass of the more probable ones
     cut[:, 0] = False
     return scores.masked_fill(torch.empty_like(cut).scatter_(1, indices, cut), -torch.inf)
 
 
 def min_p(scores: Scores, p: float) -> Scores:
-    """Tokens at least p times as probable as the most probable one (Nguyen et al., 2024)."""
+    """Keep tokens at least p times as probable as the most probable one (Nguyen et al., 2024)."""
     if p == 0:
         return scores
     least = scores.amax(dim=1, keepdim=True) + math.log(p)
@@ -72,13 +74,13 @@ class Sample(SingleSearch):
         y = min {v : Σ_{w ≤ v} p(w) > u},  u uniform in [0, 1)
 
     u is a function of the seed, the number of the source, the step and the number of the output, so
-    that outputs depend neither on the batch nor on the engine.
+    that outputs depend on neither the batch nor the engine.
     """
 
     class Config(Search.Config, kind="sample"):
-        """``top_k``, ``top_p`` and ``min_p`` filter tokens where they are set.
+        """``top_k``, ``top_p`` and ``min_p`` filter tokens if they are set.
 
-        ``num_samples`` outputs of each source are drawn, and given with the most probable first.
+        ``num_samples`` outputs of each source are drawn, and returned with the most probable first.
         """
 
         temperature: float = Field(1.0, gt=0)
@@ -100,7 +102,7 @@ class Sample(SingleSearch):
         return self.config.num_samples
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
-        """1 / N for each of N draws: an output counts as often as it was drawn."""
+        """Return 1 / N for each of N draws: an output counts as often as it was drawn."""
         return [1 / len(hypotheses) for _ in hypotheses]
 
     def choose(
@@ -114,7 +116,7 @@ class Sample(SingleSearch):
         return torch.searchsorted(below, drawn, right=True).squeeze(1).clamp(max=below.shape[1] - 1)
 
     def filtered(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
-        """The logits after all filters; ``written`` (N, t) are the tokens of each output so far."""
+        """Return the logits after all filters; ``written`` (N, t) are the tokens so far."""
         config = self.config
         if config.repetition_penalty != 1:
             scores = penalize_repetition(scores, written, config.repetition_penalty)

@@ -1,4 +1,4 @@
-"""What every search shares: hypotheses, positions, limits, ensembles, forced scores."""
+"""The parts that all searches share: hypotheses, positions, limits, ensembles, forced scores."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class SearchPosition:
 
     A candidate extends the hypothesis in row ``parent`` of ``following`` (the distributions of the
     position) by a token; one whose ``log_p`` is −∞ does not exist. ``place`` numbers the tokens
-    that are searched, of which ``vocabulary`` holds the ids where they are not all. ``onward`` are
-    the rows of the next position: indices, into the flattened (M, C), of the candidates that stand
-    there, −1 for a source that begins.
+    that are searched; ``vocabulary`` holds their ids if they are not all of them. ``onward`` are
+    the rows of the next position: indices, into the flattened (M, C), of the candidates in them, −1
+    for a source that begins.
     """
 
     sources: list[int]
@@ -60,12 +60,12 @@ class SearchPosition:
 
     @property
     def token_log_p(self) -> Float[Tensor, "M C"]:
-        """Log p of the candidates' last tokens."""
+        """The log p of the candidates' last tokens."""
         logits, log_z = self.following.logits, self.following.log_z
         return logits[self.parent, self.place] - log_z[self.parent, 0]
 
     def alternatives(self, top_k: int) -> list[Alternatives]:
-        """The ``top_k`` most probable tokens of each row; inside a given prefix by the model."""
+        """Return the ``top_k`` most probable tokens of each row; in a prefix the model's own."""
         rows = alternatives(self.following.free or self.following, top_k)
         if self.vocabulary is None:
             return rows
@@ -88,8 +88,8 @@ class Alternatives(NamedTuple):
 class PartialHypothesis:
     """The first tokens of an output: those of its ``parent`` and one more.
 
-    ``log_p`` and ``score`` are of all its tokens, ``token_log_p`` of the last. ``id`` counts from 0
-    in the order of the search; ``parent`` is None for the first token.
+    ``log_p`` and ``score`` cover all its tokens, ``token_log_p`` the last. ``id`` counts from 0 in
+    the order of the search; ``parent`` is None for the first token.
     """
 
     id: int
@@ -113,9 +113,9 @@ class Watch:
         self._rows: list[int | None] = [None]  # partial hypothesis in each row of the next position
 
     def read(self, position: SearchPosition) -> list[PartialHypothesis]:
-        """Record a position and give its partial hypotheses, best first.
+        """Record a position and return its partial hypotheses, best first.
 
-        Raises ``ValueError`` where a search has several sources.
+        Raises ``ValueError`` if the search has several sources.
         """
         if len(position.sources) != 1:
             raise ValueError(f"a Watch follows one source, not {len(position.sources)}")
@@ -138,14 +138,14 @@ class Watch:
         return self.positions[-1]
 
     def path(self, partial: PartialHypothesis) -> list[PartialHypothesis]:
-        """A partial hypothesis and all that it extends, the first token first."""
+        """Return a partial hypothesis and all that it extends, the first token first."""
         path = [partial]
         while path[-1].parent is not None:
             path.append(self._all[path[-1].parent])
         return path[::-1]
 
     def find(self, ids: Sequence[int], end: int) -> list[PartialHypothesis]:
-        """The path of an output, whose ids are without its end; empty if no output ended there."""
+        """Return the path of an output, whose ids lack its end; empty if no output ended there."""
         for hypothesis in self._all:
             if hypothesis.state == "done":
                 path = self.path(hypothesis)
@@ -155,13 +155,13 @@ class Watch:
         return []
 
     def instead(self, partial: PartialHypothesis) -> Alternatives:
-        """The alternatives to the last token of a partial hypothesis."""
+        """Return the alternatives to the last token of a partial hypothesis."""
         position, row = self._place[partial.id]
         return self._choices[position][row]
 
 
 def alternatives(following: Next, top_k: int) -> list[Alternatives]:
-    """The ``top_k`` most probable tokens of each row, without tokens of p = 0, and its entropy."""
+    """Return the ``top_k`` most probable tokens of each row, without p = 0, and its entropy."""
     log_p = (following.logits - following.log_z).float()
     entropy = -(log_p.exp() * log_p.clamp_min(torch.finfo(log_p.dtype).min)).sum(dim=1)
     best, tokens = log_p.topk(min(top_k, log_p.shape[1]), dim=1)
@@ -180,7 +180,7 @@ Mapped = TypeVar("Mapped")
 
 
 def result_of(generator: Generator[Yielded, None, Returned]) -> Returned:
-    """What a generator returns; what it yields is left aside."""
+    """Return what a generator returns, discarding what it yields."""
     while True:
         try:
             next(generator)
@@ -191,7 +191,7 @@ def result_of(generator: Generator[Yielded, None, Returned]) -> Returned:
 def map_yields(
     generator: Generator[Yielded, None, Returned], function: Callable[[Yielded], Mapped]
 ) -> Generator[Mapped, None, Returned]:
-    """The generator with a function of what it yields; it returns the same."""
+    """Apply a function to all that a generator yields; return what it returns."""
     while True:
         try:
             value = next(generator)
@@ -201,15 +201,15 @@ def map_yields(
 
 
 class Search(Configurable):
-    """How an output is chosen among all outputs."""
+    """Chooses an output among all possible outputs."""
 
     class Config(BaseConfig, family="search"):
         """Length limits: at most ``max_ratio`` · source length + ``max_extra`` tokens.
 
         ``rules`` forbid tokens, such as those of repeated phrases. With ``shortlist`` only tokens
-        that are likely for a source are searched, where the run has such a list and no prefix is
+        that are likely for a source are searched, if the run has such a list and no prefix is
         given; p is then over these tokens only. With ``whole_characters`` outputs are valid UTF-8
-        also where tokens are parts of characters (`foveate.decode.constraints`).
+        even if tokens are parts of characters (`foveate.decode.constraints`).
         """
 
         max_ratio: float = Field(2.0, ge=0, le=1000)
@@ -223,14 +223,14 @@ class Search(Configurable):
 
         @classmethod
         def like(cls, other: Search.Config, **changes: object) -> Self:
-            """A config of this kind with the fields of ``other`` that it has too, and changes."""
+            """Return a config of this kind with the fields that ``other`` shares, and changes."""
             shared = {k: v for k, v in other.tree().items() if k in cls.model_fields}
             return cls.parse(merge(shared, changes), ("decode",))
 
         def giving(self, count: int) -> Search.Config:
-            """The same search, wide enough for ``count`` outputs of each source.
+            """Return the same search, wide enough for ``count`` outputs of each source.
 
-            A kind with one output only gives a config of another kind.
+            A kind with only one output returns a config of another kind.
             """
             return Search.Config.parse(widened(self.tree(), count), ("decode",))
 
@@ -246,11 +246,11 @@ class Search(Configurable):
 
     @property
     def width(self) -> int:
-        """How many hypotheses of a source are decoded at a time."""
+        """The number of hypotheses of a source that are decoded at a time."""
         return 1
 
     def limits(self, lengths: Sequence[int]) -> list[int]:
-        """The maximum length of the outputs of each source, by its own length."""
+        """Return the maximum length of the outputs of each source, by its own length."""
         return [int(self.config.max_ratio * n) + self.config.max_extra for n in lengths]
 
     @torch.no_grad()
@@ -264,7 +264,7 @@ class Search(Configurable):
         constraints: Constraints = FREE,
         vocabulary: Int[Tensor, "W"] | None = None,
     ) -> Outputs:
-        """The hypotheses of each source, best first; ``start`` and ``end`` are ids.
+        """Return the hypotheses of each source, best first; ``start`` and ``end`` are ids.
 
         ``rows`` number the sources (0, 1, … if None): samples and ``constraints`` go by these
         numbers, so that the outputs of a source do not depend on its batch. Outputs may always have
@@ -286,7 +286,7 @@ class Search(Configurable):
         constraints: Constraints = FREE,
         vocabulary: Int[Tensor, "W"] | None = None,
     ) -> Positions:
-        """The same search, position by position; it returns the same outputs."""
+        """Run the same search, yielding position by position; it returns the same outputs."""
         ends = start, end
         constrained = self._constrained(steps, lengths, ends, rows, constraints, vocabulary)
         outputs = yield from map_yields(
@@ -315,17 +315,17 @@ class Search(Configurable):
         return Constrained(steps, limits, ends, numbers, own, vocabulary)
 
     def find(self, steps: Constrained) -> Searching:
-        """The hypotheses of each source by this kind of search; the steps hold all constraints.
+        """Return the hypotheses of each source; the steps hold all constraints.
 
-        A generator that yields after each position what makes its `SearchPosition`. It is called at
-        once or not at all: a search that is not followed makes none.
+        A generator that yields, after each position, a function that makes its `SearchPosition`.
+        This is called at once or not at all: a search that is not followed makes none.
         """
         raise NotImplementedError
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
-        """An estimate of p(y | x) from the outputs of one source: weights that sum to 1.
+        """Return an estimate of p(y | x) from the outputs of one source: weights that sum to 1.
 
-        w_i = p(y_i | x) / Σ_j p(y_j | x)              (Kumar & Byrne, 2004: of an n-best list)
+        w_i = p(y_i | x) / Σ_j p(y_j | x), for an n-best list (Kumar & Byrne, 2004).
         """
         log_p = torch.tensor([h.log_probability for h in hypotheses], dtype=torch.float64)
         weights: list[float] = log_p.softmax(dim=0).tolist()
@@ -334,7 +334,7 @@ class Search(Configurable):
     def decide(
         self, hypotheses: list[Hypothesis], text: Callable[[list[int]], str]
     ) -> list[Hypothesis]:
-        """The final outputs of one source, best first; ``text`` decodes ids.
+        """Return the final outputs of one source, best first; ``text`` decodes ids.
 
         Only searches that compare texts change their order.
         """
@@ -345,7 +345,7 @@ Draw = tuple[int, int]  # the number of a source and of its output
 
 
 class SingleSearch(Search, ABC):
-    """A search whose outputs do not compete: ``width`` for each source, a token at a time.
+    """A search whose outputs do not compete: ``width`` for each source, one token at a time.
 
     Sources whose outputs have ended leave the batch.
     """
@@ -354,7 +354,7 @@ class SingleSearch(Search, ABC):
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
     ) -> Int[Tensor, "N"]:
-        """The next token of each output; ``draws`` are the source and number of each output."""
+        """Return each output's next token; ``draws`` are the source and number of each output."""
 
     def find(self, steps: Constrained) -> Searching:
         width, device, rows = self.width, steps.device, steps.rows
@@ -403,7 +403,7 @@ def _position(
     outputs: tuple[Tensor, Tensor, Tensor, Tensor],
     over: Bool[Tensor, "M"],
 ) -> SearchPosition:
-    """The position of outputs (token, log p, whether done before and now), M · width of each."""
+    """Return the position of outputs (token, log p, done before, done now), M · width each."""
     ids, total, before, done = (part.view(len(alive), -1) for part in outputs)
     shown = total.masked_fill(before, -torch.inf)
     state = torch.where(done, DONE, LIVE)
@@ -413,7 +413,7 @@ def _position(
 
 
 def _checked(outputs: Outputs, steps: Constrained) -> Outputs:
-    """The outputs with ids of the whole vocabulary. Raises `NoOutputError` where there are none."""
+    """Return the outputs with ids of the whole vocabulary. Raises `NoOutputError` without any."""
     check_outputs(outputs, steps.rows)
     if steps.vocabulary is None:
         return outputs
@@ -422,12 +422,12 @@ def _checked(outputs: Outputs, steps: Constrained) -> Outputs:
 
 
 def log_mean_p(logits: Sequence[Float[Tensor, "*B V"]]) -> Float[Tensor, "*B V"]:
-    """Log 1/M Σ_m p_m(v), p_m the softmax of the logits of member m (Sutskever et al., 2014)."""
+    """Return log 1/M Σ_m p_m(v), p_m the softmax of member m's logits (Sutskever et al., 2014)."""
     return log_mean([each.float().log_softmax(dim=-1) for each in logits])
 
 
 def log_mean(log_p: Sequence[Float[Tensor, "*B"]]) -> Float[Tensor, "*B"]:
-    """Log 1/M Σ_m p_m, as log Σ_m exp(log p_m) − log M, so that nothing underflows."""
+    """Return log 1/M Σ_m p_m, as log Σ_m exp(log p_m) − log M, so that nothing underflows."""
     return torch.stack(list(log_p)).logsumexp(dim=0) - math.log(len(log_p))
 
 
@@ -438,11 +438,11 @@ class EnsembleSteps:
         self.members, self.device = list(members), members[0].device
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
-        """Log of the members' mean p of each next token."""
+        """Return the log of the members' mean p of each next token."""
         return log_mean_p([member.step(ids) for member in self.members])
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Hypothesis i continues hypothesis ``rows[i]``, in every member."""
+        """Make hypothesis i continue hypothesis ``rows[i]``, in every member."""
         for member in self.members:
             member.reorder(rows)
 
@@ -455,7 +455,7 @@ class EnsembleSteps:
 def token_log_probabilities(
     logits: Float[Tensor, "B T V"], target: Int[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """Log p(y_t | y_<t, x) of each token of the target."""
+    """Return log p(y_t | y_<t, x) of each token of the target."""
     picked = logits.gather(-1, target[..., None]).squeeze(-1)
     return picked.float() - logits.float().logsumexp(dim=-1)
 

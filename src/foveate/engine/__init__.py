@@ -1,1 +1,1 @@
-"""What computes the outputs of a trained model: one interface, several engines."""
+"""Engines that compute the outputs of a trained model, behind one interface."""

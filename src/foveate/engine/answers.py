@@ -1,4 +1,4 @@
-"""What a run answers: texts, labels, continuations, captions; as text, as JSON and drawn.
+"""The answers of a run: texts, labels, continuations, captions; as text, as JSON and drawn.
 
 Drawings are imported when they are made, so that a text is answered without PyTorch.
 """
@@ -46,7 +46,7 @@ class TranslateOptions(TypedDict, total=False):
 
 
 class CorpusName(Protocol):
-    """The files of a corpus and its tag, by which its languages are known."""
+    """The files of a corpus and its tag, from which its languages are derived."""
 
     @property
     def source(self) -> str: ...
@@ -71,7 +71,7 @@ class ModelEngine(Engine):
 
 
 class Estimates(Protocol):
-    """What predicts the quality of an output: `foveate.engine.calibration.Calibration`."""
+    """Predicts the quality of an output: `foveate.engine.calibration.Calibration`."""
 
     def estimate(self, log_probability: float, tokens: int) -> float: ...
 
@@ -106,7 +106,7 @@ class Translator(Protocol):
 
 
 class Answer(ABC):
-    """What a task gives for one input. ``str`` of it is its text.
+    """A task's output for one input; ``str`` of it is its text.
 
     ``cut`` counts tokens of the input that were left out because it was too long.
     """
@@ -115,10 +115,10 @@ class Answer(ABC):
 
     @abstractmethod
     def json(self) -> dict[str, object]:
-        """The input and the answer with its figures, as plain values."""
+        """Return the input and the answer with its figures, as plain values."""
 
     def drawing(self) -> Drawing:
-        """The answer as a picture: by default its words."""
+        """Return the answer as a drawing: by default its words."""
         from foveate.draw.texts import Word, WordsDrawing
 
         return WordsDrawing(words=[Word(text=word) for word in str(self).split()])
@@ -130,7 +130,7 @@ class TextAnswer(Answer):
 
     ``scores`` are what the search compared (for a beam log p / lp), ``outputs`` its hypotheses with
     their ids; ``cut`` counts source tokens that were left out because the line was longer than the
-    run allows. ``read`` is what the model read, where that is not the line: with a language's tag.
+    run allows. ``read`` is what the model read, if that is not the line: with a language's tag.
     """
 
     source: str
@@ -151,9 +151,9 @@ class TextAnswer(Answer):
         tokenizer: Tokenizer,
         explains: ModelEngine,
     ) -> TextAnswer:
-        """The answer with the texts of ``outputs``; the empty one for a line without any.
+        """Return the answer with the texts of ``outputs``; an empty one for a line without any.
 
-        ``ids`` are all of the line, of which ``limit`` were read.
+        ``ids`` are all ids of the line; the first ``limit`` of them were read.
         """
         shown = outputs or [best(outputs)]
         texts = [tokenizer.decode(output.ids) for output in shown]
@@ -161,7 +161,7 @@ class TextAnswer(Answer):
         return cls(line, texts, scores, max(0, len(ids) - limit), outputs, explains)
 
     def to(self, line: str) -> TextAnswer:
-        """The answer to a line of the user's, of which the source was made."""
+        """Return the answer to a user's line, from which the source was made."""
         return replace(self, source=line, read=self.source)
 
     def __str__(self) -> str:
@@ -172,14 +172,14 @@ class TextAnswer(Answer):
         return {name: getattr(self, name) for name in names}
 
     def drawing(self) -> Drawing:
-        """The map of the best hypothesis."""
+        """Return the map of the best hypothesis."""
         return self.attention
 
     def record(self, i: int = 0, units: Units = "auto") -> AttentionRecord:
-        """What the model attended to as it produced hypothesis i, by layer and head.
+        """Return what the model attended to as it produced hypothesis i, by layer and head.
 
-        ``units`` are those of `Run.explain`. One forced pass over (source, hypothesis); raises
-        ``IndexError`` where there is none.
+        ``units`` are those of `Run.explain`. Takes one forced pass over (source, hypothesis).
+        Raises ``IndexError`` for a hypothesis that does not exist.
         """
         if not self.outputs or self.explains is None:
             raise IndexError("an empty line has no hypothesis to explain")
@@ -193,11 +193,11 @@ class TextAnswer(Answer):
         return attention(self.record())
 
     def alignment(self, i: int = 0) -> list[tuple[int, int]]:
-        """Word links (source, target), counted from 0: each target word's most attended one.
+        """Return word links (source, target) from 0: each target word's most attended one.
 
-        By the head that the run has saved (``foveate align RUN … --save``), else by the last
-        layer, mean of the heads; none where the model has no attention to the source. The tag of a
-        language is not a word.
+        They come from the head that the run has saved (``foveate align RUN … --save``), else from
+        the last layer, mean of the heads; none if the model has no attention to the source. A
+        language tag is not a word.
         """
         if not self.outputs or self.explains is None:
             return []
@@ -212,9 +212,9 @@ class TextAnswer(Answer):
 class LabelAnswer(Answer):
     """The answer to one example: the most probable label, and p of every label by its name.
 
-    ``source`` is what was labelled: a line of text, or a picture by its file or number. An empty
-    line has the label "" and no probabilities; ``cut`` counts tokens that were left out because
-    the line was longer than the run allows.
+    ``source`` is what was labelled: a line of text, or an image by its file or number. An empty
+    line has the label "" and no probabilities; ``cut`` counts tokens that were left out because the
+    line was longer than the run allows.
     """
 
     source: Picture
@@ -232,17 +232,16 @@ class LabelAnswer(Answer):
         return {"source": source, "label": label, "probabilities": self.probabilities}
 
     def drawing(self) -> Drawing:
-        """P of every label as bars."""
+        """Return p of every label as bars."""
         from foveate.draw.charts import bar_chart
 
         p = list(self.probabilities.values())
         return bar_chart(list(self.probabilities), {"p": np.array(p)}, up="p", title=self.label)
 
     def record(self, units: Units = "auto") -> AttentionRecord:
-        """What the model attended to as it read the source, by layer and head.
+        """Return what the model attended to as it read the source, by layer and head.
 
-        ``units`` are those of `Run.explain`. Raises ``IndexError`` where there is
-        no label to explain.
+        ``units`` are those of `Run.explain`. Raises ``IndexError`` without a label to explain.
         """
         if not self.probabilities or self.explains is None:
             raise IndexError("an empty line has no label to explain")
@@ -250,7 +249,7 @@ class LabelAnswer(Answer):
 
 
 def probabilities_of(log_p: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
-    """Probability of each label (C,), the most probable first. Raises `NoOutputError` for NaN."""
+    """Return p of each label (C,), the most probable first. Raises `NoOutputError` for NaN."""
     check_finite(log_p, "no label")
     descending = np.argsort(-log_p, kind="stable")
     return {names[i]: float(np.exp(log_p[i])) for i in descending}
@@ -258,10 +257,10 @@ def probabilities_of(log_p: NDArray[np.float32], names: Sequence[str]) -> dict[s
 
 @dataclass(frozen=True)
 class Continuation(Answer):
-    """A prompt and how it goes on.
+    """A prompt and its continuation.
 
-    ``log_probability`` is Σ log p of the new tokens by the model, whatever filters did to it,
-    among the tokens that a text can hold.
+    ``log_probability`` is Σ log p of the new tokens under the model, before any filters, among the
+    tokens that a text can contain.
     """
 
     prompt: str
@@ -277,7 +276,7 @@ class Continuation(Answer):
 
 @dataclass(frozen=True)
 class CaptionAnswer(Answer):
-    """The caption of a picture and its score; ``ids`` are its tokens."""
+    """The caption of an image and its score; ``ids`` are its tokens."""
 
     name: str
     caption: str
@@ -293,10 +292,10 @@ class CaptionAnswer(Answer):
 
 @dataclass(frozen=True)
 class FilledText(Answer):
-    """A text of which some tokens were hidden and predicted.
+    """A text in which some tokens were hidden and predicted.
 
-    ``words`` are its tokens: where one was hidden, the prediction, with the value 1 where it is
-    right and 0 where not.
+    ``words`` are its tokens, or the predictions for hidden ones, with the value 1 if right and 0 if
+    wrong.
     """
 
     source: str
@@ -313,7 +312,7 @@ class FilledText(Answer):
         return {"source": self.source, "text": self.text, "hidden": len(hidden), "right": right}
 
     def drawing(self) -> Drawing:
-        """The tokens, coloured by whether their prediction is right."""
+        """Return the tokens, coloured by whether their prediction is right."""
         from foveate.draw.texts import WordsDrawing
 
         title = "{right} of {hidden} hidden tokens guessed right".format(**self.json())
@@ -322,7 +321,7 @@ class FilledText(Answer):
 
 @dataclass(frozen=True)
 class PairScore:
-    """log p(target | source), and that of each token, the end included."""
+    """log p(target | source), and that of each token, including the end."""
 
     log_probability: float
     tokens: list[str]
@@ -330,9 +329,9 @@ class PairScore:
 
     @classmethod
     def of(cls, ids: Sequence[int], log_p: list[float], tokenizer: Tokenizer) -> PairScore:
-        """The score of a target from log p of each of its ids, and of the end.
+        """Return the score of a target from log p of each of its ids, and of the end.
 
-        Raises `NoOutputError` where log p is not finite.
+        Raises `NoOutputError` if log p is not finite.
         """
         check_finite(log_p, "no score")
         return cls(sum(log_p), [*(tokenizer.decode([i]) for i in ids), "</s>"], log_p)
@@ -342,7 +341,7 @@ T = TypeVar("T")
 
 
 def several(inputs: Sequence[T], verb: str) -> Sequence[T]:
-    """The inputs. Raises ``TypeError`` for a single text in place of a list."""
+    """Return the inputs. Raises ``TypeError`` for a single text instead of a list."""
     if isinstance(inputs, str):
         raise TypeError(f"{verb} takes a list of lines; write {verb}([text])")
     return inputs

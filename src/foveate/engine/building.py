@@ -1,6 +1,6 @@
-"""How the engine is compiled: its functions, its instruction sets, and the commands of a compiler.
+"""The compilation of the engine: its functions, instruction sets, and compiler commands.
 
-Nothing is imported from foveate: a build of a wheel reads this file before there is a package.
+Nothing is imported from foveate: the build of a wheel reads this file before the package exists.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ SIGNATURES = {  # result and arguments
 
 
 def command(compiler: Sequence[str], name: str, file: Path) -> list[str]:
-    """What makes a library: ``engine-SET``, or the ``probe`` for the sets of a processor."""
+    """Return the command that builds a library: ``engine-SET``, or ``probe``, which lists sets."""
     source, _, instruction_set = name.partition("-")
     flags = SETS.get(instruction_set, ())
-    if any("zig" in word for word in compiler):  # its names of processors have no hyphen
+    if any("zig" in word for word in compiler):  # zig's names of processors have no hyphen
         flags = tuple(flag.replace("x86-64", "x86_64") for flag in flags)
-        if "-target" not in compiler:  # it would compile for this very processor
+        if "-target" not in compiler:  # zig would compile for this very processor
             flags = ("-mcpu=baseline", *flags)
     return [*compiler, *FLAGS, *flags, str(FOLDER / f"{source}.c"), "-o", str(file), "-lm"]
 
 
 def web_command(zig: Sequence[str], name: str, file: Path) -> list[str]:
-    """What makes the engine as WebAssembly, a name of `WEB`, without imports."""
+    """Return the command that builds the engine as WebAssembly, without imports."""
     exports = (f"-Wl,--export={each}" for each in (*SIGNATURES, "malloc", "free"))
     target = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s", "-Wl,-z,stack-size=1048576")
     source = str(FOLDER / "engine.c")

@@ -1,4 +1,4 @@
-"""The quality of an output, predicted from its log-probability by what held-out sentences had."""
+"""The quality of an output, predicted from its log-probability with held-out sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 
 from foveate.config import Config
 
-KNOTS = 20  # at which the prediction is stored at most
+KNOTS = 20  # most knots at which the prediction is stored
 
 
 class Calibration(Config):
@@ -31,7 +31,7 @@ class Calibration(Config):
 
     @classmethod
     def fit(cls, log_p: Sequence[float], chrf: Sequence[float]) -> Calibration:
-        """The calibration of mean log p (N,) and chrF (N,) of held-out sentences."""
+        """Fit the calibration to mean log p (N,) and chrF (N,) of held-out sentences."""
         order = np.argsort(log_p, kind="stable")
         shares = np.array_split(order, min(KNOTS, len(order)))
         x, y = np.array(log_p, dtype=float), np.array(chrf, dtype=float)
@@ -48,6 +48,6 @@ class Calibration(Config):
         return cls(log_probability=tuple(at), chrf=tuple(means), sentences=len(order))
 
     def estimate(self, log_probability: float, tokens: int) -> float:
-        """The chrF that log p of an output of so many tokens, its end included, predicts."""
+        """Predict the chrF from the log p of an output with this many tokens, its end included."""
         mean = log_probability / max(1, tokens)
         return float(np.interp(mean, self.log_probability, self.chrf))

@@ -1,7 +1,7 @@
 """The compiled engine (``engine.c``): models of a program and tensors, and searches with them.
 
-Nothing here needs PyTorch. Every call releases the interpreter's lock, so that several threads may
-each run a search of their own; a model is only read.
+Nothing in this module needs PyTorch. Every call releases the interpreter's lock, so that several
+threads may each run their own search; a model is only read.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from foveate.errors import DIVERGED, NoOutputError, UserError, check_finite
 Floats = NDArray[np.float32]
 Ids = Sequence[int]
 
-POSITIONS = 64  # of one call, after which a search may be stopped
+POSITIONS = 64  # positions per call, after which a search may be stopped
 
 
 class EngineFailure(UserError):
-    """A model that the engine cannot read, a source that it refuses, or too little memory."""
+    """A model that the engine cannot read, a source that it rejects, or too little memory."""
 
 
 Forbids = Callable[[Ids], Iterable[int]]
 Stage = Literal["query", "rotated query", "key", "rotated key", "value", "score", "bias", "weights",
                 "context", "output"]  # fmt: skip
 STAGES: tuple[Stage, ...] = get_args(Stage)
-REFUSALS = {  # by what the engine answers
+REFUSALS = {  # by the engine's return code
     0: "an id that the model does not know",
     -1: "no room: there is too little memory",
     -3: "more tokens than the model has positions",
@@ -82,7 +82,7 @@ class _Tap(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn (`foveate.decode.sample`)."""
+    """The settings by which tokens are drawn (`foveate.decode.sample`)."""
 
     temperature: float = 1.0
     top_k: int = 0  # 0: all
@@ -94,25 +94,25 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Settings:
-    """How outputs are searched for; a beam of one without a length penalty is greedy search.
+    """The settings of a search; a beam of one without a length penalty is greedy search.
 
-    With ``sampling`` they are drawn, ``width`` of each source. ``reach`` is how many tokens a
-    language model reads at once (`foveate.models.language_model.LanguageSteps`). ``characters``
-    are the states of UTF-8 behind each token (8, V) where tokens may be parts of characters
-    (`foveate.decode.constraints.ByteTable.states`). ``pieces`` are needed where
-    outputs must hold phrases.
+    With ``sampling`` outputs are drawn, ``width`` for each source. ``reach`` is the number of
+    tokens that a language model reads at once (`foveate.models.language_model.LanguageSteps`).
+    ``characters`` are the states of UTF-8 after each token (8, V) if tokens may be parts of
+    characters (`foveate.decode.constraints.ByteTable.states`). ``pieces`` are needed if outputs
+    must contain phrases.
     """
 
     start: int
     end: int
     width: int = 1  # hypotheses of a source
-    best: int = 1  # outputs that are given of each source
+    best: int = 1  # outputs returned for each source
     length_penalty: float = 0.0
-    room: int = 16  # hypotheses that are computed together: their caches stay near
+    room: int = 16  # hypotheses computed together, so that their caches stay close
     min_length: int = 0
-    no_repeat: int = 0  # no n-gram of so many tokens occurs twice
+    no_repeat: int = 0  # no n-gram of this many tokens occurs twice
     reach: int = 0  # 0: any number of tokens
-    never: tuple[int, ...] = ()  # ids that no output holds
+    never: tuple[int, ...] = ()  # ids that no output contains
     sampling: Sampling | None = None
     characters: NDArray[np.uint8] | None = None
     pieces: WordPieces | None = None
@@ -120,7 +120,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class EngineOutput:
-    """The ids of an output without its end, whether it has one, log p, and its score."""
+    """The ids of an output without its end, whether it has one, its log p, and its score."""
 
     ids: list[int]
     ended: bool
@@ -129,27 +129,27 @@ class EngineOutput:
 
 
 def quantized(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """W ≈ s ⊙ W_q with s = max |W| / 127 of each row."""
+    """Return W_q and s of W ≈ s ⊙ W_q with s = max |W| / 127 of each row."""
     scale = np.maximum(np.abs(weight).max(axis=1), np.float32(1e-12)) / np.float32(127)
     return np.rint(weight / scale[:, None]).astype(np.int8), scale
 
 
 class ModelSizes(NamedTuple):
-    """What a model says of its sizes: 0 tokens where it has no such side."""
+    """The sizes that a model reports: 0 tokens if it has no such side."""
 
     source: int  # tokens of the vocabulary that an encoder reads
     output: int  # tokens of the vocabulary that a decoder reads and writes
     labels: int
     attentions: int
-    encoder_positions: int  # tokens of a text that an encoder can read at most, the end included
+    encoder_positions: int  # most tokens of a text for an encoder, the end included
     decoder_positions: int
 
 
 class CompiledModel:
-    """A model of the engine: the numbers of its program and its tensors by name, in their order.
+    """A model of the engine: the numbers of its program, and its tensors by name, in order.
 
-    A tensor of int8 comes with the scales of its rows; those named in ``maps`` are rounded to such.
-    Raises `EngineFailure` where they do not fit.
+    A tensor of int8 comes with the scales of its rows; those listed in ``maps`` are rounded to
+    int8. Raises `EngineFailure` if they do not fit.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class CompiledModel:
 class CompiledSearch:
     """A search with a model, by one thread at a time.
 
-    ``forbids`` gives the ids that may not follow those of a partial output, such as the last ones
+    ``forbids`` returns the ids that may not follow those of a partial output, such as the last ones
     of banned phrases.
     """
 
@@ -238,14 +238,14 @@ class CompiledSearch:
         required: Sequence[Sequence[Phrase]] = (),
         stop: Stop | None = None,
     ) -> list[list[EngineOutput]]:
-        """The outputs of each source, best first.
+        """Return the outputs of each source, best first.
 
-        ``limits`` are the most tokens of each, ``prefixes`` those with which its outputs begin, or
-        ``vocabularies`` the ids that they may hold. Samples go by the ``numbers`` of the sources;
-        0, 1, … where it is None. The outputs of each source hold its ``required`` phrases.
-        Raises `SearchStopped` as soon as ``stop``, asked every `POSITIONS` positions, is true.
+        ``limits`` are the maximum tokens of each, ``prefixes`` those with which its outputs begin,
+        or ``vocabularies`` the ids that they may contain. Samples go by the ``numbers`` of the
+        sources (0, 1, … if None). Outputs contain the ``required`` phrases of their source. Raises
+        `SearchStopped` as soon as ``stop``, called every `POSITIONS` positions, returns True.
         """
-        self._library.clear(self._address)  # what a search that failed has left
+        self._library.clear(self._address)  # remains of a search that failed
         outputs: list[list[EngineOutput]] = [[] for _ in sources]
         places = {number: n for n, number in enumerate(numbers or range(len(sources)))}
         none = [()] * len(sources)
@@ -297,12 +297,12 @@ class CompiledSearch:
         return taken
 
     def partial(self) -> list[tuple[int, list[list[int]]]]:
-        """The number of each source that is being decoded, and the ids of its partial outputs."""
+        """Return the number of each source being decoded, and the ids of its partial outputs."""
         taken, at, partial = self._taken(self._library.hypotheses), 0, []
         while at < len(taken):
             number, count, length = taken[at : at + 3].tolist()
             ids = taken[at + 3 : at + 3 + count * (length + 1)].reshape(count, length + 1)
-            partial.append((number, ids[:, 1:].tolist()))  # before them log p
+            partial.append((number, ids[:, 1:].tolist()))  # preceded by log p
             at += 3 + ids.size
         return partial
 
@@ -319,7 +319,7 @@ class CompiledSearch:
                 at += 4 + length
 
     def log_probabilities(self, source: Ids, target: Ids) -> Floats:
-        """Log p of each token of a given output, its end included."""
+        """Return log p of each token of a given output, its end included."""
         read, written = (np.array(ids, dtype=np.int32) for ids in (source, target))
         log_p = np.empty(len(written), dtype=np.float32)
         arrays = read.ctypes.data, len(read), written.ctypes.data, len(written), log_p.ctypes.data
@@ -327,7 +327,7 @@ class CompiledSearch:
         return log_p
 
     def label_scores(self, text: Ids, labels: int) -> Floats:
-        """The scores of all labels for the ids of a text."""
+        """Return the scores of all labels for the ids of a text."""
         read, scores = np.array(text, dtype=np.int32), np.empty(labels, dtype=np.float32)
         arrays = read.ctypes.data, len(read), scores.ctypes.data, labels
         _check(self._library.classify(self._address, *arrays), "the text has ")
@@ -336,7 +336,7 @@ class CompiledSearch:
     def stages(
         self, taps: Sequence[tuple[int, Stage]], compute: Callable[[], object]
     ) -> list[Floats]:
-        """Stages of attentions, by their numbers in the program, as ``compute`` calls this search.
+        """Return stages of attentions, by number in the program, while ``compute`` is called.
 
         Each is flat, in the order in which it was computed: all heads of a query or of a position;
         scores, biases and weights head by head, over the keys of the query.
@@ -344,7 +344,7 @@ class CompiledSearch:
         structs = (_Tap * len(taps))(*(_Tap(n, STAGES.index(stage)) for n, stage in taps))
         try:
             self._library.observe(self._address, structs, len(taps))
-            compute()  # how many numbers there are
+            compute()  # counts the numbers
             stages = [np.empty(tap.used, dtype=np.float32) for tap in structs]
             for tap, numbers in zip(structs, stages, strict=True):
                 tap.to, tap.size, tap.used = numbers.ctypes.data, len(numbers), 0
@@ -360,10 +360,9 @@ class CompiledSearch:
         read: int,
         written: int,
     ) -> dict[str, Floats]:
-        """The map (H, T, S) of attentions, by their numbers and names, as ``compute`` calls this.
+        """Return the map (H, T, S) of attentions, by number and name, while ``compute`` is called.
 
-        An encoder reads ``read`` positions; a decoder ``written``, of which each sees those before
-        it too.
+        An encoder reads ``read`` positions; a decoder ``written``, each seeing those before it too.
         """
         weights = self.stages([(n, "weights") for n in names], compute)
         pairs = list(zip(names.values(), weights, strict=True))
@@ -373,7 +372,7 @@ class CompiledSearch:
 
 
 def _map_of(name: str, weights: Floats, read: int, written: int) -> Floats:
-    """The weights of an attention, query by query and in it head by head, as (H, T, S)."""
+    """Return the weights of an attention, stored query by query and head by head, as (H, T, S)."""
     if name.startswith("decoder") and not name.endswith("cross_attention"):
         heads = 2 * len(weights) // (written * (written + 1))
         causal = np.zeros((heads, written, written), dtype=np.float32)

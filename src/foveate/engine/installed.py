@@ -1,4 +1,4 @@
-"""Models that are installed: the packed files of the package foveate-models, by their names."""
+"""Installed models: the packed files of the package foveate-models, by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGE = "foveate_models"
 
 
 def installed() -> dict[str, Path]:
-    """The packed file of each installed model."""
+    """Return the packed file of each installed model."""
     spec = find_spec(PACKAGE)
     folders = [] if spec is None else map(Path, spec.submodule_search_locations or ())
     files = (file for folder in folders for file in folder.glob("files/*.safetensors"))
@@ -19,9 +19,9 @@ def installed() -> dict[str, Path]:
 
 
 def named(path: Path) -> tuple[Path, str]:
-    """What a path means, and a remark: itself where it is there, or an installed model by its name.
+    """Resolve a path, with a remark: the path itself if it exists, or an installed model's file.
 
-    Raises ``ConfigError`` for a name that is neither; any other path is left to who reads it.
+    Raises ``ConfigError`` for a bare name that is neither; any other path is left to the caller.
     """
     name = str(path)
     if path.name != name or name in (".", ".."):
@@ -43,7 +43,7 @@ def named(path: Path) -> tuple[Path, str]:
 
 
 def remedy() -> str:
-    """How the models are installed: from an index, or from the wheel that a checkout builds."""
+    """Return how to install the models: from an index, or from the wheel that a checkout builds."""
     line = install("models")
     made = "in a checkout of foveate: make models && pip install dist/foveate_models-*.whl"
     return made if line.startswith("in a checkout") else line

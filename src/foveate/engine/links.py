@@ -21,7 +21,7 @@ DIGITS = 9  # of the number of a word
 
 
 def links(weights: NDArray[np.floating], skip_columns: Collection[int] = ()) -> Links:
-    """Each target word linked to the source word with its largest weight: {(argmax_s a_ts, t)}.
+    """Link each target word to the source word with its largest weight: {(argmax_s a_ts, t)}.
 
     ``weights`` is (T, S), between words (`foveate.data.words.to_words`). A word whose largest
     weight is in one of ``skip_columns``, such as that of ``</s>``, or is 0 has no counterpart. Ties
@@ -35,20 +35,20 @@ def links(weights: NDArray[np.floating], skip_columns: Collection[int] = ()) -> 
 
 
 def write_pharaoh(links: Iterable[Link]) -> str:
-    """Links as one line of the Pharaoh format: ``0-0 2-1``, source before target, in order."""
+    """Return links as one line of the Pharaoh format: ``0-0 2-1``, source before target, sorted."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 def read_pharaoh(line: str, where: str = "") -> Links:
-    """The links of one line of the Pharaoh format.
+    """Return the links of one line of the Pharaoh format.
 
-    ``where`` (file and line) is named in the `UserError` for an entry that is not a link.
+    The `UserError` for an entry that is not a link begins with ``where`` (file and line).
     """
     return {read_link(entry, "-", where) for entry in line.split()}
 
 
 def link_lines(path: Path) -> list[str]:
-    """The lines of a file of links. Raises `UserError` for a file that is not text."""
+    """Return the lines of a file of links. Raises `UserError` for a file that is not text."""
     try:
         return split_lines(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -56,7 +56,7 @@ def link_lines(path: Path) -> list[str]:
 
 
 def read_link(entry: str, separator: str, where: str = "") -> Link:
-    """One link such as ``3-4``. Raises `UserError` naming the entry."""
+    """Read one link such as ``3-4``. Raises `UserError` that quotes the entry."""
     source, dash, target = entry.partition(separator)
     if not (dash and source.isdecimal() and target.isdecimal()):
         place = f"{where}: " if where else ""
@@ -85,7 +85,7 @@ class Head:
     rows: Rows = "produced"
 
     def weights(self, maps: Maps) -> NDArray[np.float32]:
-        """The map (T, S + 1) of this head. Raises `UserError` naming the layers or heads."""
+        """Return the map (T, S + 1) of this head. Raises `UserError` with the number of them."""
         names = list(maps)
         if not -len(names) <= self.layer < len(names):
             there = f"{len(names)} layers" if names else "none: it has no attention to the source"
@@ -100,7 +100,7 @@ class Head:
         return chosen
 
     def links(self, maps: Maps) -> Links:
-        """Each target word's most attended source word; none where that is the end."""
+        """Link each target word to its most attended source word, unless that is the end."""
         return read_links(self.weights(maps))
 
     def save(self, folder: Path, why: str) -> None:
@@ -110,7 +110,7 @@ class Head:
 
     @classmethod
     def load(cls, folder: Path, otherwise: Head) -> Head:
-        """The choice saved in a run, else ``otherwise``. Raises ``ConfigError`` if damaged."""
+        """Load the choice saved in a run, else ``otherwise``; raise ``ConfigError`` if damaged."""
         path = folder / FILE
         if not path.is_file():
             return otherwise
@@ -118,7 +118,7 @@ class Head:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Head:
-        """The head of plain values. Raises ``ValueError`` or ``LookupError`` for wrong ones."""
+        """Make a head of plain values. Raises ``ValueError`` or ``LookupError`` for wrong ones."""
         layer, head, rows = tree["layer"], tree["head"], tree["rows"]
         if not isinstance(layer, int) or not isinstance(head, int | None):
             raise ValueError(f"layer {layer!r} and head {head!r} must be numbers")
@@ -128,5 +128,5 @@ class Head:
 
 
 def read_links(weights: NDArray[np.floating]) -> Links:
-    """Links by weights (T, S + 1), whose last column is the end of the source."""
+    """Return links by weights (T, S + 1), whose last column is the end of the source."""
     return links(weights, skip_columns=[weights.shape[1] - 1])

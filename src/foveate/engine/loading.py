@@ -1,7 +1,7 @@
-"""The shared library of the engine, one for each instruction set: the processor's best one runs.
+"""The engine's shared library, one per instruction set: the processor's best one is used.
 
-``probe.c`` says which sets this processor has. The library of a set is ``engine.c`` compiled with
-its flags: it stands in the package where a wheel brought it, and is made at first use elsewhere.
+``probe.c`` detects the sets that this processor has. The library of a set is ``engine.c`` compiled
+with its flags: a wheel has it in the package; elsewhere it is built at first use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SOURCES = sorted(FOLDER.glob("*.[ch]"))
 
 
 class Library(NamedTuple):
-    """The functions of a library, its instruction set, and why it is this one."""
+    """The functions of a library, its instruction set, and why this one was chosen."""
 
     functions: ctypes.CDLL
     instruction_set: str
@@ -33,15 +33,15 @@ class Library(NamedTuple):
 
 
 def library() -> ctypes.CDLL:
-    """The functions of the engine. Raises `LibraryError` as `loaded` does."""
+    """Return the functions of the engine. Raises `LibraryError` like `loaded`."""
     return loaded().functions
 
 
 @functools.cache
 def loaded() -> Library:
-    """The engine for the best instruction set of this processor, or the one FOVEATE_ISA names.
+    """Return the engine for this processor's best instruction set, or for FOVEATE_ISA.
 
-    Raises `LibraryError` where the processor lacks that, and where no library can be made.
+    Raises `LibraryError` if the processor lacks that one, or if no library can be built.
     """
     own, forced = instruction_sets(), os.environ.get(FORCED)
     among = f"of {', '.join(own)}, which this processor has"
@@ -61,7 +61,7 @@ def loaded() -> Library:
 
 @functools.cache
 def instruction_sets() -> tuple[str, ...]:
-    """The instruction sets of this processor that the engine knows, the best one last."""
+    """Return this processor's instruction sets that the engine supports, the best one last."""
     probe = _load("probe").instruction_sets
     probe.restype = ctypes.c_char_p
     return tuple(probe().decode().split())
@@ -88,9 +88,9 @@ def _load(name: str) -> ctypes.CDLL:
 
 
 def web_engine(name: str) -> Path:
-    """The engine as WebAssembly: ``engine-wasm``, or ``engine-scalar`` for a browser without SIMD.
+    """Return the engine as WebAssembly: ``engine-wasm``, or ``engine-scalar`` without SIMD.
 
-    Raises `LibraryError` where no wheel has brought it and zig does not compile it.
+    Raises `LibraryError` if no wheel includes it and zig cannot compile it.
     """
     path = FOLDER / "libraries" / f"{name}.wasm"
     if path.is_file():
@@ -104,7 +104,7 @@ def web_engine(name: str) -> Path:
 
 
 def _compiled(name: str) -> Path:
-    """The path of a library in the cache, made where it is not there yet."""
+    """Return the path of a library in the cache, building it if it is missing."""
     compiler = c_compiler() or (ZIG if find_spec("ziglang") else [])
     if not compiler:
         raise LibraryError(

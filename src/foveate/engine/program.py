@@ -1,4 +1,4 @@
-"""The program of a packed file: a model of PyTorch as numbers and tensors that the engine reads.
+"""The program of a packed file: a PyTorch model as numbers and tensors that the engine reads.
 
 Each method writes what the function ``read_…`` of the same name in ``model.h`` reads.
 """
@@ -67,7 +67,7 @@ Part = TypeVar("Part", bound=nn.Module)
 
 
 def parts(modules: nn.Module, kind: type[Part], *others: type[Part]) -> list[Part]:
-    """The modules of a list, which are all of one class. Raises `CannotPack` for a subclass."""
+    """Return the modules of a list, all of one class. Raises `CannotPack` for a subclass."""
     for module in modules.children():
         if type(module) not in (kind, *others):
             raise cannot(module)
@@ -75,11 +75,11 @@ def parts(modules: nn.Module, kind: type[Part], *others: type[Part]) -> list[Par
 
 
 class CannotPack(UserError):
-    """A model with a part that the engine does not know."""
+    """A model with a part that the engine does not support."""
 
 
 def cannot(part: object) -> CannotPack:
-    """The error that names a part."""
+    """Return the error for an unsupported part."""
     return CannotPack(f"the engine lacks {type(part).__name__}; this model runs in PyTorch")
 
 
@@ -88,13 +88,13 @@ class Program:
 
     def __init__(self, model: nn.Module) -> None:
         self.numbers: list[float] = []
-        self.tensors: dict[str, Tensor] = {}  # by their names in the model
+        self.tensors: dict[str, Tensor] = {}  # by name in the model
         self._indices: dict[tuple[int, tuple[int, ...]], int] = {}
         self.maps: set[str] = set()  # names of the tensors that may be int8
         self.attentions: list[str] = []  # in the order of their numbers
-        self.equations: list[dict[str, str]] = []  # of the stages of each attention
-        self._bias = ""  # the equation of what positions add to scores
-        self._over_memory = False  # whether the attention that is written reads the memory
+        self.equations: list[dict[str, str]] = []  # equations of each attention's stages
+        self._bias = ""  # the equation of the position bias of scores
+        self._over_memory = False  # whether the attention being written reads the memory
         self._model(model)
         for part in model.modules():
             if not as_written(part):
@@ -104,7 +104,7 @@ class Program:
         self.numbers += [int(n) if isinstance(n, (bool, int)) else float(n) for n in numbers]
 
     def _tensor(self, tensor: Tensor | None, name: str, is_map: bool = False) -> None:
-        """The index of a tensor; -1 for None. One that is shared stands in the file once."""
+        """Write the index of a tensor; -1 for None. A shared one is stored only once."""
         if tensor is None:
             return self._write(-1)
         own = tensor.detach()
@@ -136,7 +136,7 @@ class Program:
             self._write(2)
             self._tensor(norm.norm.weight, f"{name}.gain")
             return self._write(-1, norm.config.eps)
-        if type(norm) is BatchNorm:  # in use a scale and a shift
+        if type(norm) is BatchNorm:  # in inference, a scale and a shift
             scale = norm.weight / (norm.variance + norm.config.eps).sqrt()
             self._write(3)
             self._tensor(scale, f"{name}.gain")
@@ -195,7 +195,7 @@ class Program:
     def _attention(self, attention: BaseAttention, name: str) -> None:
         if type(attention) is not Attention:
             raise cannot(attention)
-        self.attentions.append(re.sub(r"\.(\d+)\.", r".layers.\1.", name))  # as the module's
+        self.attentions.append(re.sub(r"\.(\d+)\.", r".layers.\1.", name))  # like the module's
         self.equations.append(attention.equations() | {"bias": self._bias})
         score, normalizer = attention.score, attention.normalizer
         reads = attention.reads_keys
@@ -317,12 +317,12 @@ class Program:
             self._tensor(cell.bias_hh[rows].clone(), f"{name}.{part}_bias")
 
     def _token_embedding(self, stem: Stem, size: int, name: str) -> None:
-        """Embeddings without positions."""
+        """Write embeddings without positions."""
         none = positions.NoPosition.Config().build(size, 1)
         self._embedding(stem, size, 1, none, None, name)
 
     def _end(self, norm: nn.Module, name: str) -> None:
-        """The norm after a stack of blocks, which no recurrence follows."""
+        """Write the norm after a stack of blocks, which no recurrence follows."""
         self._norm(norm, f"{name}.norm")
         self._write(0, 1)
 
@@ -371,7 +371,7 @@ class Program:
             raise cannot(encoder)
 
     def _stem(self, stack: TransformerStack, name: str) -> None:
-        """Embeddings and positions of a Transformer, and how many blocks its layers have."""
+        """Write embeddings and positions of a Transformer, and how many blocks its layers have."""
         config = stack.config
         assert isinstance(config, TransformerConfig)
         size, position = stack.output_size, stack.position

@@ -1,4 +1,4 @@
-"""Looking inside: record what a model computes, change it, and measure it.
+"""Record, change and measure what a model computes.
 
 Names are imported when they are first used, and torch with them.
 """

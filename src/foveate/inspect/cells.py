@@ -29,8 +29,8 @@ Gates = dict[str, Tensor]  # by name, each (B, T, H), from 0 (shut) to 1 (open)
 class CellSteps:
     """The hidden states h (B, T, H) of a recurrent cell, and its gates (B, T, H) by name.
 
-    Steps are in the order of computation: those of a layer that reads backwards begin with the last
-    word. An Elman network has no gates.
+    Steps are in the order of computation: a layer that reads backwards begins with the last word.
+    An Elman network has no gates.
     """
 
     states: Tensor
@@ -41,8 +41,8 @@ class CellSteps:
 def capture_cells(model: nn.Module) -> Iterator[dict[str, CellSteps]]:
     """Collect the states and the gates of every recurrent cell, by its dotted name.
 
-    They are there after the context. Meanwhile cells run step by step, as their equations; outputs
-    differ from those of a kernel by rounding.
+    The dictionary is filled when the context ends. Inside it, cells run step by step, by their
+    equations; outputs differ from those of a kernel by rounding.
     """
     captured: dict[str, CellSteps] = {}
     stages: dict[str, dict[str, list[Tensor]]] = {}
@@ -63,20 +63,21 @@ def capture_cells(model: nn.Module) -> Iterator[dict[str, CellSteps]]:
 
 
 def backwards(name: str) -> bool:
-    """Whether a cell of this name reads from the end: the second direction of a layer."""
+    """Return whether a cell of this name reads from the end: the second direction of a layer."""
     return name.endswith(".1.cell")
 
 
 def called(name: str) -> str:
-    """A cell in words: ``decoder cell 0``, ``encoder cell 1, backwards``."""
+    """Return the name of a cell in words: ``decoder cell 0``, ``encoder cell 1, backwards``."""
     number = next(filter(str.isdecimal, name.split(".")), "")
     return f"{name.split('.')[0]} cell {number}".strip() + ", backwards" * backwards(name)
 
 
 def principal(states: Floats) -> tuple[Figures, Figures]:
-    """Principal components of states (T, H): coordinates (T, min(T, H)), shares of the variance.
+    """Return the principal components of states (T, H) and their shares of the variance.
 
-    The largest coordinate of each component is positive, so that pictures are the same.
+    The coordinates are (T, min(T, H)). The largest of each component is positive, for equal
+    pictures.
     """
     centred = states - states.mean(axis=0, dtype=np.float64)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)

@@ -1,10 +1,10 @@
-"""Changing what attention does, and running the model again: what would it say without this head?
+"""Change what attention does and run the model again: what does it say without this head?
 
-with edit(model, {"decoder.layers.1.cross_attention": silence(3)}):
-    run.translate(["A man sleeps ."])
+    with edit(model, {"decoder.layers.1.cross_attention": silence(3)}):
+        run.translate(["A man sleeps ."])
 
-Changes use the hook points of `capture`; a capture meanwhile records the changed weights.
-They hold for forced passes and for searches alike, step by step and with beams.
+Changes use the hook points of `capture`; a capture inside the context records the changed weights.
+They apply to forced passes and to searches alike, step by step and with beams.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from foveate.inspect.foreign import ForeignAttention
 from foveate.inspect.hooks import HookPoint, chosen, tapped
 from foveate.nn.context import State
 
-LOST = 1e-6  # weight that may be cut off with keys that are not there
+LOST = 1e-6  # weight that may be cut off with keys that do not exist
 
-PositionOf = Callable[[Tensor], int]  # of the first query of a tensor (B, h, T, …)
-Replacement = Mapping[str, Tensor] | Tensor  # by the name of the attention, or the same for all
+PositionOf = Callable[[Tensor], int]  # position of the first query of a tensor (B, h, T, …)
+Replacement = Mapping[str, Tensor] | Tensor  # by the attention's name, or one for all
 
 
 @dataclass(frozen=True)
 class Change:
-    """Other weights (B, h, T, S), or other outputs A_h V_h (B, h, T, V), of some heads.
+    """Replaces the weights (B, h, T, S), or the outputs A_h V_h (B, h, T, V), of some heads.
 
-    ``replace`` returns them, given the name of the attention, those that the model has computed,
-    and the function that tells the position of their first query. No ``heads`` are all heads.
+    ``replace`` gets the attention's name, the values that the model computed and a function that
+    returns the position of their first query, and returns new values. No ``heads`` means all.
     """
 
     heads: Sequence[int]
@@ -45,7 +45,7 @@ class Change:
 
     @contextmanager
     def applied(self, name: str, point: HookPoint) -> Iterator[None]:
-        """Change one attention of a model. Raises ``ConfigError`` for a head too many."""
+        """Change one attention of a model. Raises ``ConfigError`` for a head that is missing."""
         if point.num_heads is not None:
             _check_heads(name, self.heads, point.num_heads)
         with timed(point) as at:
@@ -64,7 +64,7 @@ class Change:
                 yield
 
     def changed(self, name: str, at: PositionOf, values: Tensor) -> Tensor:
-        """Weights or outputs (B, H, T, …) of all heads, of which some are replaced."""
+        """Return the weights or outputs (B, H, T, …) of all heads, some of them replaced."""
         _check_heads(name, self.heads, values.shape[1])
         heads = list(self.heads) or list(range(values.shape[1]))
         changed = values.clone()
@@ -73,9 +73,9 @@ class Change:
 
 
 class Clock:
-    """The position of the first query of a call: that of the state, and the calls since then.
+    """The position of the first query of a call: that of the state, plus the steps since then.
 
-    A recurrent decoder attends once per step before its state advances, a Transformer once a pass.
+    A recurrent decoder attends once a step before its state advances, a Transformer once a pass.
     """
 
     def __init__(self) -> None:
@@ -95,14 +95,14 @@ class Clock:
         self.of, self.read = ref(state), state.position
 
     def at(self, weights: Tensor) -> int:
-        """The position of the first query of the weights (B, H, T, S) of this call."""
+        """Return the position of the first query of the weights (B, H, T, S) of this call."""
         self.steps = weights.shape[2]
         return self.start
 
 
 @contextmanager
 def timed(point: HookPoint) -> Iterator[PositionOf]:
-    """Count the steps of an attention; gives the function that tells the position of a call."""
+    """Count the steps of an attention; yields a function that returns the position of a call."""
     if isinstance(point, ForeignAttention):
         yield point.at
         return
@@ -112,7 +112,7 @@ def timed(point: HookPoint) -> Iterator[PositionOf]:
 
 
 def _check_heads(name: str, heads: Sequence[int], count: int) -> None:
-    """Raise ``ConfigError`` where a head is not one of ``count``."""
+    """Raise ``ConfigError`` if a head is not one of ``count``."""
     for head in heads:
         if not 0 <= head < count:
             raise ConfigError(f"{name} has no head {head}: there are {count}, from 0")
@@ -120,9 +120,9 @@ def _check_heads(name: str, heads: Sequence[int], count: int) -> None:
 
 @contextmanager
 def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
-    """Change the attentions that fit each name (see `foveate.inspect.records.chosen`).
+    """Change the attentions whose names match each key (see `foveate.inspect.hooks.chosen`).
 
-    Several changes of one attention are made in their order. Raises ``ConfigError`` naming the
+    Several changes of one attention are made in order. Raises ``ConfigError`` listing the
     attentions or heads that exist.
     """
     with ExitStack() as stack:
@@ -134,7 +134,7 @@ def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
 
 @contextmanager
 def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]:
-    """Collect what each head of some attentions of ours gives, (B, T, H, V), for `patch_output`."""
+    """Collect the outputs of each head of our attentions, (B, T, H, V), for `patch_output`."""
     outputs: dict[str, Tensor] = {}
 
     def record(name: str, count: int, output: nn.Module, args: tuple[Tensor]) -> None:
@@ -150,7 +150,7 @@ def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]
 
 
 def _output_of(name: str, point: HookPoint) -> tuple[nn.Module, int]:
-    """The module that reads what all heads give, side by side, and how many heads there are."""
+    """Return the module that reads the outputs of all heads, and the number of heads."""
     if isinstance(point, ForeignAttention):
         raise ConfigError(
             f"{name} is not an attention of foveate: the outputs of its heads are unknown"
@@ -159,9 +159,9 @@ def _output_of(name: str, point: HookPoint) -> tuple[nn.Module, int]:
 
 
 def _replacement_of(replacement: Replacement, name: str) -> Tensor:
-    """The tensor for one attention, without a batch of 1.
+    """Return the tensor for one attention, without a batch of 1.
 
-    Raises ``ConfigError`` where it is not among the captured ones.
+    Raises ``ConfigError`` if the attention was not captured.
     """
     if isinstance(replacement, Mapping):
         if name not in replacement:
@@ -172,12 +172,12 @@ def _replacement_of(replacement: Replacement, name: str) -> Tensor:
 
 
 def silence(*heads: int) -> Change:
-    """Heads that add nothing; all of the layer where none is named (Michel et al., 2019)."""
+    """Return a change that zeroes heads, by default all of them (Michel et al., 2019)."""
     return Change(heads, lambda name, weights, at: torch.zeros_like(weights))
 
 
 def uniform(*heads: int) -> Change:
-    """Heads that attend to every key that has any weight alike."""
+    """Return a change by which heads attend equally to every key that has any weight."""
 
     def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
         seen = (weights > 0).to(weights)
@@ -187,7 +187,7 @@ def uniform(*heads: int) -> Change:
 
 
 def diagonal(*heads: int, offset: int = 0) -> Change:
-    """Heads whose query t attends to key t + offset, or to the last key that it may attend to."""
+    """Return a change by which query t attends to key t + offset, or to the last visible key."""
 
     def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
         queries, keys = weights.shape[2:]
@@ -200,17 +200,17 @@ def diagonal(*heads: int, offset: int = 0) -> Change:
 
 
 def force(weights: Any, *heads: int) -> Change:
-    """Heads with given weights, (T, S) or (H, T, S), in place of their own; later queries keep."""
+    """Return a change to the given weights, (T, S) or (H, T, S); later queries keep their own."""
     return _forced(torch.as_tensor(weights), heads)
 
 
 def patch(maps: Mapping[str, Tensor], *heads: int) -> Change:
-    """Heads with the weights that they had in another run, as `capture` has recorded them."""
+    """Return a change to the weights of another run, as recorded by `capture`."""
     return _forced(dict(maps), heads)
 
 
 def _forced(replacement: Replacement, heads: Sequence[int]) -> Change:
-    """Given weights; queries past them keep their own."""
+    """Return a change to the given weights; queries past them keep their own."""
 
     def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
         first, keys, forced = at(weights), weights.shape[3], weights.clone()
@@ -226,7 +226,7 @@ def _forced(replacement: Replacement, heads: Sequence[int]) -> Change:
 
 
 def _rows(replacement: Replacement, name: str, heads: Sequence[int], count: int) -> Tensor:
-    """The given weights of ``count`` heads, (h or 1, T, S)."""
+    """Return the given weights of ``count`` heads, (h or 1, T, S)."""
     weights = whole = _replacement_of(replacement, name)
     if weights.dim() == 2:
         return weights[None]
@@ -242,7 +242,7 @@ def _rows(replacement: Replacement, name: str, heads: Sequence[int], count: int)
 
 
 def patch_output(outputs: Mapping[str, Tensor], *heads: int) -> Change:
-    """Heads that give what they gave in another run, as `capture_outputs` has recorded it."""
+    """Return a change to the head outputs of another run, as recorded by `capture_outputs`."""
     outputs = dict(outputs)
 
     def replace(name: str, values: Tensor, at: PositionOf) -> Tensor:
@@ -255,7 +255,7 @@ def patch_output(outputs: Mapping[str, Tensor], *heads: int) -> Change:
 
 
 def silenced(places: Sequence[str]) -> dict[str, Change]:
-    """Changes for places in words: ``decoder.layers.1.cross_attention:3,5``, heads after a colon.
+    """Return the changes for heads given in words: ``decoder.layers.1.cross_attention:3,5``.
 
     Raises ``ConfigError`` if heads are not numbers.
     """

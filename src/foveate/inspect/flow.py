@@ -1,4 +1,4 @@
-"""How what is read flows into what is produced: rollout, relevance, gradients over time."""
+"""How input flows into output: rollout, relevance, gradients over time."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ RELEVANCE = (
 
 
 def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
-    """R_l = (½ A_l + ½ I) R_{l−1}, R_0 = I, for each self-attention, A_l the mean of the heads.
+    """Return R_l = (½ A_l + ½ I) R_{l−1}, R_0 = I, for each self-attention; A_l averages the heads.
 
-    Cross-attention attends to outputs of the encoder: A_l R, R the encoder's last. Shapes:
-    (H, T, S) to (1, T, S), by the same names. What is called neither self- nor cross-attention is
-    the former where it has as many queries as keys. Raises ``ConfigError`` where the layers of a
-    side have other lengths.
+    Cross-attention attends to outputs of the encoder: A_l R, with R the encoder's last. Shapes: (H,
+    T, S) to (1, T, S), under the same names. An attention whose name ends in neither
+    ``self_attention`` nor ``cross_attention`` counts as self-attention if it has as many queries as
+    keys. Raises ``ConfigError`` if the layers of a side differ in length.
     """
     products: dict[str, NDArray[np.float32]] = {}
     last: dict[str, Figures] = {}  # by the side of the model
@@ -61,9 +61,9 @@ def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
 
 
 def rollout(of: ForcedPass | AttentionRecord) -> AttentionRecord:
-    """What each position has of each input after each layer, by `rolled`, with words on its axes.
+    """Return how much of each input each position holds after each layer, with words as labels.
 
-    A record holds the captured maps of any model, of all of its layers.
+    Computed by `rolled`. A record may hold the captured maps of any model, of all its layers.
     """
     if isinstance(of, AttentionRecord):
         return replace(of, maps=rolled(of.maps), notes=[*of.notes, ROLLOUT])
@@ -72,7 +72,7 @@ def rollout(of: ForcedPass | AttentionRecord) -> AttentionRecord:
 
 @dataclass
 class Relevance:
-    """The relevance of inputs to places, by the rules of Chefer et al. (2021), layer after layer.
+    """The relevance of inputs to positions, by the rules of Chefer et al. (2021), layer by layer.
 
     Ā = E_h[(∇A ⊙ A)⁺]. Self-attention: R += Ā R, and for a decoder R_source += Ā R_source.
     Cross-attention: R_source += R̂_tᵀ Ā R̂_s, where R̂ is I + (R − I) with rows that sum to 1.
@@ -83,7 +83,7 @@ class Relevance:
     source: Figures | None = None  # (T, S)
 
     def add(self, name: str, weights: Figures) -> None:
-        """One attention more, Ā (T, S), in the order of the model."""
+        """Add one more attention, Ā (T, S), in the order of the model."""
         if not name.endswith("self_attention"):
             rows = np.eye(len(weights)) if self.decoder is None else _evened(self.decoder)
             columns = np.eye(weights.shape[1]) if self.encoder is None else _evened(self.encoder)
@@ -100,12 +100,12 @@ class Relevance:
 
 
 def relevance(forced: ForcedPass) -> AttentionRecord:
-    """How relevant each input is to each output, with words on its axes; rows sum to 1.
+    """Return how relevant each input is to each output, with words on its axes; rows sum to 1.
 
-    Of a target, ``decoder.cross_attention`` is its words over the source's, and
-    ``decoder.self_attention`` over what was written before; of a label, ``relevance`` is one row.
-    A place's relevance to itself that comes of the residual is left out. One backward pass for
-    each score. Raises ``ConfigError`` for a forecast, and for a model without attention.
+    For a target, ``decoder.cross_attention`` holds the relevance of source words, and
+    ``decoder.self_attention`` that of the words written before; for a label, ``relevance`` is one
+    row. The relevance of a position to itself through the residual is left out. Takes one backward
+    pass per score. Raises ``ConfigError`` for a forecast, and for a model without attention.
     """
     if forced.score_name != "log p":
         raise ConfigError("relevance needs an output with a probability, which a forecast lacks")
@@ -119,7 +119,7 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
 
 
 def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int, Figures]]:
-    """By the name of a map the row that score t was read from, and the matrix that it is of."""
+    """Return, by map name, the row that score t was read from and the matrix it belongs to."""
     rows_of: dict[str, tuple[int, Figures]] = {}
     if of.decoder is not None:
         rows_of["decoder.self_attention"] = forced.first + t, of.decoder - np.eye(len(of.decoder))
@@ -129,16 +129,16 @@ def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int,
     if rows_of or of.encoder is None:
         return rows_of
     own = of.encoder - np.eye(len(of.encoder))
-    if forced.first:  # a token at each place, behind the start
+    if forced.first:  # a token at each position, after the start
         return {"encoder.self_attention": (forced.first + t, own)}
     row = own.mean(axis=0) if forced.answer_at is None else own[forced.answer_at]
     return {"relevance": (0, row[None])}
 
 
 def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
-    """What was relevant for each score, in their order.
+    """Yield the relevance of the inputs to each score, in order.
 
-    Ā = E_h[(∇A ⊙ A)⁺], (T, S), of the calls of one attention, is joined along the queries.
+    Ā = E_h[(∇A ⊙ A)⁺], (T, S), of several calls of one attention are joined along the queries.
     """
     attentions = hook_points(forced.model)
     names: list[str] = []
@@ -169,7 +169,7 @@ def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
 
 
 def _evened(relevances: Figures) -> Figures:
-    """I + (R − I) with rows that sum to 1."""
+    """Return I + (R − I) with rows that sum to 1."""
     eye = np.eye(len(relevances))
     rest = relevances - eye
     return eye + rest / np.maximum(rest.sum(axis=-1, keepdims=True), TINY)
@@ -177,7 +177,7 @@ def _evened(relevances: Figures) -> Figures:
 
 # The gradient's norm against distance in time: how far back a model can learn.
 #
-#     g_k = mean over places t and draws of v of ‖∂(v · h_t) / ∂e_{t−k}‖,   v ~ N(0, I / D)
+#     g_k = mean over positions t and draws of v of ‖∂(v · h_t) / ∂e_{t−k}‖,   v ~ N(0, I / D)
 #
 # In a recurrent network this is a product of k Jacobians, which vanishes or explodes with k
 # (Bengio, Simard & Frasconi, 1994; Hochreiter, 1991); in attention it is one step, whatever k.
@@ -186,10 +186,10 @@ DRAWS = 4  # directions v
 
 
 def influence(run: Callable[[], Tensor], stem: nn.Module, draws: int = DRAWS) -> Figures:
-    """Norms ‖∂(v · h_t) / ∂e_s‖ of every output t and input s: (T, S), root mean square.
+    """Return the norms ‖∂(v · h_t) / ∂e_s‖ of every output t and input s: (T, S), root mean square.
 
     ``run`` makes the model read one sequence and returns its outputs h, (1, T, D); ``stem`` is the
-    module that gives the embeddings e, (1, S, D), when it does. 0 where t does not depend on s.
+    module that produces the embeddings e, (1, S, D), meanwhile. 0 if t does not depend on s.
     Directions are drawn from a generator of their own, so the same model gives the same numbers.
     """
     random = torch.Generator().manual_seed(0)
@@ -214,6 +214,6 @@ def influence(run: Callable[[], Tensor], stem: nn.Module, draws: int = DRAWS) ->
 
 
 def by_distance(norms: Figures) -> Figures:
-    """g_k for k = 0 … T − 1: the mean of the norms (T, S) along each diagonal t − s = k."""
+    """Return g_k for k = 0 … T − 1: the mean of the norms (T, S) along each diagonal t − s = k."""
     length = norms.shape[0]
     return np.array([norms.diagonal(-k).mean() for k in range(length)])

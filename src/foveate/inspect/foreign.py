@@ -1,9 +1,9 @@
 """Attention of other libraries at the same hook points: plain torch and Hugging Face.
 
-An ``nn.MultiheadAttention`` returns its weights. In any other module whose class is called an
-attention, or that is named by the user, the output of a softmax over keys is intercepted, and the
-weights of a fused product are computed beside it. Outputs stay what they are, bit for bit, as long
-as no tap returns other weights. These packages are not imported.
+An ``nn.MultiheadAttention`` returns its weights. In any other module whose class name contains
+"attention", or which the user names, the output of a softmax over keys is intercepted, and the
+weights of a fused product are computed beside it. Outputs stay the same, bit for bit, as long as no
+tap returns other weights. These packages are not imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foveate.nn.attention import Tap
 
 SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax}
 CROSS = {"crossattention", "cross_attn", "encoder_attn", "encdecattention", "multihead_attn"}
-IMPLEMENTATION = "_attn_implementation_internal"  # of a config of transformers
+IMPLEMENTATION = "_attn_implementation_internal"  # attribute of a transformers config
 SEEN = (None, "eager", "sdpa")  # implementations whose weights can be intercepted
 LISTED = 12  # names that an error lists
 HEADS = "num_heads", "num_attention_heads", "n_heads", "n_head"
@@ -36,8 +36,8 @@ HEADS = "num_heads", "num_attention_heads", "n_heads", "n_head"
 class ForeignAttention:
     """An attention module of another library; with a ``tap`` its forward is replaced.
 
-    ``named`` says that the user names the module, so that every softmax over keys counts.
-    ``calls`` counts its calls, and ``unclear`` those without weights that are understood.
+    ``named`` means that the user named the module, so that every softmax over keys counts.
+    ``calls`` counts its calls, and ``unclear`` those whose weights could not be identified.
     """
 
     def __init__(self, name: str, module: nn.Module, model: nn.Module, named: bool = False) -> None:
@@ -66,7 +66,7 @@ class ForeignAttention:
         return next((count for count in counts if isinstance(count, int)), None)
 
     def at(self, weights: Tensor) -> int:
-        """The position of the first query; earlier ones of a decoder are among its keys."""
+        """Return the position of the first query; a decoder's keys include earlier ones."""
         own = self.name.startswith("decoder") and self.name.endswith("self_attention")
         if weights.shape[2] == 1 and self.name.endswith("cross_attention"):
             raise ConfigError(
@@ -76,7 +76,7 @@ class ForeignAttention:
         return weights.shape[3] - weights.shape[2] if own else 0
 
     def tapped_forward(self, *args: Any, **named: Any) -> object:
-        """The module's own forward; the tap is called with its weights."""
+        """Run the module's own forward and call the tap with its weights."""
         self.calls += 1
         inputs = [x for x in tree_leaves((args, named)) if isinstance(x, Tensor)]
         with SoftmaxHook(self, inputs) as hook:
@@ -85,7 +85,7 @@ class ForeignAttention:
         return output
 
     def tapped(self, weights: Tensor) -> Tensor | None:
-        """What the tap returns for weights, of which rows without any key are 0."""
+        """Return the tap's result for the weights, in which rows without any key are 0."""
         if self.tap is None:
             return None
         return self.tap(weights.masked_fill(weights.isnan().all(dim=-1, keepdim=True), 0.0))
@@ -94,8 +94,8 @@ class ForeignAttention:
 class SoftmaxHook(TorchFunctionMode):
     """Calls the tap with the output of each softmax over keys, which the tap may replace.
 
-    It is understood where it has the shape (B, H, T, S) or (B·H, T, S), the first input has B rows
-    of T positions, and some input has S, unless S counts keys of earlier steps as well.
+    The output is recognised if it has the shape (B, H, T, S) or (B·H, T, S), the first input has B
+    rows of T positions, and some input has S, unless S also counts keys of earlier steps.
     """
 
     def __init__(self, point: ForeignAttention, inputs: Sequence[Tensor]) -> None:
@@ -105,7 +105,7 @@ class SoftmaxHook(TorchFunctionMode):
         self.shapes = by_dim[0] or by_dim[1]
 
     def sizes(self, rows: int, count: int | None = None) -> set[int]:
-        """The sizes of the first inputs beside that of the batch, and the cells of pictures."""
+        """Return the sizes of the first inputs except the batch's, and the cells of images."""
         sizes = set[int]()
         for shape in self.shapes[:count]:
             if rows in shape[:2]:
@@ -128,7 +128,7 @@ class SoftmaxHook(TorchFunctionMode):
         return output if replaced is None else replaced
 
     def tapped(self, weights: Tensor) -> Tensor | None:
-        """What the tap returns for weights that are understood; None where they are not."""
+        """Return the tap's result for recognised weights; None for others."""
         by_head = self.by_head(weights)
         if by_head is None:
             return None
@@ -137,7 +137,7 @@ class SoftmaxHook(TorchFunctionMode):
         return None if replaced is None else replaced.reshape(weights.shape)
 
     def by_head(self, weights: Tensor) -> Tensor | None:
-        """The weights as (B, H, T, S); None where that is not what they are."""
+        """Return the weights as (B, H, T, S); None if they are not attention weights."""
         heads, named = self.point.num_heads, self.point.named
         if weights.dim() == 3:
             weighs_queries = bool(self.sizes(len(weights))) or (named and not heads)
@@ -155,7 +155,7 @@ class SoftmaxHook(TorchFunctionMode):
         attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
         scale: float | None = None, enable_gqa: bool = False,
     ) -> Tensor:  # fmt: skip
-        """The output of `scaled_dot_product_attention`; by its equation with replaced weights."""
+        """Return scaled dot-product attention, by its equation if the weights are replaced."""
         if enable_gqa:
             shared = query.shape[-3] // key.shape[-3]
             key, value = key.repeat_interleave(shared, -3), value.repeat_interleave(shared, -3)
@@ -180,7 +180,7 @@ class ForeignMultiHead(ForeignAttention):
         attn_mask: Tensor | None = None, average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """The module's own forward; weights that the tap returns mix the values instead."""
+        """Run the module's own forward; weights that the tap returns mix the values instead."""
         self.calls += 1
         options = need_weights, attn_mask, average_attn_weights, is_causal
         output, theirs = self.forward(query, key, value, key_padding_mask, *options)
@@ -202,7 +202,7 @@ class ForeignMultiHead(ForeignAttention):
         return self.mixed(weights, value), mean if need_weights else None
 
     def mixed(self, weights: Tensor, value: Tensor) -> Tensor:
-        """W_o [A_1 V_1; …; A_H V_H] + b. Raises ``ConfigError`` where keys were added."""
+        """Return W_o [A_1 V_1; …; A_H V_H] + b. Raises ``ConfigError`` if the module adds keys."""
         module = cast(nn.MultiheadAttention, self.module)
         if module.bias_k is not None or module.add_zero_attn:
             raise ConfigError(f"{self.name} adds keys of its own: its weights cannot be replaced")
@@ -217,9 +217,9 @@ class ForeignMultiHead(ForeignAttention):
 
 
 def foreign(model: nn.Module, named: Iterable[str] = ()) -> dict[str, ForeignAttention]:
-    """The attentions of a model of another library; those with a tap keep their object.
+    """Return the attentions of a model of another library; those with a tap keep their object.
 
-    Raises ``ConfigError`` where none of the modules fits a name that the user gives.
+    Raises ``ConfigError`` if none of the modules matches a name given by the user.
     """
     patterns = tuple(named)
     every = dict(model.named_modules())
@@ -248,14 +248,14 @@ def foreign(model: nn.Module, named: Iterable[str] = ()) -> dict[str, ForeignAtt
 
 
 def _own_modules(model: nn.Module) -> str:
-    """The names of modules that are not PyTorch's own, some of them."""
+    """Return the names of some modules that are not PyTorch's own."""
     every = model.named_modules()
     names = [name for name, m in every if name and not type(m).__module__.startswith("torch.")]
     return ", ".join([*names[:LISTED], *["…"] * (len(names) > LISTED)]) or "none but PyTorch's own"
 
 
 def refuse_unknown(model: nn.Module) -> None:
-    """Raise ``ConfigError`` for a model of which no module is recognised as attention."""
+    """Raise ``ConfigError`` for a model none of whose modules is recognised as attention."""
     raise ConfigError(
         f"no module of {type(model).__name__} is recognised as attention, by nn.MultiheadAttention "
         'or by "attention" in the name of its class: name those that are, as in '
@@ -264,9 +264,9 @@ def refuse_unknown(model: nn.Module) -> None:
 
 
 def report_unclear(points: Iterable[ForeignAttention], captured: bool) -> None:
-    """Name the attentions whose weights are not understood.
+    """Warn of the attentions whose weights were not recognised.
 
-    Warns of them; raises ``ConfigError`` where nothing else was ``captured``.
+    Raises ``ConfigError`` if nothing else was ``captured``.
     """
     unclear = [point for point in points if point.unclear]
     if not unclear:
@@ -287,7 +287,7 @@ def _is_attention(module: nn.Module) -> bool:
 
 
 def foveate_name(name: str, module: nn.Module) -> str:
-    """The name that an attention would have in foveate; its own where that is not clear."""
+    """Return the name that an attention would have in foveate; its own if that is not clear."""
     parts = [part.lower() for part in name.split(".")]
     numbers = [part for part, before in zip(parts[1:], parts, strict=False) if before in LAYERS]
     number = next(filter(str.isdecimal, numbers), None)
@@ -314,11 +314,11 @@ def fast_path(on: bool) -> Iterator[None]:
 
 @contextmanager
 def explicit_attention(model: nn.Module, reads: bool) -> Iterator[None]:
-    """Let a model form its weights, without a change of its outputs if taps only read (``reads``).
+    """Make a model compute its weights explicitly, without changing outputs if taps only read.
 
-    PyTorch's fast path forms none: it is off where weights may be replaced, and else a layer is
-    computed a second time beside it. An implementation of Hugging Face with a kernel of its own is
-    replaced by the explicit one.
+    PyTorch's fast path computes none: it is switched off if weights may be replaced (not
+    ``reads``); otherwise a layer is computed a second time beside it. A Hugging Face implementation
+    with a kernel of its own is replaced by the explicit one.
     """
     owners = (getattr(module, "config", None) for module in model.modules())
     configs = {id(config): config for config in owners}.values()
@@ -340,8 +340,8 @@ def explicit_attention(model: nn.Module, reads: bool) -> Iterator[None]:
 
 @contextmanager
 def _beside_fast_path(layer: nn.TransformerEncoderLayer) -> Iterator[None]:
-    """Compute a layer a second time, for its weights, where the fast path has given its output."""
-    if "forward" in layer.__dict__:  # by an outer capture
+    """Compute a layer a second time, for its weights, after the fast path has run."""
+    if "forward" in layer.__dict__:  # set by an outer capture
         yield
         return
     own = layer.forward
@@ -352,7 +352,7 @@ def _beside_fast_path(layer: nn.TransformerEncoderLayer) -> Iterator[None]:
         output = own(src, *args, **named)
         if isinstance(point, ForeignAttention) and point.calls == before:
             with fast_path(False), torch.no_grad():
-                if src.is_nested:  # of the real positions of each row
+                if src.is_nested:  # only the real positions of each row
                     lengths = torch.tensor([len(row) for row in src.unbind()], device=src.device)
                     src = torch.nested.to_padded_tensor(src, 0.0)
                     real = torch.arange(src.shape[1], device=src.device) < lengths[:, None]

@@ -1,8 +1,8 @@
 """The frames of a forward pass: what every module computed at every position, in order.
 
-Modules are watched by hooks, attention and cells by probes (`foveate.inspect.stages`). What is
-computed between two modules (a sum with positions, tanh, a concatenation) has a frame of its own
-where its numbers say what it is.
+Modules are recorded by hooks, attention and cells by probes (`foveate.inspect.stages`). What is
+computed between two modules (a sum with positions, tanh, a concatenation) gets a frame of its own
+if its numbers identify it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from foveate.nn.positions import Position
 from foveate.nn.recurrent import Cell
 
 Array = NDArray[np.floating]
-Describe = Callable[[nn.Module], str]  # the equation of a module
-GRADIENT = "gradient of "  # how frames of a training step are called, and the last of them
+Describe = Callable[[nn.Module], str]  # returns the equation of a module
+GRADIENT = "gradient of "  # prefix of the frames of a backward pass; the last one's name below
 OF_WEIGHTS = f"{GRADIENT}weights"
-MOST = 400_000  # numbers of weighted values; above, they have no frame
-CLOSE = 1e-5  # what is computed between modules is recognised by this
-LEFT_OUT = {  # stages of attention that the view `steps` alone shows
+MOST = 400_000  # weighted values in a frame; with more they get no frame
+CLOSE = 1e-5  # tolerance by which values between modules are recognised
+LEFT_OUT = {  # stages of attention that only the view `steps` shows
     *("product", "exp", "sum", "tanh layer", "unit query", "unit key", "query W"),
     "output of the head",
 }
-STAGE_READS = {  # of a stage of attention, where it is not the stage before
+STAGE_READS = {  # inputs of a stage of attention, where that is not the stage before
     "query": (),
     "key": (),
     "value": (),
@@ -52,7 +52,7 @@ STAGE_READS = {  # of a stage of attention, where it is not the stage before
     "weighted values": ("weights", "value"),
     "context": ("weighted values", "weights", "value"),
 }
-CELL_READS = {  # the same of cells, of those that a cell has; gates and sums read what is before
+CELL_READS = {  # the same for cells; gates and sums read the stages before
     "candidate": ("input", "fed", "before", "reset gate"),
     "kept": ("update gate", "before"),
     "added": ("input gate", "update gate", "candidate"),
@@ -77,13 +77,13 @@ def _same(values: Array, others: Array) -> bool:
 
 @dataclass(frozen=True)
 class ForwardFrame:
-    """What a module computed, or what was computed before the next one read it.
+    """The output of a module, or the values computed before the next module read them.
 
-    ``values`` are (H, T, N), a row for each position and one head where there are none, or
-    (H, T, S, N) of weighted values. ``rows`` and ``columns`` are the parts of the model whose
-    positions they count, empty where they count none; ``names`` are the columns' own. ``block`` is
-    the module's dotted name. ``reads`` are the numbers of the frames that it is computed from, of
-    those that are known. ``most`` is the largest number of all frames of its kind.
+    ``values`` are (H, T, N), a row for each position and one head where there are none, or (H, T,
+    S, N) for weighted values. ``rows`` and ``columns`` are the parts of the model whose positions
+    they count, empty if they count none; ``names`` label the columns. ``block`` is the module's
+    dotted name. ``reads`` are the numbers of the frames that it is computed from, as far as known.
+    ``most`` is the largest number in all frames of its kind.
     """
 
     name: str
@@ -99,7 +99,7 @@ class ForwardFrame:
 
 @dataclass
 class ModuleCalls:
-    """What a module read and gave: in one call, or in all where each is of one step."""
+    """The inputs and outputs of a module: of one call, or of all calls if each is one step."""
 
     name: str
     module: nn.Module
@@ -107,13 +107,13 @@ class ModuleCalls:
     gave: list[Tensor] = field(default_factory=list)
 
     def tensors(self, argument: int | None = None) -> list[Tensor]:
-        """An argument of all calls, or what they gave."""
+        """Return one argument of all calls, or without ``argument`` their outputs."""
         if argument is None:
             return self.gave
         return [read[argument] for read in self.read if len(read) > argument]
 
     def joined(self, row: int, argument: int | None = None) -> Array | None:
-        """One row of the batch, (T, N), over all calls: of an argument, or of what it gave."""
+        """Return one row of the batch, (T, N), over all calls: of an argument, or of the output."""
         tensors = self.tensors(argument)
         parts = [part for x in tensors if (part := _positions(x, row)) is not None]
         alike = {part.shape[1:] for part in parts}
@@ -121,9 +121,9 @@ class ModuleCalls:
 
 
 def _positions(x: Tensor, row: int) -> Array | None:
-    """A row of a batch as (T, N); None for what has no positions with vectors."""
+    """Return a row of a batch as (T, N); None if it has no positions with vectors."""
     if x.dim() == 4:
-        x = x.flatten(2).mT  # of a picture, the cells
+        x = x.flatten(2).mT  # the cells of an image
     if x.dim() not in (2, 3):
         return None
     values = x[min(row, len(x) - 1)].detach().cpu()
@@ -133,9 +133,9 @@ def _positions(x: Tensor, row: int) -> Array | None:
 def frames(
     forced: ForcedPass, blocks: Mapping[str, nn.Module], equation: Describe, train: bool = False
 ) -> list[ForwardFrame]:
-    """The frames of a forced pass through ``blocks``, by their dotted names, in their order.
+    """Return the frames of a forced pass through ``blocks``, by their dotted names, in order.
 
-    The last one is the probability of each token, label or class where the pass scores these. With
+    The last one is the probability of each token, label or class, if the pass scores these. With
     ``train`` the loss follows, and its gradient from the last frame back to the first.
     """
     units = {inner: part for name, block in blocks.items() for inner, part in _divided(name, block)}
@@ -162,7 +162,7 @@ def frames(
 
 
 def _divided(name: str, block: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """A feed-forward network as its layers and what is between them; another block as it is."""
+    """Yield the layers of a feed-forward network and what is between them; other blocks whole."""
     inside = ("inner", "gate", "dropout", "outer")
     parts = [(f"{name}.{n}", m) for n, m in block.named_children() if n in inside]
     yield from parts if isinstance(block, FeedForward) else [(name, block)]
@@ -189,16 +189,16 @@ def _record(
 
 
 class _Film:
-    """Frames as they are made; what each has read is known by its numbers."""
+    """Collects frames in order; what each has read is looked up by its numbers."""
 
     def __init__(self, forced: ForcedPass, equation: Describe) -> None:
         self.forced, self.equation = forced, equation
         self.frames: list[ForwardFrame] = []
-        self.inputs: list[list[Array | str]] = []  # of each frame: arrays, or names in its block
+        self.inputs: list[list[Array | str]] = []  # per frame: arrays or names of stages
         self.counts: dict[str, int] = {}  # positions of each part
 
     def add(self, name: str, calls: ModuleCalls, stages: Mapping[str, Calls]) -> None:
-        """The frames of a module."""
+        """Add the frames of a module."""
         module, row = calls.module, self.forced.row
         if isinstance(module, BaseAttention):
             return self._attention(name, module, calls, stages)
@@ -225,7 +225,7 @@ class _Film:
         return None
 
     def _named(self, name: str, module: nn.Module) -> tuple[str, str, str]:
-        """Name, block and equation of what a module gives."""
+        """Return the name, block and equation of a module's output."""
         parent, _, last = name.rpartition(".")
         if isinstance(network := self.forced.model.get_submodule(parent), FeedForward):
             bias = " + {}" if network.config.bias else ""
@@ -240,7 +240,7 @@ class _Film:
         return ("logits" if name == "output" else title), name, self.equation(module)
 
     def _between(self, name: str, values: Array) -> None:
-        """What was computed before a module read it, from the frames that there are."""
+        """Add a frame for values computed from earlier frames before a module read them."""
         path, _, _ = name.rpartition(".")
         parent = self.forced.model.get_submodule(path)
         if isinstance(parent, FeedForward):
@@ -272,7 +272,7 @@ class _Film:
         return None
 
     def _position(self, name: str, position: Position, values: Array) -> None:
-        """Embeddings with their positions, and the positions alone where these are added."""
+        """Add the embeddings with their positions, and the positions alone if these are added."""
         before, text = self.frames[-1].values[0], self.equation(position)
         at = torch.arange(len(values), device=next(self.forced.model.parameters()).device)
         alone = (
@@ -287,7 +287,7 @@ class _Film:
         return self._make("with position", name, text, values, [before])
 
     def _concatenated(self, values: Array) -> list[ForwardFrame]:
-        """The frames that stand side by side in some values; none where they are not fit."""
+        """Return the frames whose concatenation is ``values``; an empty list if there are none."""
         parts: list[ForwardFrame] = []
         while (at := sum(part.values.shape[-1] for part in parts)) < values.shape[1]:
             rest = values[:, at:]
@@ -342,7 +342,7 @@ class _Film:
             )
 
     def _before(self, block: str) -> list[str]:
-        """The name of the frame before, where it is of the same block."""
+        """Return the name of the frame before, if it belongs to the same block."""
         return [f.name for f in self.frames[-1:] if f.block == block]
 
     def _cell(self, name: str, module: Cell, captured: Mapping[str, Calls]) -> None:
@@ -361,7 +361,7 @@ class _Film:
             self._make(stage.name, name, stage.equation, np.ascontiguousarray(values), reads)
 
     def _part(self, name: str, count: int) -> str:
-        """The part of the model whose positions are so many, first the one that is named."""
+        """Return the part of the model that has this many positions, preferring the named one."""
         top = name.split(".")[0]
         if top not in self.counts and (
             top in self.forced.read or count not in self.counts.values()
@@ -374,7 +374,7 @@ class _Film:
         return self._find(values, len(self.frames)) is not None
 
     def _find(self, values: Array, before: int) -> int | None:
-        """The last frame of these values before a number, else the first after it."""
+        """Return the last frame of these values before a number, else the first after it."""
         same = [
             number
             for number, frame in enumerate(self.frames)
@@ -393,7 +393,7 @@ class _Film:
         self.inputs.append([*reads])
 
     def finished(self) -> list[ForwardFrame]:
-        """All frames with what they read, the probabilities last."""
+        """Return all frames with what they read, the probabilities last."""
         if self.frames and self.frames[-1].name == "logits" and self.forced.score_name == "log p":
             logits = self.frames[-1]
             exp = np.exp(np.float64(logits.values) - logits.values.max(axis=-1, keepdims=True))
@@ -408,9 +408,9 @@ class _Film:
     def going_back(
         self, calls: Sequence[ModuleCalls], blocks: Mapping[str, nn.Module], loss: Tensor
     ) -> Iterator[ForwardFrame]:
-        """The loss at each target, then the norm of the gradient of their mean L at each position.
+        """Yield the loss at each target, then the gradient norm of its mean L at each position.
 
-        Of frames that modules gave or read, from the last back to the first, then of the weights.
+        Goes through the frames of modules from the last to the first, then through the weights.
         """
         row, of_frames = self.forced.row, dict[int, list[Tensor]]()
         for each in calls:
@@ -419,7 +419,7 @@ class _Film:
                 if values is None or not all(x.requires_grad for x in tensors):
                     continue
                 values = values[::-1] if backwards(each.name) else values
-                if (number := self._find(values, 0)) is not None:  # the frame that gave them
+                if (number := self._find(values, 0)) is not None:  # the frame that holds them
                     of_frames.setdefault(number, tensors)
         weights = dict[nn.Parameter, str]()
         for name, part in blocks.items():
@@ -451,7 +451,7 @@ class _Film:
         return norms
 
     def _numbers(self, number: int) -> Iterator[int]:
-        """The numbers of the frames that a frame has read."""
+        """Yield the numbers of the frames that a frame has read."""
         block = self.frames[number].block
         for source in self.inputs[number]:
             if isinstance(source, str):

@@ -1,4 +1,4 @@
-"""Capturing what a model computes: attention weights, hidden states, of one forward pass."""
+"""Capture what a model computes in a forward pass: attention weights, hidden states."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ HookPoint = BaseAttention | ForeignAttention
 
 
 def hook_points(model: nn.Module, modules: str | Iterable[str] = ()) -> dict[str, HookPoint]:
-    """All attention modules of a model by name, in the order of the model.
+    """Return all attention modules of a model by name, in the order of the model.
 
     Those of foveate have the dotted names of their modules. Those of plain PyTorch and of Hugging
-    Face have the names that they would have in foveate (``decoder.layers.0.cross_attention``) where
-    that is clear, else the names of their modules. ``modules`` names the attentions of a model of
+    Face have the names that they would have in foveate (``decoder.layers.0.cross_attention``) if
+    that is clear, else the names of their modules. ``modules`` selects the attentions of a model of
     another library by the names of its modules, or by patterns of these.
     """
     if modules:
@@ -54,16 +54,16 @@ def hook_points(model: nn.Module, modules: str | Iterable[str] = ()) -> dict[str
 
 
 def everywhere(name: str) -> bool:
-    """Every attention of a model."""
+    """Choose every attention of a model."""
     return True
 
 
 def chosen(
     model: nn.Module, where: Where, modules: str | Iterable[str] = ()
 ) -> dict[str, HookPoint]:
-    """The hook points whose names fit. Raises ``ConfigError`` naming those that exist.
+    """Return the hook points whose names match. Raises ``ConfigError`` listing those that exist.
 
-    A text fits a name that holds it, part by part (``cross_attention``, ``layers.1``, ``encoder``),
+    A text matches a name that has it in its parts (``cross_attention``, ``layers.1``, ``encoder``),
     a block (``decoder.cross_attention``), or as a pattern (``decoder.layers.*.cross*``).
     """
     available = hook_points(model, modules)
@@ -79,7 +79,7 @@ def chosen(
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Whether a name fits a pattern; see `chosen`."""
+    """Return whether a name matches a pattern; see `chosen`."""
     dotted = (f".{name}.", f".{block_of(name)}.")
     return fnmatchcase(name, pattern) or any(f".{pattern}." in each for each in dotted)
 
@@ -91,9 +91,9 @@ def tapped(
     first: bool = False,
     reads: bool = False,
 ) -> Iterator[None]:
-    """Set taps for the context, after those that are set already (or before them: ``first``).
+    """Set taps for the context, after those that are already set (or before them: ``first``).
 
-    ``reads`` says that these taps return nothing, so that outputs stay as they are.
+    ``reads`` promises that these taps return nothing, so that outputs do not change.
     """
     before = {name: places[name].tap for name in taps}
     hosts = {s.model for name in taps if isinstance(s := places[name], ForeignAttention)}
@@ -111,7 +111,7 @@ def tapped(
 
 
 def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
-    """One tap after the other: the second is called with what the first returns."""
+    """Return one tap that calls both in turn: the second gets what the first returns."""
     if first is None or second is None:
         return first or second
     earlier, later = first, second
@@ -127,7 +127,7 @@ def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
 # Capturing weights: taps are set, the model runs, taps are removed.
 
 LIMIT = 2 * 2**30  # bytes of maps
-BYTES = 4  # of a weight, kept in single precision
+BYTES = 4  # per weight, stored in single precision
 
 
 @contextmanager
@@ -137,24 +137,24 @@ def capture(
     limit: int = LIMIT,
     modules: str | Iterable[str] = (),
 ) -> Iterator[dict[str, Tensor]]:
-    """Collect the weights (B, H, T, S) of attentions, those that are mixed in the end, by name.
+    """Collect the weights (B, H, T, S) of attentions by name, as they finally mix the values.
 
-    ``where`` names blocks, layers or maps (``"cross_attention"``, ``"decoder.layers.1"``, a
-    pattern, several of them), or is a function that chooses names; see `chosen`. The steps of a
+    ``where`` selects blocks, layers or maps (``"cross_attention"``, ``"decoder.layers.1"``, a
+    pattern, or several of them), or is a function that chooses names; see `chosen`. The steps of a
     decoder are joined along the queries T; keys that did not exist yet get 0. Other calls of one
-    module (of layers that share it, or of two in a block) are kept apart: ``name``, ``name#2``, ….
+    module (of layers that share it, or two in a block) are recorded apart: ``name``, ``name#2``, ….
     The outputs of the model do not change. Models of plain PyTorch (``nn.MultiheadAttention``) and
-    of Hugging Face compute their weights a second time meanwhile; ``modules`` names attentions
+    of Hugging Face compute their weights a second time meanwhile; ``modules`` selects attentions
     that are not recognised by their class, by names or patterns of names.
 
         with capture(model, "cross_attention") as maps:
             model(source, target)
         maps["decoder.layers.2.cross_attention"]
 
-    Raises ``ConfigError`` where nothing has such a name, where no module of a model of another
-    library is recognised or no weights are understood, or as soon as it is foreseen that the maps
-    of all layers together would take more than ``limit`` bytes. Warns of attentions whose weights
-    are not understood, and where none is called.
+    Raises ``ConfigError`` if nothing has such a name, if no module of a model of another library is
+    recognised or no weights are, or as soon as the maps of all layers together would foreseeably
+    take more than ``limit`` bytes. Warns of attentions whose weights are not recognised, and if
+    none is called.
     """
     attentions = chosen(model, where, modules)
     if not attentions and not any(isinstance(part, Configurable) for part in model.modules()):
@@ -190,10 +190,10 @@ def capture(
 
 
 def _continues(point: HookPoint, last: Tensor, joined: Tensor, now: Tensor) -> bool:
-    """Whether a call is a step further of the calls before it, rather than another call.
+    """Return whether a call is the next step of the calls before it, not a separate call.
 
-    Then its keys are those of before, or these and its own. Of a module of another library it must
-    be one query after one, since one that attends twice in a layer would look alike.
+    Then its keys are those of before, or these and its own. A module of another library must take
+    one query at a time, since two calls in one layer would look alike.
     """
     steps, keys = now.shape[2:]
     grown, same = keys == joined.shape[3] + steps, keys == joined.shape[3]
@@ -204,7 +204,7 @@ def _continues(point: HookPoint, last: Tensor, joined: Tensor, now: Tensor) -> b
 
 
 def _refuse_above(limit: int, numbers: int, weights: Tensor, layers: int) -> None:
-    """``numbers`` of weights are foreseen: L·B·H·T·S, each layer taken to be as large as this."""
+    """Raise ``ConfigError`` if ``numbers`` weights, L·B·H·T·S of layers like this, are too many."""
     if numbers * BYTES <= limit:
         return
     rows, heads, queries, keys = weights.shape
@@ -216,7 +216,7 @@ def _refuse_above(limit: int, numbers: int, weights: Tensor, layers: int) -> Non
 
 
 def _joined(name: str, before: Tensor, now: Tensor) -> Tensor:
-    """Calls one after the other: (B, H, T₁, S₁) and (B, H, T₂, S₂) as (B, H, T₁ + T₂, S)."""
+    """Join two successive calls: (B, H, T₁, S₁) and (B, H, T₂, S₂) as (B, H, T₁ + T₂, S)."""
     if before.shape[:2] != now.shape[:2]:
         raise ConfigError(
             f"{name} was called for {len(before)} rows and then for {len(now)}: calls of several "
@@ -237,7 +237,7 @@ class Call(NamedTuple):
 
 @contextmanager
 def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
-    """Collect the calls of modules, in their order."""
+    """Collect the calls of modules, in order."""
     calls: list[Call] = []
 
     def record(module: nn.Module, args: tuple[object, ...], output: object) -> None:
@@ -250,7 +250,7 @@ def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
-    """The tensors of a value, at any depth of tuples, lists, dicts and dataclasses."""
+    """Yield the tensors of a value, at any depth of tuples, lists, dicts and dataclasses."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
@@ -262,7 +262,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
         yield from tensors_in([getattr(value, each.name) for each in fields(value)])
 
 
-# A forced pass: a model reads an example with its whole target. Every task makes one of an example
+# A forced pass: a model reads an example with its whole target. Every task builds one per example
 # (`foveate.tasks.base.Task.forced`).
 
 
@@ -270,14 +270,14 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 class ForcedPass:
     """A model and an example with its target, which can be run repeatedly.
 
-    ``run`` computes the example and returns (N,) scores: log p of each token of the target, of the
-    label, or the values of a forecast (``score_name``), with a graph if gradients are on.
-    ``label`` makes a record of maps between tokens, with ``units`` on its axes. ``read`` are the
+    ``run`` computes the example and returns (N,) scores: log p of each token of the target or of
+    the label, or the values of a forecast (``score_name``), with a graph if gradients are on.
+    ``label`` turns maps between tokens into a record, with ``units`` on its axes. ``read`` are the
     tokens that "encoder" and "decoder" read, ``produced`` those that the scores belong to. ``row``
     is the row of the batch that holds the example; ``answer_at`` the position of the encoder's
     output from which a label is predicted, None for all. ``first`` is the position of the first
-    score among the tokens read. ``token`` names the classes of the output, and ``target`` are the
-    ids of ``produced``, where a translation has them.
+    score among the tokens read. ``token`` returns the name of a class of the output, and ``target``
+    are the ids of ``produced``, for a translation.
     """
 
     model: nn.Module
@@ -295,13 +295,14 @@ class ForcedPass:
 
     @torch.inference_mode()
     def scores(self) -> NDArray[np.float64]:
-        """The scores (N,) of the example."""
+        """Return the scores (N,) of the example."""
         numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
         return numbers
 
     def steps_of(self, name: str, count: int) -> list[str]:
-        """Labels of the steps of a module: as rows of maps what a decoder produces, else what the
-        part reads; their numbers where neither has as many.
+        """Return labels of a module's steps: what a decoder produces, else what the part reads.
+
+        They are numbers if neither has as many.
         """
         part = name.split(".")[0]
         labels = [self.produced] * (part == "decoder") + [self.read.get(part, ())]
@@ -310,20 +311,20 @@ class ForcedPass:
     def difference(
         self, before: NDArray[np.float64], after: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """How much each score has decreased; for a forecast the absolute difference."""
+        """Return how much each score has decreased; for a forecast the absolute difference."""
         return before - after if self.score_name == "log p" else np.abs(before - after)
 
     @torch.inference_mode()
     def maps(self, where: Where = everywhere) -> Maps:
-        """The weights of every attention, (H, T, S), between pieces."""
+        """Return the weights of every attention, (H, T, S), between pieces."""
         with capture(self.model, where) as captured:
             self.run()
         return {name: weights[self.row].cpu().numpy() for name, weights in captured.items()}
 
     def record(self) -> AttentionRecord:
-        """The weights of every attention, with labels on both axes.
+        """Return the weights of every attention, with labels on both axes.
 
-        Raises `NoOutputError` where weights are not finite.
+        Raises `NoOutputError` if weights are not finite.
         """
         maps = self.maps()
         for name, weights in maps.items():
@@ -331,6 +332,6 @@ class ForcedPass:
         return self.label(maps, self.units)
 
     def labelled(self, maps: Maps, note: str) -> AttentionRecord:
-        """Maps that were computed from others, with labels on their axes and a note of how."""
+        """Label the axes of maps that were computed from others, and note how."""
         made = self.label(maps, self.units)
         return replace(made, notes=[*made.notes, note])

@@ -1,4 +1,4 @@
-"""Figures of attention maps, and what kind of head made them."""
+"""Measures of attention maps, and the kind of each head."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Judge = Callable[[Weights], Figures]
 
 
 def entropy(weights: Weights) -> Figures:
-    """How broad the attention of the rows is: mean over t of -Σ_s a_ts log2 a_ts, in bits.
+    """Return how broad the attention of the rows is: mean over t of -Σ_s a_ts log2 a_ts, in bits.
 
-    Shape: (..., T, S) to (...). 0 where a row has one key, log2 S where all keys are equal.
+    Shape: (..., T, S) to (...). 0 if each row has one key, log2 S if all keys are equal.
     """
     figures: Figures = _bits(weights).mean(axis=-1)
     return figures
 
 
 def _bits(weights: Weights) -> Figures:
-    """The entropy of each row, -Σ_s a_ts log2 a_ts."""
+    """Return the entropy of each row, -Σ_s a_ts log2 a_ts."""
     safe = np.where(weights > 0, weights, 1).astype(np.float64)
     bits: Figures = -(safe * np.log2(safe)).sum(axis=-1)
     return bits
 
 
 def confidence(weights: Weights) -> Figures:
-    """Mean over the rows of their largest weight (Voita et al., 2019).
+    """Return the mean over the rows of their largest weight (Voita et al., 2019).
 
     Shape: (..., T, S) to (...).
     """
@@ -38,9 +38,9 @@ def confidence(weights: Weights) -> Figures:
 
 
 def diagonality(weights: Weights) -> Figures:
-    """How near the weight lies to the diagonal: 1 - mean over t of Σ_s a_ts |s/(S-1) - t/(T-1)|.
+    """Return the closeness to the diagonal: 1 - mean over t of Σ_s a_ts |s/(S-1) - t/(T-1)|.
 
-    Shape: (..., T, S) to (...). 1 for a map that copies in order, 0 for one that can be no further.
+    Shape: (..., T, S) to (...). 1 for a map that copies in order, 0 for one as far off as possible.
     """
     height, width = weights.shape[-2:]
     across = np.arange(width) / max(width - 1, 1)
@@ -51,26 +51,26 @@ def diagonality(weights: Weights) -> Figures:
 
 
 def alignment(weights: Weights) -> NDArray[np.int64]:
-    """The key of each row's largest weight, the first of equals. (..., T, S) to (..., T)."""
+    """Return the key of each row's largest weight, the first of ties. (..., T, S) to (..., T)."""
     keys: NDArray[np.int64] = weights.argmax(axis=-1)
     return keys
 
 
-# By the labels of a map: rows of a decoder's self-attention are words that are being produced, its
-# columns words that were read, so the place of the last word read is that of the previous token.
+# Offsets follow the labels of a map: rows of a decoder's self-attention are the words produced, its
+# columns the words read, so the last word read is at the position of the previous token.
 CROSS = {"diagonal": 0}
 ENCODER = {"same token": 0, "previous token": -1, "next token": 1}
 DECODER = {"previous token": 0, "two tokens before": -1}
 OTHERS = ("sink", "aligning", "broad", "no pattern", "silenced")
 KINDS = (*dict.fromkeys((*CROSS, *ENCODER, *DECODER)), *OTHERS)
-ENOUGH = 0.4  # mean weight on one place by which a head is called
+ENOUGH = 0.4  # mean weight on one offset from which a head is called after it
 
 
 def on_diagonal(weights: Weights, offset: int = 0) -> Figures:
-    """Mean weight on the key at the same place as the query, or ``offset`` places further.
+    """Return the mean weight on the key at the position of the query, or ``offset`` further.
 
-    Shape: (..., T, S) to (...). Where T ≠ S the place is t (S−1)/(T−1), rounded. Rows whose place
-    lies outside are left out.
+    Shape: (..., T, S) to (...). If T ≠ S the position is t (S−1)/(T−1), rounded. Rows whose
+    position would lie outside are left out.
     """
     height, width = weights.shape[-2:]
     places = np.rint(np.arange(height) * (width - 1) / max(height - 1, 1)).astype(int) + offset
@@ -82,7 +82,7 @@ def on_diagonal(weights: Weights, offset: int = 0) -> Figures:
 
 
 def on_sink(weights: Weights) -> Figures:
-    """The largest mean weight of one key: near 1 where all rows attend to one key.
+    """Return the largest mean weight of one key: near 1 if all rows attend to one key.
 
     Shape: (..., T, S) to (...).
     """
@@ -91,7 +91,7 @@ def on_sink(weights: Weights) -> Figures:
 
 
 def breadth(weights: Weights) -> Figures:
-    """Entropy of a row by the most that it could be over the keys that it may see: 0 to 1, mean.
+    """Return the mean of each row's entropy, relative to its maximum over visible keys: 0 to 1.
 
     Shape: (..., T, S) to (...). A key of weight 0 counts as hidden; rows that see one key are left
     out.
@@ -104,7 +104,7 @@ def breadth(weights: Weights) -> Figures:
 
 
 def spread(weights: Weights) -> Figures:
-    """Different keys of the largest weights, by how many are possible. (..., T, S) to (...)."""
+    """Return the number of distinct strongest keys over the possible. (..., T, S) to (...)."""
     height, width = weights.shape[-2:]
     chosen = np.sort(alignment(weights), axis=-1)
     different = 1 + (np.diff(chosen, axis=-1) > 0).sum(axis=-1)
@@ -113,14 +113,14 @@ def spread(weights: Weights) -> Figures:
 
 
 def kind_of(weights: Weights, offsets: Mapping[str, int] = ENCODER) -> str:
-    """What a head does, by its map (T, S): one of ``KINDS``, by a heuristic.
+    """Return what a head does, judged by its map (T, S): one of ``KINDS``, by a heuristic.
 
-    The place that has most weight gives the name (``offsets`` are those of places from that of the
-    row) where it has at least 40 %, and more than any one key has of all rows (else ``sink``, where
-    that has 40 %). A head that crosses from a target to a source is ``aligning`` where rows are
-    sure (their largest weight is 40 % on average) of at least half as many keys as there could be;
-    any head is ``broad`` where its rows attend to their keys almost evenly (entropy 90 % of the
-    most). A single row or a single key has ``no pattern``; without any weight it is ``silenced``.
+    The offset with the largest mean weight names the head (``offsets`` are positions relative to
+    the row's) if that weight is at least 40 %, and more than any key has over all rows (else
+    ``sink``, if that key has 40 %). A head that crosses from a target to a source is ``aligning``
+    if its rows are sure (their largest weight is 40 % on average) of at least half as many keys as
+    possible; any head is ``broad`` if its rows attend to their keys almost evenly (entropy 90 % of
+    the maximum). A single row or key has ``no pattern``; without any weight it is ``silenced``.
     """
     if not weights.any():
         return "silenced"
@@ -137,7 +137,7 @@ def kind_of(weights: Weights, offsets: Mapping[str, int] = ENCODER) -> str:
 
 
 def kinds_of(maps: Mapping[str, Weights]) -> dict[str, list[str]]:
-    """What each head of each map (H, T, S) does, by `kind_of`."""
+    """Return what each head of each map (H, T, S) does, by `kind_of`."""
     kinds = {}
     for name, heads in maps.items():
         own = ENCODER if name.startswith("encoder") else DECODER

@@ -26,13 +26,13 @@ Figures = NDArray[np.float64]
 
 
 def importance(passes: Sequence[ForcedPass], where: Where = everywhere) -> dict[str, Figures]:
-    """How much each head is worth: by the name of its map (H,) means over all scores of
+    """Return how much each head is worth: by the name of its map, (H,) means over all scores of
 
         log p − log p with the head silent
 
-    (of a forecast how far it moves). Positive: the model is worse without the head. All passes are
-    of one model; each is run once for every head, and once more. Raises ``ConfigError`` naming
-    what exists where ``where`` fits nothing.
+    (for a forecast, how far it moves). Positive: the model is worse without the head. All passes
+    must be of one model; each is run once for every head, and once more. Raises ``ConfigError``
+    listing what exists if ``where`` matches nothing.
     """
     model, available = passes[0].model, chosen(passes[0].model, where)
     whole = [forced.scores() for forced in passes]
@@ -53,12 +53,12 @@ def importance(passes: Sequence[ForcedPass], where: Where = everywhere) -> dict[
 # The loss around trained weights, over two random directions (Li et al., 2018).
 #
 # f(α, β) = L(θ + α δ + β η), where each filter (row of a weight) of δ and η has the norm of that of
-# θ, so that surfaces of different models can be compared. Vectors (biases, norms) stay. A plane
-# shows little of millions of dimensions; a sharp valley says more than a smooth one.
+# θ, so that surfaces of different models can be compared. Vectors (biases, norms) do not move. A
+# plane shows little of millions of dimensions; a sharp valley says more than a smooth one.
 
 
 def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
-    """A random direction, filter-normalised: d_i ← d_i ‖θ_i‖ / ‖d_i‖; zeros for vectors."""
+    """Return a random direction, filter-normalised: d_i ← d_i ‖θ_i‖ / ‖d_i‖; zeros for vectors."""
     directions = []
     for parameter in model.parameters():
         drawn = torch.zeros(parameter.shape)
@@ -75,10 +75,10 @@ def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
 def surface(
     model: nn.Module, loss: Callable[[], float], steps: int = 11, reach: float = 1.0, seed: int = 0
 ) -> Figures:
-    """Losses (β, α) on a grid of ``steps`` × ``steps`` from −reach to reach, a run for each.
+    """Return the losses (β, α) on a ``steps`` × ``steps`` grid from −reach to reach, one run each.
 
-    The model itself is in the middle; its weights are put back bit for bit. Raises ``ConfigError``
-    for an even number of steps, whose grid would not hold the model itself.
+    The model itself is in the middle; its weights are restored bit for bit. Raises ``ConfigError``
+    for an even number of steps, whose grid would not contain the model itself.
     """
     if steps < 3 or steps % 2 == 0:
         raise ConfigError(
@@ -101,18 +101,18 @@ def surface(
     return losses
 
 
-# Does order matter? The input is shuffled; without positions self-attention gives the same.
+# Does order matter? The input is shuffled; without positions, self-attention returns the same.
 #
-# A map f is equivariant where f(x_π) = f(x)_π: it reads a bag of vectors. Attention is, positions,
+# A map f is equivariant if f(x_π) = f(x)_π: it reads a bag of vectors. Attention is; positions,
 # recurrence and a causal mask are not (Vaswani et al., 2017; Lee et al., 2019).
 
 
 @dataclass(frozen=True)
 class Shuffled:
-    """How a shuffled input changes a model, in the order of the input.
+    """The changes that a shuffled input makes to a model, in the order of the input.
 
-    ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ of each position. ``attention`` (S,): ½ Σ_s
-    |a'_ts − a_ts|, the mean of all layers and heads; None without self-attention. ``lost``: the
+    ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ at each position. ``attention`` (S,): ½ Σ_s
+    |a'_ts − a_ts|, averaged over all layers and heads; None without self-attention. ``lost``: the
     mean log p that the target loses.
     """
 
@@ -122,7 +122,7 @@ class Shuffled:
 
 
 def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
-    """The parts of a model that have a position encoding of their own, and the encodings."""
+    """Return the parts of a model that have their own position encoding, and these encodings."""
     owners = [(part, dict(part.named_children()).get("position")) for part in model.modules()]
     return [
         (owner, position)
@@ -135,7 +135,7 @@ def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
 def _replaced(
     name: str, parts: Sequence[tuple[nn.Module, nn.Module]], other: Callable[[], nn.Module]
 ) -> Iterator[int]:
-    """Other modules under a name of their owners for the context; yields how many."""
+    """Replace the modules under a name of their owners for the context; yields how many."""
     try:
         for owner, _ in parts:
             setattr(owner, name, other())
@@ -146,12 +146,12 @@ def _replaced(
 
 
 def without_positions(model: nn.Module) -> AbstractContextManager[int]:
-    """Remove the position encodings for the context, which gives their number."""
+    """Remove the position encodings for the context; yields their number."""
     return _replaced("position", encodings(model), lambda: NoPosition(NoPosition.Config(), 1, 1))
 
 
 def without_scaling(model: nn.Module) -> AbstractContextManager[int]:
-    """Score by qᵀk in place of qᵀk / √K for the context, which gives the number of attentions."""
+    """Score by qᵀk instead of qᵀk / √K for the context; yields the number of attentions."""
     scaled = [
         (part, part.score)
         for part in model.modules()
@@ -164,8 +164,8 @@ def without_scaling(model: nn.Module) -> AbstractContextManager[int]:
 def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     """Shuffle the output of the stem (embeddings, patches), before positions are added.
 
-    Of a model with an encoder its source, else the text that the decoder reads. Raises
-    ``ConfigError`` without a stem to shuffle behind.
+    In a model with an encoder that is its source, else the text that the decoder reads. Raises
+    ``ConfigError`` for a model without a stem whose output can be shuffled.
     """
     inside = side_of(forced.model)
     if not inside:
@@ -189,7 +189,7 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
 
 
 def side_of(model: nn.Module) -> str:
-    """The name of the side whose input can be shuffled behind its stem; nothing without one."""
+    """Return the name of the side whose input can be shuffled after its stem; empty if none."""
     parts = dict(model.named_children())
     side = next((name for name in ("encoder", "decoder") if name in parts), "")
     return side if side and "stem" in dict(parts[side].named_children()) else ""
@@ -198,7 +198,7 @@ def side_of(model: nn.Module) -> str:
 def _read(
     forced: ForcedPass, inside: str, shuffle: Tensor | None
 ) -> tuple[Tensor, Figures, dict[str, Tensor]]:
-    """What a side of the model leaves, (S, D), the scores, and its maps (H, S, S) by name."""
+    """Return the outputs of a side, (S, D), the scores, and its maps (H, S, S) by name."""
     side = forced.model.get_submodule(inside)
 
     def turn(module: nn.Module, args: object, output: Tensor) -> Tensor:
@@ -215,15 +215,15 @@ def _read(
     ):
         scores = forced.run().double().cpu().numpy()
     output = calls[-1].output
-    vectors: Tensor = output if isinstance(output, Tensor) else output.values  # of a memory
+    vectors: Tensor = output if isinstance(output, Tensor) else output.values  # a memory's
     of_row = {name: weights[forced.row] for name, weights in maps.items()}
     return vectors[forced.row].float(), scores, of_row
 
 
 def layers_of(model: nn.Module) -> nn.ModuleList | None:
-    """The layers, one after the other, whose last one the output is read from; None without.
+    """Return the layers, in order, whose last one produces the output; None if there are none.
 
-    They are the decoder's where there is one, else the encoder's.
+    They are the decoder's if there is one, else the encoder's.
     """
     parts = dict(model.named_children())
     side = parts.get("decoder", parts.get("encoder"))

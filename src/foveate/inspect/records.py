@@ -17,30 +17,30 @@ from foveate.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-Maps = Mapping[str, NDArray[np.float32]]  # by name (H, T, S), between the pieces that are read
-LAYERS = "layers", "blocks", "layer", "block", "h"  # what a list of layers is called
+Maps = Mapping[str, NDArray[np.float32]]  # by name: (H, T, S), between pieces
+LAYERS = "layers", "blocks", "layer", "block", "h"  # names of lists of layers
 Labels = Sequence[str]
 # The rows and columns of attention: "auto" chooses by the tokenizer and the script.
 Units = Literal["auto", "tokens", "words"]
 
 
 def block_of(name: str) -> str:
-    """The name of a module without its layer.
+    """Return the name of a module without its layer.
 
-    ``decoder.layers.3.cross_attention`` is of the block ``decoder.cross_attention``, and so is a
-    second call of it, ``decoder.layers.3.cross_attention#2``.
+    ``decoder.layers.3.cross_attention`` belongs to the block ``decoder.cross_attention``, and so
+    does a second call of it, ``decoder.layers.3.cross_attention#2``.
     """
     parts = name.partition("#")[0].split(".")
     return ".".join(p for p in parts if p not in LAYERS and not p.isdecimal())
 
 
 def spaced(block: str) -> str:
-    """The name of a block as text: ``decoder cross-attention``."""
+    """Return the name of a block as text: ``decoder cross-attention``."""
     return block.replace("_", "-").replace(".", " ")
 
 
 def suffixes(block: str) -> list[str]:
-    """A dotted name and its endings, the longest first: ``a.b`` gives ``a.b`` and ``b``."""
+    """Return a dotted name and its endings, the longest first: ``a.b`` gives ``a.b`` and ``b``."""
     parts = block.split(".")
     return [".".join(parts[i:]) for i in range(len(parts))]
 
@@ -49,11 +49,11 @@ def suffixes(block: str) -> list[str]:
 class AttentionRecord:
     """The attention of one sentence (or image, or series) through a whole model.
 
-    ``maps`` holds, by the dotted name of the module that formed them, weights of shape (H, T, S):
-    head, query, key; exactly 0 where masked. ``rows`` and ``columns`` label queries and keys by
-    the map's name, by its block (``encoder.self_attention``), by the end of the block's name
-    (``cross_attention``), or under ``""`` for every other block.
-    Row t of a decoder's map belongs to the label *produced* at t.
+    ``maps`` holds, by the dotted name of the module that computed them, weights of shape (H, T, S):
+    head, query, key; exactly 0 where masked. ``rows`` and ``columns`` label queries and keys by the
+    map's name, by its block (``encoder.self_attention``), by the end of the block's name
+    (``cross_attention``), or under ``""`` for every other block. Row t of a decoder's map belongs
+    to the label *produced* at t.
     """
 
     maps: dict[str, NDArray[np.float32]]
@@ -71,10 +71,10 @@ class AttentionRecord:
         title: str = "",
         row: int = 0,
     ) -> AttentionRecord:
-        """The captured maps of one row of a batch, with the tokens of their axes.
+        """Return the captured maps of one row of a batch, with the tokens of their axes.
 
-        ``source`` is what an encoder read, ``target`` what a decoder read, its start included. Each
-        position of a decoder produces the next token, the last one an unknown token (``…``).
+        ``source`` is what an encoder read, ``target`` what a decoder read, including its start.
+        Each position of a decoder produces the next token, the last one an unknown token (``…``).
         """
         read, before = list(source), list(target)
         produced = [*before[1:], "…"] if before else []
@@ -90,7 +90,7 @@ class AttentionRecord:
         )
 
     def axes(self, name: str) -> tuple[list[str], list[str]]:
-        """Labels of the queries (T) and keys (S) of one map; empty where none were given."""
+        """Return labels of the queries (T) and keys (S) of one map; empty if none were given."""
         keys = [name, *suffixes(block_of(name)), ""]
         return (
             next((self.rows[key] for key in keys if key in self.rows), []),
@@ -98,26 +98,26 @@ class AttentionRecord:
         )
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:
-        """Labels of the queries (T) and keys (S) of a map; their numbers where none were given."""
+        """Return labels of the queries (T) and keys (S) of a map, by default their numbers."""
         (rows, columns), (_, height, width) = self.axes(name), self.maps[name].shape
         return rows or [*map(str, range(height))], columns or [*map(str, range(width))]
 
     def row_means(self, name: str) -> Literal["at", "producing"]:
-        """What a row of a map stands for: the word a decoder is *producing*, or one it is *at*."""
+        """Return what a row of a map is: the word a decoder is *producing*, or one it is *at*."""
         return "at" if block_of(name).startswith("encoder") else "producing"
 
     def blocks(self) -> dict[str, list[str]]:
-        """Names of the maps of each block, both in the order of the model."""
+        """Return the names of the maps of each block, both in the order of the model."""
         by_block: dict[str, list[str]] = {}
         for name in self.maps:
             by_block.setdefault(block_of(name), []).append(name)
         return by_block
 
     def names(self, block: str | None = None) -> list[str]:
-        """Names of the maps of a block, which may be given by the end of its name.
+        """Return the names of the maps of a block, which may be given by the end of its name.
 
-        ``cross_attention`` is enough where only the decoder has one; empty where there is none.
-        Raises `UserError` naming the blocks where several would fit.
+        ``cross_attention`` is enough if only the decoder has one; empty if there is none. Raises
+        `UserError` listing the blocks if several would match.
         """
         if block is None:
             return list(self.maps)
@@ -128,7 +128,7 @@ class AttentionRecord:
         return blocks[fitting[0]] if fitting else []
 
     def layers(self, block: str) -> list[str]:
-        """Names of the maps of a block. Raises `UserError` naming the blocks that exist."""
+        """Return the names of the maps of a block. Raises `UserError` listing the blocks."""
         names = self.names(block)
         if not names:
             known = ", ".join(self.blocks()) or "none: this model has no attention"
@@ -136,10 +136,10 @@ class AttentionRecord:
         return names
 
     def drawn(self, name: str) -> NDArray[np.float32]:
-        """One map (H, T, S) without the padding that has no label.
+        """Return one map (H, T, S) without the padding that has no label.
 
-        Raises `UserError` where there are more labels than weights, where a weight would be
-        cut away with the padding, or where a weight is not a number.
+        Raises `UserError` if there are more labels than weights, if a weight would be cut off with
+        the padding, or if a weight is not a number.
         """
         weights = self.maps[name]
         if not np.isfinite(weights).all():
@@ -161,16 +161,16 @@ class AttentionRecord:
         return labelled
 
     def first_block(self) -> str:
-        """The block that is shown unless another is named: cross-attention, else the first."""
+        """Return the block that is shown by default: cross-attention, else the first."""
         crosses = self.names("cross_attention")
         return "cross_attention" if crosses else next(iter(self.blocks()), "")
 
     def select(
         self, block: str | None = None, layer: int = -1, head: int | None = None
     ) -> NDArray[np.float32]:
-        """One map of shape (T, S): a layer of a block, one head or the mean of all.
+        """Return one map of shape (T, S): a layer of a block, one head or the mean of all.
 
-        Without a ``block`` it is `first_block`. Raises `UserError` naming the blocks, layers or
+        Without a ``block`` it is `first_block`. Raises `UserError` listing the blocks, layers or
         heads that exist.
         """
         block = block or self.first_block()
@@ -197,10 +197,10 @@ _PLACEHOLDER = re.compile(r"<[^<>\s]+>")
 
 @dataclass(frozen=True)
 class TokenizedText:
-    """A text, the characters of each of its tokens (None: a special one) and a label for each.
+    """A text, with the characters and the label of each of its tokens (None for special tokens).
 
-    ``units`` is what its axis shows by default: its tokens, or its words, of which those in a
-    script without blanks are shown as their tokens.
+    ``units`` is what its axis shows by default: its tokens, or its words, except that words in a
+    script without spaces are shown as their tokens.
     """
 
     text: str
@@ -210,7 +210,7 @@ class TokenizedText:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, text: str, encoded: Encoded) -> TokenizedText:
-        """A text and its tokens; a first token that is the blank before it joins its first word."""
+        """Return a text and its tokens; a first token that is only a space joins the first word."""
         ids, spans = encoded.ids, encoded.offsets
         placed = [
             None if i in SILENT else (start, end) if end else (0, 1)
@@ -220,18 +220,18 @@ class TokenizedText:
 
     @classmethod
     def read(cls, tokenizer: Tokenizer, text: str) -> TokenizedText:
-        """A text that a model reads."""
+        """Return a text that a model reads, tokenized."""
         return cls.of(tokenizer, text, tokenizer.encode(text))
 
     @classmethod
     def written(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TokenizedText:
-        """A text that a model produces, by its ids."""
+        """Return a text that a model produces, from its ids."""
         return cls.of(tokenizer, tokenizer.decode(ids), Encoded(list(ids), tokenizer.spans(ids)))
 
     def axis(self, units: Units, before: Sequence[str] = (), after: Sequence[str] = ()) -> Axis:
-        """The tokens of each row (or column), with special tokens around the text, and its label.
+        """Return the tokens of each row (or column), with special tokens around, and its label.
 
-        With ``units = "auto"`` the words of scripts without blanks are shown as their tokens.
+        With ``units = "auto"`` the words of scripts without spaces are shown as their tokens.
         """
         tokens = [*before, *self.labels, *after]
         if units == "tokens" or (units == "auto" and self.units == "tokens"):
@@ -250,7 +250,7 @@ class TokenizedText:
 
 
 def words_of(text: str) -> list[Span]:
-    """The words of a text as axes show them: `split_words`, but a placeholder is one word."""
+    """Return the words of a text on an axis: `split_words`, but a placeholder is one word."""
     whole = [match.span() for match in _PLACEHOLDER.finditer(text)]
     words = [w for w in split_words(text) if not any(a <= w[0] and w[1] <= b for a, b in whole)]
     return sorted([*words, *whole])
@@ -263,11 +263,11 @@ def attention_record(
     target: TokenizedText,
     name: str = "",
 ) -> AttentionRecord:
-    """Maps (H, T, S) between tokens in the given units, with their labels.
+    """Label maps (H, T, S) between tokens in the given units.
 
-    The encoder's rows and columns are the source and its end, or the places of a picture; the
+    The encoder's rows and columns are the source and its end, or the patches of an image; the
     decoder's rows are what is produced and the end, and the columns of its self-attention the start
-    and what was read. ``name`` is that of a source that is not text.
+    and what was read. ``name`` is the name of a source that is not text.
     """
     if isinstance(source, TokenizedText):
         name, read = source.text, source.axis(units, after=[END])
@@ -284,10 +284,10 @@ def attention_record(
 def encoder_record(
     maps: Maps, units: Units, source: TokenizedText, produced: str
 ) -> AttentionRecord:
-    """Maps (H, T, S) of what reads ``<s> text </s>``, in the given units, with their labels.
+    """Label maps (H, T, S) of a model that reads ``<s> text </s>``, in the given units.
 
-    The rows of an encoder's maps are the text's; another map (a pooling) has the one row of what
-    it produced.
+    The rows of an encoder's maps are those of the text; another map (a pooling) has one row, for
+    what it produced.
     """
     read, answer = source.axis(units, [START], [END]), ([[0]], [produced])
     axes = {name: (read if name.startswith("encoder") else answer, read) for name in maps}
@@ -297,9 +297,9 @@ def encoder_record(
 def joined_record(
     maps: Maps, units: Units, source: TokenizedText, target: TokenizedText
 ) -> AttentionRecord:
-    """Maps (H, T, T) of what reads ``<s> source </s> target`` in one sequence.
+    """Label maps (H, T, T) of a model that reads ``<s> source </s> target`` in one sequence.
 
-    Rows are what comes next, to the target's end; columns what was read before it.
+    Rows are the next tokens, up to the target's end; columns what was read before them.
     """
     first, second = source.axis(units, after=[END]), target.axis(units)
     begun = len(source.spans) + 1  # the tokens of the source and its end
@@ -312,7 +312,7 @@ def joined_record(
 
 
 def _merged(maps: Maps, axes: Mapping[str, tuple[Axis, Axis]], title: str) -> AttentionRecord:
-    """The record of maps between tokens whose rows and columns are merged as ``axes`` say."""
+    """Return a record of maps whose rows and columns are merged as in ``axes``."""
     return AttentionRecord(
         {
             name: np.stack([to_words(w, axes[name][0][0], axes[name][1][0]) for w in heads])
@@ -327,9 +327,9 @@ def _merged(maps: Maps, axes: Mapping[str, tuple[Axis, Axis]], title: str) -> At
 def lines_record(
     maps: Maps, units: Units, tokenizer: Tokenizer, ids: Sequence[int], notes: Sequence[str] = ()
 ) -> AttentionRecord:
-    """Maps (H, T, T) of what reads an end of line and then text, in the given units.
+    """Label maps (H, T, T) of a model that reads an end of line and then text, in the given units.
 
-    Rows are what comes next, to the end of the last line; columns what was read before it.
+    Rows are the next tokens, up to the end of the last line; columns what was read before them.
     """
     rows = lines_axis(tokenizer, [*ids, EOS], units)
     columns = lines_axis(tokenizer, [EOS, *ids], units)
@@ -338,7 +338,7 @@ def lines_record(
 
 
 def lines_axis(tokenizer: Tokenizer, ids: Sequence[int], units: Units) -> Axis:
-    """The tokens of each row or column, ends of lines by themselves, and the labels."""
+    """Return the tokens of each row or column, ends of lines by themselves, and the labels."""
     groups: list[list[int]] = []
     labels: list[str] = []
     for start, line in lines_of(ids):

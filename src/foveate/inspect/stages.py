@@ -36,7 +36,7 @@ CELLS = (
     *("input", "fed", "before", "cell before", "sum", "reset gate", "update gate", "input gate"),
     *("forget gate", "output gate", "candidate", "kept", "added", "cell", "state"),
 )
-AXES = {  # of stages of attention; of those that are not here "query size"
+AXES = {  # axes of stages of attention; "query size" for those not listed
     "query feature": ("query features",),
     "key feature": ("key features",),
     "key size": ("key", "rotated key", "unit key", "value"),
@@ -50,7 +50,7 @@ AXES = {  # of stages of attention; of those that are not here "query size"
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of every step: ``values`` with ``axes``, query or step first where it has one.
+    """A stage of every step: ``values`` with ``axes``, query or step first if it has one.
 
     ``place`` is the function and the line that computed it, empty for a derived stage, whose
     ``error`` is its largest difference from the captured stage ``leads_to``, relative to the
@@ -67,12 +67,12 @@ class Stage:
 
     @property
     def captured(self) -> bool:
-        """Whether the model itself computed it."""
+        """True if the model itself computed it."""
         return bool(self.place)
 
     @property
     def origin(self) -> str:
-        """How the numbers were had, in words."""
+        """The origin of the numbers, in words."""
         if self.place:
             return f"captured · {self.place}"
         return f"derived · gives {self.leads_to} to {self.error:.0e}"
@@ -80,7 +80,7 @@ class Stage:
 
 @dataclass
 class Calls:
-    """What a stage was in each call of its module, where it was computed, and its equation."""
+    """A stage's values in each call of its module, where they were computed, and their equation."""
 
     place: str
     equation: str
@@ -107,7 +107,7 @@ def capture_stages(module: nn.Module) -> Iterator[dict[str, Calls]]:
 def attention_stages(
     module: BaseAttention, calls: Mapping[str, Calls], head: int, row: int = 0
 ) -> list[Stage]:
-    """The stages of one head for one row of the batch, derived ones included, in their order."""
+    """Return the stages of one head for one row of the batch, including derived ones, in order."""
     whole = {name: joined(name, calls[name].values) for name in calls}
     rows = len(whole["query"])
     captured = {
@@ -131,9 +131,9 @@ def _axes(name: str) -> tuple[str, ...]:
 
 
 def joined(name: str, values: Sequence[Tensor]) -> Tensor:
-    """A stage over all queries, (B, H, …): a recurrent decoder computes one query a call.
+    """Join a stage over all queries, (B, H, …): a recurrent decoder computes one query per call.
 
-    Keys, values and what else belongs to no query are the same in every call.
+    Keys, values and whatever else belongs to no query are the same in every call.
     """
     axes = _axes(name)
     if axes[0] != "query" or len(values) == 1:
@@ -142,7 +142,7 @@ def joined(name: str, values: Sequence[Tensor]) -> Tensor:
         widest = max(part.shape[-1] for part in values)
         at = values[0].dim() - len(axes)
         joined = torch.cat([F.pad(part, (0, widest - part.shape[-1])) for part in values], at)
-    missing = {"output": 1, "bias": 0}.get(name)  # of all heads, and of all rows
+    missing = {"output": 1, "bias": 0}.get(name)  # one for all heads, one for all rows
     return joined if missing is None else joined.unsqueeze(missing)
 
 
@@ -153,7 +153,7 @@ def _derived(
     head: int,
     row: int,
 ) -> Iterator[Stage]:
-    """What lies between captured stages, each compared with the captured one that it leads to."""
+    """Yield the stages between captured ones, each compared with the captured one it leads to."""
     double = {name: values.astype(np.float64) for name, values in captured.items()}
 
     def derive(name: str, equation: str, values: Array, leads_to: str, result: Array) -> Stage:
@@ -207,7 +207,7 @@ def _error(result: Array, captured: Array) -> float:
 
 
 def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[Stage]:
-    """The stages of a recurrent cell for one row of the batch, over the steps."""
+    """Return the stages of a recurrent cell for one row of the batch, over the steps."""
     captured: dict[str, Array] = {}
     for name, call in calls.items():
         first = call.values[0]
@@ -237,6 +237,6 @@ def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[St
 
 
 def _ordered(stages: Mapping[str, Stage], names: Sequence[str]) -> list[Stage]:
-    """In the order of the names; what has none of them comes last."""
+    """Return the stages in the order of the names; those without a name there come last."""
     known = [stages[name] for name in names if name in stages]
     return known + [stage for name, stage in stages.items() if name not in names]

@@ -1,1 +1,1 @@
-"""Models: encoders, decoders and how they join. Built from ``nn``; they know no text."""
+"""Models: encoders, decoders and how they are joined. Built from ``nn``, independent of text."""

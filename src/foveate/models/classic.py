@@ -1,4 +1,4 @@
-"""The bag of words, and the n-gram window of a feed-forward language model."""
+"""The bag of words, and the feed-forward language model over a window of n-grams."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class NeighbourEncoder(BagEncoder):
     """h_t = Σ_i E[x_i] / n over the n ≤ 2c tokens around t, 0 < |i − t| ≤ c, that at t left out:
     CBOW, which guesses the centre word from it (Mikolov et al., 2013).
 
-    In a masked language model with ``transform = false``, of the task with ``choose = 1`` and
-    ``hide = replace = 0``, p(x_t) = softmax(W h_t) at every place.
+    In a masked language model with ``transform = false``, and a task with ``choose = 1`` and ``hide
+    = replace = 0``, p(x_t) = softmax(W h_t) at every position.
     """
 
     differs = (

@@ -20,7 +20,7 @@ class Pooling(Configurable, nn.Module):
     """Reduces a memory to one vector (B, D)."""
 
     class Config(BaseConfig, family="pooling"):
-        """Which pooling."""
+        """The kind of pooling."""
 
     def __init__(self, config: Config, size: int) -> None:
         super().__init__()
@@ -116,17 +116,17 @@ class Classifier(Model):
             nn.init.zeros_(self.output.bias)
 
     def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the input; ``keys`` is true at real positions, None where all are real."""
+        """Read the input; ``keys`` is true at real positions, None if all are real."""
         return self.encoder(inputs, keys)
 
     def features(
         self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B D"]:
-        """The pooled vector of each input, from which its label is predicted."""
+        """Return the pooled vector of each input, from which its label is predicted."""
         return self.dropout(self.pooling(self.encode(inputs, keys)))
 
     def forward(
         self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B C"]:
-        """Scores of every label."""
+        """Return the scores of every label."""
         return self.output(self.features(inputs, keys))

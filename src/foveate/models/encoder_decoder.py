@@ -23,9 +23,9 @@ from foveate.nn.spec import Input, Tokens
 class Memory:
     """The output of an encoder, which a decoder attends to.
 
-    ``values`` (B, S, D); ``keys`` (B, S), true at real positions, None where all are real;
-    ``final``: the last hidden state of each layer of a recurrent encoder, None for other encoders;
-    ``ids`` (B, S): the source itself, where a model copies from it.
+    ``values`` (B, S, D); ``keys`` (B, S), true at real positions, None if all are real; ``final``:
+    the last hidden state of each layer of a recurrent encoder, None for other encoders; ``ids`` (B,
+    S): the source itself, for a model that copies from it.
     """
 
     values: Float[Tensor, "B S D"]
@@ -39,18 +39,18 @@ class Memory:
         return Mask(self.keys)
 
     def summary(self) -> Float[Tensor, "B D"]:
-        """The whole source as one vector: the last hidden state, else the mean of the values."""
+        """Return the source as one vector: the last hidden state, else the mean of the values."""
         return self.mean() if self.final is None else self.final[-1][0]
 
     def mean(self) -> Float[Tensor, "B D"]:
-        """The mean of the values at real positions."""
+        """Return the mean of the values at real positions."""
         if self.keys is None:
             return self.values.mean(dim=1)
         real = self.keys.unsqueeze(-1).to(self.values.dtype)
         return (self.values * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
     def select(self, rows: Tensor) -> Memory:
-        """The memory of the sources ``rows``."""
+        """Return the memory of the sources ``rows``."""
         keys = None if self.keys is None else self.keys[rows]
         final = self.final and [tuple(part[rows] for part in hidden) for hidden in self.final]
         ids = None if self.ids is None else self.ids[rows]
@@ -60,11 +60,11 @@ class Memory:
 class Encoder(Configurable, nn.Module):
     """Reads a sequence and gives a vector of ``output_size`` for each of its positions.
 
-    Its stem (`foveate.nn.embedding`) decides what it reads: ids, patches of a picture, a series.
+    Its stem (`foveate.nn.embedding`) decides what it reads: ids, patches of an image, a series.
     """
 
     class Config(BaseConfig, family="encoder"):
-        """Which encoder."""
+        """The kind of encoder."""
 
     output_size: int
     final_states: tuple[int, int] | None = None  # layers, and tensors of each, in `Memory.final`
@@ -82,7 +82,7 @@ class Encoder(Configurable, nn.Module):
     def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
         """Read ids (B, S), pixels (B, C, H, W) or series (B, S, C).
 
-        ``keys`` is true at real positions, None where all are real.
+        ``keys`` is true at real positions, None if all are real.
         """
         raise NotImplementedError
 
@@ -96,11 +96,11 @@ class Decoder(Configurable, nn.Module):
     """
 
     class Config(BaseConfig, family="decoder"):
-        """Which decoder."""
+        """The kind of decoder."""
 
-    reads_memory: ClassVar[bool] = True  # False: for language models only, it attends to no source
+    reads_memory: ClassVar[bool] = True  # False: for language models only, without a source
     needs_memory: ClassVar[bool] = False  # True: it attends to a source, unlike a language model
-    constant_memory: ClassVar[bool] = False  # whether its state has the same size at every length
+    constant_memory: ClassVar[bool] = False  # whether its state has the same size at any length
     parallel: ClassVar[bool] = True  # whether all positions of a sequence are computed at once
     output_size: int
     stem: Stem
@@ -115,7 +115,7 @@ class Decoder(Configurable, nn.Module):
         return self.stem.embedding if isinstance(self.stem, TokenStem) else None
 
     def check(self, encoder: Encoder) -> None:
-        """Raise `UserError` where it cannot begin with what this encoder gives."""
+        """Raise `UserError` if it cannot start from the output of this encoder."""
 
     def forward(
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
@@ -127,14 +127,14 @@ class Model(Configurable, nn.Module):
     """The network that a task trains."""
 
     class Config(BaseConfig, family="model"):
-        """Which model."""
+        """The kind of model."""
 
     scored_by: ClassVar[tuple[str, ...]] = ("forward",)
     """Methods that give W h + b here; where a derived class has others, a loss calls them."""
 
     @property
     def scores_are_product(self) -> bool:
-        """Whether scores are W h + b of the output layer, so that a loss may form them in parts."""
+        """True if scores are W h + b of the output layer, so that a loss may form parts of them."""
         return not overridden(self, definer(self, "scored_by"), *self.scored_by) and not overridden(
             self.get_submodule("output"), nn.Linear, "forward"
         )
@@ -171,27 +171,27 @@ class EncoderDecoder(Model):
             tie(config.tie, table, "the source embedding", self.decoder.embedding)
 
     def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the source; ``keys`` is true at real positions, None where all are real."""
+        """Read the source; ``keys`` is true at real positions, None if all are real."""
         return self.encoder(inputs, keys)
 
     def decode(
         self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
-        """A vector at each target position, from which the next token is predicted."""
+        """Return a vector at each target position, from which the next token is predicted."""
         return self.decoder(ids, memory, state)
 
     def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Unnormalised log-probabilities of every next token."""
+        """Return unnormalised log-probabilities of every next token."""
         return self.output(hidden)
 
     def predict(
         self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
     ) -> Float[Tensor, "B T V"]:
-        """Unnormalised log-probabilities of the token that follows each position."""
+        """Return unnormalised log-probabilities of the token that follows each position."""
         return self.logits(self.decode(ids, memory, state))
 
     def output_rows(self, tokens: Int[Tensor, "W"]) -> nn.Module:
-        """The output projection onto some tokens only, a shortlist."""
+        """Return the output projection onto some tokens only, a shortlist."""
         return rows_of(self.output, tokens)
 
     def forward(
@@ -204,7 +204,7 @@ class EncoderDecoder(Model):
 
 
 def output_projection(decoder: Decoder, target: Tokens, bias: bool = False) -> nn.Linear:
-    """W (V, D), which turns the outputs of a decoder into logits."""
+    """Return W (V, D), which turns the outputs of a decoder into logits."""
     output = nn.Linear(decoder.output_size, target.vocab_size, bias=bias)
     nn.init.normal_(output.weight, std=decoder.output_size**-0.5)
     if bias:
@@ -213,7 +213,7 @@ def output_projection(decoder: Decoder, target: Tokens, bias: bool = False) -> n
 
 
 def rows_of(output: nn.Module, tokens: Int[Tensor, "W"]) -> nn.Module:
-    """The output projection onto some tokens only, whatever its precision."""
+    """Return the output projection onto some tokens only, in whatever precision it has."""
     projection = copy.copy(output)
     for tensors in ("_parameters", "_buffers"):
         rows = {
@@ -227,7 +227,7 @@ def rows_of(output: nn.Module, tokens: Int[Tensor, "W"]) -> nn.Module:
 def tie(
     setting: str, module: nn.Linear | nn.Embedding | None, name: str, to: nn.Embedding | None
 ) -> None:
-    """Let ``module`` share the weights of the target embedding ``to``.
+    """Make ``module`` share the weights of the target embedding ``to``.
 
     Raises `UserError` without an embedding to share, or if the shapes differ.
     """
@@ -249,7 +249,7 @@ class DecoderSteps:
     """Decodes a batch of sources step by step in PyTorch, for a search (`foveate.decode`).
 
     Rows are hypotheses, grouped by source. With ``tokens`` (V',) only these may come next: logits
-    and ids are then numbered by their places in ``tokens``. Logits of the ids ``never`` are −∞.
+    and ids are then numbered by their index in ``tokens``. Logits of the ids ``never`` are −∞.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class DecoderSteps:
         self.output = None if tokens is None or own else model.output_rows(tokens)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
-        """Logits of the next token after reading one more token of each hypothesis."""
+        """Return logits of the next token after reading one more token of each hypothesis."""
         ids = ids if self.tokens is None else self.tokens[ids]
         if self.output is None:
             logits = self.model.predict(ids[:, None], self.memory, self.state)[:, -1].float()
@@ -278,7 +278,7 @@ class DecoderSteps:
         return logits
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Hypothesis i continues hypothesis ``rows[i]``."""
+        """Make hypothesis i continue hypothesis ``rows[i]``."""
         self.state.reorder(rows)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:

@@ -33,9 +33,9 @@ class Outlook:
 
 
 After = Callable[[Tensor], Tensor]
-"""Reads rows (B, k, C) behind those before, and predicts the one after the last."""
+"""Reads further rows (B, k, C) and predicts the one after the last."""
 Mix = Callable[[Tensor, After], Tensor]
-"""What is read in training in place of the true rows (B, T, C), by what the model says itself."""
+"""Returns what training reads instead of the true rows (B, T, C), given the model's predictions."""
 
 
 class Forecaster(Model):
@@ -58,11 +58,11 @@ class Forecaster(Model):
     def forward(
         self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
     ) -> Float[Tensor, "B H C Q"]:
-        """The forecast; ``calendar`` is that of all A = L + H rows."""
+        """Return the forecast; ``calendar`` covers all A = L + H rows."""
         raise NotImplementedError
 
     def starts(self) -> list[int]:
-        """The row of the look-back where each position that attention sees begins."""
+        """Return the look-back row at which each position that attention sees begins."""
         return list(range(self.series.length))
 
     def teach(
@@ -72,10 +72,10 @@ class Forecaster(Model):
         target: Float[Tensor, "B H C"],
         mix: Mix | None = None,
     ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
-        """Predictions and targets of training; the last H of their T rows are the horizon.
+        """Return predictions and targets of training; the last H of their T rows are the horizon.
 
-        A model that reads its own predictions in use reads the true values here, or what ``mix``
-        makes of them.
+        A model that feeds back its own predictions in use reads the true values here, or those that
+        ``mix`` makes of them.
         """
         return self(values, calendar), target
 
@@ -196,7 +196,7 @@ class Recurrent(Forecaster):
         target: Float[Tensor, "B H C"],
         mix: Mix | None = None,
     ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
-        """Every row but the first is predicted, from the rows before it: T = L + H − 1."""
+        """Predict every row but the first from the rows before it: T = L + H − 1."""
         of = self.window_norm.statistics(values)
         rows = torch.cat((values, target), dim=1)
         x = self.window_norm.enter(rows, of)[:, :-1]
@@ -211,7 +211,7 @@ class Recurrent(Forecaster):
         return forecast.unflatten(-1, (self.series.channels, self.outlook.levels))
 
     def _follow(self, calendar: Float[Tensor, "B A F"]) -> After:
-        """Reads rows (B, k, C) from the first on, and predicts the next one, (B, 1, C, Q)."""
+        """Return a function from the next rows (B, k, C) to the prediction (B, 1, C, Q) after."""
         layers = [cast(Recurrence, cast(nn.ModuleList, layer)[0]) for layer in self.stack.layers]
         hidden: list[Hidden | None] = [None] * len(layers)
         place = 0
@@ -229,11 +229,11 @@ class Recurrent(Forecaster):
 
 
 def _ahead(y: Float[Tensor, "B C N"], outlook: Outlook) -> Float[Tensor, "B H C Q"]:
-    """(B, C, H·Q) -> (B, H, C, Q)."""
+    """Move the steps ahead: (B, C, H·Q) -> (B, H, C, Q)."""
     return y.unflatten(-1, (outlook.steps, outlook.levels)).transpose(1, 2)
 
 
 def _moving_average(x: Float[Tensor, "B C L"], window: int) -> Float[Tensor, "B C L"]:
-    """The mean of the ``window`` steps around each, the first and last value repeated outside."""
+    """Return the mean of ``window`` steps around each, with the ends repeated outside."""
     padded = F.pad(x, ((window - 1) // 2, window // 2), mode="replicate")
     return F.avg_pool1d(padded, window, stride=1)

@@ -42,11 +42,11 @@ class LanguageModel(Model):
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
 
     def decode(self, ids: Int[Tensor, "B T"], state: State | None = None) -> Float[Tensor, "B T D"]:
-        """A vector at each position, from which the next token is predicted."""
+        """Return a vector at each position, from which the next token is predicted."""
         return self.decoder(ids, None, state)
 
     def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Scores of every next token."""
+        """Return scores of every next token."""
         return self.output(hidden)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
@@ -56,9 +56,9 @@ class LanguageModel(Model):
 class LanguageSteps:
     """Continues texts step by step with a language model, for a search (`foveate.decode`).
 
-    The first step reads the start and the whole prompt after it. ``reach`` is how many tokens the
-    model was made to read at once, None where any number will do: past it the last half is read
-    anew as the beginning of a text. ``never`` are ids that no text holds.
+    The first step reads the start and the whole prompt after it. ``reach`` is the number of tokens
+    that the model can read at once, None for any: past it, the last half is read again as the
+    beginning of a text. ``never`` are ids that no text contains.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LanguageSteps:
         self.text = prompts[:, :0]  # (N, t) all that was read
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
-        """Logits of the next token after reading one more of each text."""
+        """Return logits of the next token after reading one more of each text."""
         new = ids[:, None]
         if not self.text.shape[1]:
             new = torch.cat((new, self.prompts), dim=1)
@@ -85,12 +85,12 @@ class LanguageSteps:
         return logits
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Text i goes on from what text ``rows[i]`` was."""
+        """Make text i continue text ``rows[i]``."""
         self.state.reorder(rows)
         self.text = self.text.index_select(0, rows)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
-        """Go on with these prompts alone; nothing is kept of them but their texts."""
+        """Do nothing: these prompts continue, and nothing is stored of them but their texts."""
 
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -141,11 +141,11 @@ class MaskedLanguageModel(Model):
             tie(config.tie, self.output, "the output projection", table)
 
     def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the input; ``keys`` is true at real places, None where all are."""
+        """Read the input; ``keys`` is true at real positions, None if all are real."""
         return self.encoder(inputs, keys)
 
     def features(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
-        """The vectors that W is compared with, from those that the encoder leaves."""
+        """Return the vectors that W is compared with, from those of the encoder."""
         if not self.config.transform:
             return hidden
         return self.norm(self.activate(self.transform(hidden)))
@@ -153,5 +153,5 @@ class MaskedLanguageModel(Model):
     def forward(
         self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S V"]:
-        """Scores of every token at every place."""
+        """Return scores of every token at every position."""
         return self.output(self.features(self.encode(inputs, keys).values))

@@ -1,4 +1,4 @@
-"""Mamba encoder and decoder (Gu & Dao, 2023): selective state spaces in place of self-attention."""
+"""Mamba encoder and decoder (Gu & Dao, 2023): selective state spaces instead of self-attention."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class MambaDecoderLayer(nn.Module):
 class MambaDecoder(Decoder):
     """L layers of selective state spaces; with a memory, each is followed by attention to it.
 
-    What it remembers of the words written is a window and a state of fixed size in each layer.
+    It remembers the words written as a window and a state of fixed size in each layer.
     """
 
     differs = "has cross-attention in an encoder–decoder; Gu & Dao (2023) have no encoder"

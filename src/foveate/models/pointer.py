@@ -40,10 +40,10 @@ class PointerAttention(Attention.Config, family="pointer_attention", kind="full"
 
 @dataclass
 class Pointed:
-    """What a pointer makes of the decoder's vectors.
+    """A pointer's results for the decoder's vectors.
 
     ``vectors`` o_t (N, T, D), ``switch`` the log odds of p_gen (N, T), ``weights`` α_t (N, T, S)
-    and ``coverage`` Σ_i min(α_ti, c_ti) (N, T), zeros where nothing is covered.
+    and ``coverage`` Σ_i min(α_ti, c_ti) (N, T), zeros without coverage.
     """
 
     vectors: Float[Tensor, "N T D"]
@@ -53,7 +53,7 @@ class Pointed:
 
 
 class CoveredAttention(Attention):
-    """Attention that also gives its weights, and may know what it has attended to before.
+    """Attention that also returns its weights, and may know what it has attended to before.
 
         c_t = Σ_{u < t} α_u;  k_ti = k_i + w_c c_ti
 
@@ -80,7 +80,7 @@ class CoveredAttention(Attention):
     def point(
         self, query: Float[Tensor, "N T D"], memory: Memory, state: State
     ) -> tuple[Float[Tensor, "N T O"], Float[Tensor, "N T S"], Float[Tensor, "N T"]]:
-        """The contexts, the weights and Σ_i min(α_ti, c_ti) of each query."""
+        """Return the contexts, the weights and Σ_i min(α_ti, c_ti) of each query."""
         values, steps = memory.values, query.shape[1]
         context = AttentionContext(memory.mask, range(steps), None, state)
         queries = self._stage("query", split_heads(self.query(query), 1))
@@ -102,7 +102,7 @@ class CoveredAttention(Attention):
     def _cover(
         self, queries: Tensor, keys: Tensor, memory: Memory, state: State
     ) -> tuple[Float[Tensor, "N T S"], Float[Tensor, "N T"]]:
-        """The weights and their overlap with c_t, one query after the other."""
+        """Return the weights and their overlap with c_t, computed one query after another."""
         assert self.covered is not None
         each, places = len(queries) // len(memory.values), range(keys.shape[2])
         real = None if memory.keys is None else memory.keys.repeat_interleave(each, 0)
@@ -126,10 +126,10 @@ class PointerGenerator(EncoderDecoder):
         o_t = V [s_t; h*_t] + b;  P_vocab = softmax(W o_t)
         p_gen = σ(w_h · h*_t + w_s · s_t + b_p)
 
-    s_t is the decoder's vector of step t, h_i the encoder's of place i. Ids of the source from
-    |V| on, V the vocabulary, are words that it lacks: they are read as ``<unk>``, have P_vocab = 0
-    and can be copied. With ``coverage`` λ the attention knows what it has attended to and the loss
-    has λ Σ_i min(α_ti, c_ti) more at each step.
+    s_t is the decoder's vector of step t, h_i the encoder's at position i. Source ids from |V| on,
+    V the vocabulary, are words outside it: they are read as ``<unk>``, have P_vocab = 0 and can be
+    copied. With ``coverage`` λ the attention knows what it has attended to, and the loss gains λ
+    Σ_i min(α_ti, c_ti) at each step.
     """
 
     differs = (
@@ -167,11 +167,11 @@ class PointerGenerator(EncoderDecoder):
     def decode(
         self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
-        """O_t, from which a word of the vocabulary is predicted."""
+        """Return o_t, from which a word of the vocabulary is predicted."""
         return self.point(ids, memory, state).vectors
 
     def point(self, ids: Int[Tensor, "N T"], memory: Memory, state: State | None = None) -> Pointed:
-        """The decoder's vectors with their copy distributions and p_gen."""
+        """Return the decoder's vectors with their copy distributions and p_gen."""
         state = State() if state is None else state
         hidden = super().decode(self.known(ids), memory, state)
         context, weights, coverage = self.cross_attention.point(hidden, memory, state)
@@ -179,13 +179,13 @@ class PointerGenerator(EncoderDecoder):
         return Pointed(self.join(both), self.switch(both).squeeze(-1), weights, coverage)
 
     def known(self, ids: Tensor) -> Tensor:
-        """The ids with ``<unk>`` for those that the vocabulary lacks."""
+        """Return the ids with ``<unk>`` for those outside the vocabulary."""
         return torch.where(ids < self.vocab_size, ids, UNK)
 
     def predict(
         self, ids: Int[Tensor, "N T"], memory: Memory, state: State | None = None
     ) -> Float[Tensor, "N T W"]:
-        """Log P(w) of every word of the vocabulary and of the sources' other words, W ≥ |V|."""
+        """Return log P(w) of every word of the vocabulary and of the sources' others, W ≥ |V|."""
         pointed = self.point(ids, memory, state)
         copied = self._source(memory, len(ids))[:, None].expand_as(pointed.weights)
         width = max(self.vocab_size, int(copied.max()) + 1)
@@ -197,9 +197,9 @@ class PointerGenerator(EncoderDecoder):
     def score(
         self, ids: Int[Tensor, "N T"], memory: Memory, target: Int[Tensor, "N T"]
     ) -> tuple[Float[Tensor, "N T"], Float[Tensor, "N T"], Float[Tensor, "N T"]]:
-        """Log P of each target, the mean log P_vocab of all words, and the coverage cost.
+        """Return log P of each target, the mean log P_vocab of all words, and the coverage cost.
 
-        Log P is logaddexp of its two parts, which keeps the gradient of a part near zero.
+        Log P is the logaddexp of its two parts, which preserves the gradient of a part near zero.
         """
         pointed = self.point(ids, memory)
         vocabulary = single(self.logits(pointed.vectors)).log_softmax(dim=-1)
@@ -223,6 +223,6 @@ class PointerGenerator(EncoderDecoder):
         )
 
     def _source(self, memory: Memory, rows: int) -> Int[Tensor, "N S"]:
-        """The ids of the source of each row."""
+        """Return the ids of the source of each row."""
         assert memory.ids is not None
         return memory.ids.repeat_interleave(rows // len(memory.ids), dim=0)

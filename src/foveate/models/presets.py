@@ -1,6 +1,6 @@
 """Published architectures by name, as configs: the tables of ``presets.toml``.
 
-A preset is a kind whose fields have other defaults; it is written as a config is.
+A preset is a kind whose fields have other defaults; it is written like a config.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def preset(name: str, table: Tree) -> type[Config]:
         __cls_kwargs__={"kind": name}, **changed,
     )  # fmt: skip
     own = kinds(family)[family][name]
-    setattr(own, "differs", differs)  # noqa: B010  as the class of a kind says it
+    setattr(own, "differs", differs)  # noqa: B010  as the class of a kind does
     return own
 
 

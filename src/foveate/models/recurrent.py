@@ -1,4 +1,4 @@
-"""Recurrent encoder and decoder: with attention in Bahdanau's or Luong's order, or without."""
+"""Recurrent encoder and decoder, with attention in Bahdanau's or Luong's order, or without."""
 
 from __future__ import annotations
 
@@ -73,38 +73,38 @@ class RecurrentAttention(Attention.Config, family="recurrent_attention", kind="f
 
 
 def first_states(bridge: nn.Module, memory: Memory, rows: int, size: int) -> Hidden:
-    """tanh(B m), m the summary of the source, for each row: equal for hypotheses of one source."""
+    """Return tanh(B m) for each row, m the summary of its source: equal for its hypotheses."""
     first = torch.tanh(bridge(memory.summary()))
     return torch.split(first.repeat_interleave(rows // len(first), dim=0), size, dim=-1)
 
 
 class Bridge(Configurable, nn.Module):
-    """How a recurrent decoder gets the source: its first states, and a vector read at each step.
+    """Passes the source to a recurrent decoder: its first states, and a vector read at each step.
 
-    ``memory_size`` is D of the encoder, ``hidden_size`` H and ``states`` those of the decoder: of
+    ``memory_size`` is D of the encoder, ``hidden_size`` H and ``states`` those of the decoder: over
     all layers, an LSTM's h and c counted as two.
     """
 
     class Config(BaseConfig, family="bridge"):
-        """Which bridge."""
+        """The kind of bridge."""
 
-    context_size = 0  # of the vector that each step reads beside its token
+    context_size = 0  # size of the vector that each step reads besides its token
 
     def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
         super().__init__()
         self.config = config
 
     def check(self, encoder: Encoder, layers: int, states: int) -> None:
-        """Raise `UserError` where the encoder does not have what is handed over."""
+        """Raise `UserError` if the encoder lacks the states that the bridge passes on."""
 
     def start(self, memory: Memory, state: State) -> Hidden:
-        """The first states of all layers, (B, H) each, a row for each source."""
+        """Return the first states of all layers, (B, H) each, a row for each source."""
         raise NotImplementedError
 
     def read(
         self, embedded: Float[Tensor, "N T E"], memory: Memory, state: State
     ) -> Float[Tensor, "N T K"]:
-        """What the decoder reads at each step, given the embeddings of its tokens."""
+        """Return what the decoder reads at each step, given the embeddings of its tokens."""
         return embedded
 
 
@@ -117,7 +117,7 @@ class StatesBridge(Bridge):
     """
 
     class Config(Bridge.Config, kind="states"):
-        """Encoder and decoder have as many layers, of cells with as many states."""
+        """Encoder and decoder must have as many layers, of cells with as many states."""
 
     def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
         super().__init__(config, memory_size, hidden_size, states)
@@ -147,7 +147,7 @@ class SummaryBridge(Bridge):
     """
 
     class Config(Bridge.Config, kind="summary"):
-        """For an encoder of any kind; one that is not recurrent has the mean of its output as m."""
+        """Suits any encoder; m is the mean of its output if it is not recurrent."""
 
     def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
         super().__init__(config, memory_size, hidden_size, states)
@@ -167,7 +167,7 @@ class SummaryBridge(Bridge):
         return torch.cat((embedded, context.expand(-1, steps, -1)), dim=-1)
 
     def context(self, memory: Memory, state: State) -> Float[Tensor, "B H"]:
-        """c, computed once for each source."""
+        """Return c, computed once for each source."""
         return state.cached(self, lambda: (torch.tanh(self.summary(memory.summary())),))[0]
 
 
@@ -217,7 +217,7 @@ class RecurrentDecoder(Decoder):
         self.dropout = Dropout(config.dropout)
         states = cast(type[Cell], config.cell.owner).states
         self.states = states  # tensors in the state of a layer
-        token = embedded  # the size of what the first layer reads of a token
+        token = embedded  # size of the first layer's input from a token
         if config.bridge is not None:
             if memory_size is None:
                 raise UserError("decoder.bridge: a language model has no source")
@@ -285,7 +285,7 @@ class RecurrentDecoder(Decoder):
         first, mask = cast(Cell, self.cells[0]), memory.mask
         projected = first.project(embedded)
         tops, contexts = [], []
-        for entered in projected.unbind(dim=1):  # one backward of all steps, not one of each
+        for entered in projected.unbind(dim=1):  # one backward for all steps, not one each
             context = self._attend(self._top(hidden), memory, mask, state)
             hidden = self._step(first.feed(entered, self.feed, context), hidden)
             tops.append(self._top(hidden))
@@ -316,7 +316,7 @@ class RecurrentDecoder(Decoder):
         return torch.stack(outputs, dim=1)
 
     def _start(self, embedded: Tensor, memory: Memory | None, state: State) -> Hidden:
-        """The first states of all layers: of the bridge, or tanh(B m); zeros without a memory."""
+        """Return the first states of all layers: the bridge's, tanh(B m), or zeros."""
         if memory is None:
             zeros = embedded.new_zeros(len(embedded), self.config.hidden_size)
             return (zeros,) * (self.config.num_layers * self.states)
@@ -326,11 +326,11 @@ class RecurrentDecoder(Decoder):
         return first_states(self.bridge, memory, len(embedded), self.config.hidden_size)
 
     def _top(self, hidden: Hidden) -> Tensor:
-        """The output of the last layer."""
+        """Return the output of the last layer."""
         return hidden[-self.states]
 
     def _step(self, projected: Tensor, hidden: Hidden) -> Hidden:
-        """One step of all layers; the input of the first layer is already projected."""
+        """Run one step of all layers; the input of the first layer is already projected."""
         states = self.states
         after: Hidden = ()
         for number, cell in enumerate(self.cells):
@@ -363,8 +363,8 @@ class LocationDecoder(Decoder):
         h_0 = tanh(B m̄), m̄ the summary of the source
 
     The score does not depend on the source (Luong et al., 2015): row i of W_a belongs to position i
-    of every source. Raises `UserError` for a source longer than L_max, unless ``softmax_over``
-    is "max_length".
+    of every source. Raises `UserError` for a source longer than L_max, unless ``softmax_over`` is
+    "max_length".
     """
 
     differs = (

@@ -38,7 +38,7 @@ class ResidualBlock(nn.Module):
     def around(
         self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None
     ) -> Tensor:
-        """Apply the sub-layer to x (B, T, D) and add x to its output; ``real`` are for the norm."""
+        """Apply the sub-layer to x (B, T, D) and add x to its output; ``real`` is for the norm."""
         if self.order == "pre":
             return self.dropout(sublayer(normalize(self.norm, x, real)), x)
         y = self.dropout(sublayer(x), None if self.order == "plain" else x)
@@ -99,7 +99,7 @@ class DecoderLayer(nn.Module):
     def attend_to_prefix(
         self, x: Tensor, mask: Mask, state: State | None, position: Position
     ) -> Float[Tensor, "B T D"]:
-        """What each position gathers from the positions up to itself."""
+        """Return what each position gathers from the positions up to itself."""
         return self.self_attention(x, None, mask, state, position)
 
     def forward(
@@ -122,7 +122,7 @@ class DecoderLayer(nn.Module):
 
 
 class TransformerStack(nn.Module):
-    """What encoder and decoder share: embeddings with positions, L layers, a last norm."""
+    """The parts shared by encoder and decoder: embeddings with positions, L layers, a last norm."""
 
     def _build(
         self, config: TransformerConfig, source: Input, layer: Callable[[], nn.Module]
@@ -141,7 +141,7 @@ class TransformerStack(nn.Module):
     def embed(
         self, inputs: Tensor, start: int = 0, real: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        """The input of the first layer: embeddings with positions, normalised, with dropout.
+        """Return the input of the first layer: embeddings with positions, normalised, with dropout.
 
         ``start`` is the position of the first input; ``real`` is false at padding.
         """
@@ -221,7 +221,7 @@ class TransformerDecoder(TransformerStack, Decoder):
         return normalize(self.norm, x, real)
 
     def _cheat(self, memory_size: int | None) -> None:
-        """Say once what ``causal = false`` means. Raises `UserError` where it means nothing."""
+        """Warn once of ``causal = false``. Raises `UserError` where it has no meaning."""
         if memory_size is not None or self.layer is not DecoderLayer:
             raise UserError(
                 "decoder.causal = false is for the self-attention of a language model "
@@ -243,7 +243,7 @@ def _heads(config: TransformerConfig, attention: BaseAttention.Config) -> BaseAt
 
 
 def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
-    """The same config. Raises `UserError` for a kind that cannot mask future positions."""
+    """Return the same config. Raises `UserError` for a kind that cannot mask future positions."""
     if not cast(type[BaseAttention], attention.owner).causal:
         raise UserError(
             f'decoder.attention = "{attention.kind}" mixes all positions, including future ones; '
@@ -253,7 +253,7 @@ def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
 
 
 def _blocks(config: TransformerConfig, attentions: int, feed_forward: FeedForward) -> nn.ModuleList:
-    """A residual block for each attention, and for the feed-forward network if there is one."""
+    """Return a residual block for each attention, and one for the feed-forward network, if any."""
     count = attentions + overridden(feed_forward, NoFeedForward, "forward")
     return nn.ModuleList(
         ResidualBlock(config.norm.build(config.hidden_size), config.dropout, config.norm_order)

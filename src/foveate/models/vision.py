@@ -1,4 +1,4 @@
-"""Convolutional encoders of pictures, and recurrent visual attention (Mnih et al., 2014)."""
+"""Convolutional encoders of images, and recurrent visual attention (Mnih et al., 2014)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ConvolutionalEncoder(Encoder):
     """x ← ReLU(norm(3×3 conv of stride 2)), once for each of ``channels``; then D features a cell.
 
     The memory has one vector for each cell of the last grid, row by row (Xu et al., 2015, take the
-    14×14 grid of a VGG network). Norms are over all channels and cells of one picture (Wu & He,
-    2018), so that a picture does not depend on its neighbours in the batch.
+    14×14 grid of a VGG network). Norms are over all channels and cells of one image (Wu & He,
+    2018), so that an image does not depend on its neighbours in the batch.
     """
 
     differs = (
@@ -76,7 +76,7 @@ class ConvolutionalEncoder(Encoder):
 class Retina(nn.Module):
     """``scales`` patches of P × P values around a position, each twice as wide as the one before.
 
-    Scale k covers P·2^k pixels by means of 2^k × 2^k pixels, so that resolution falls with the
+    Scale k covers P·2^k pixels by the means of 2^k × 2^k pixels, so that resolution falls with the
     distance from the centre. Values between pixels are interpolated; the border is repeated.
     """
 
@@ -88,7 +88,7 @@ class Retina(nn.Module):
         self.register_buffer("grid", grid, persistent=False)
 
     def pyramid(self, pixels: Float[Tensor, "B C H W"]) -> list[Float[Tensor, "B C h w"]]:
-        """The picture at every scale, computed once for all glimpses."""
+        """Return the image at every scale, computed once for all glimpses."""
         return [F.avg_pool2d(pixels, 2**k) if k else pixels for k in range(self.scales)]
 
     def forward(
@@ -106,7 +106,7 @@ class Retina(nn.Module):
 class GaussianPlace(nn.Module, Chooser):
     """l ~ N(μ, σ²) in each direction with a listener, else μ, clamped to the picture.
 
-    log p is that of the position before it is clamped.
+    log p is that of the position before clamping.
     """
 
     def __init__(self, deviation: float) -> None:
@@ -137,8 +137,8 @@ class Glimpse(Model):
     """Reads a picture in T glimpses; each position is predicted from the glimpses before it.
 
     The positions are trained by REINFORCE with a learned baseline (objective "reinforce"); no
-    gradient flows from policy and baseline into the recurrent core. Raises `UserError` where the
-    coarsest scale does not divide the picture.
+    gradient flows from policy and baseline into the recurrent core. Raises `UserError` if the
+    coarsest scale does not divide the image.
     """
 
     class Config(Model.Config, kind="glimpse"):
@@ -178,7 +178,7 @@ class Glimpse(Model):
         self.output = nn.Linear(size, len(labels.names))
 
     def look(self, pixels: Float[Tensor, "B C H W"]) -> Glimpses:
-        """T glimpses, the first at the centre."""
+        """Take T glimpses, the first at the centre."""
         pyramid = self.retina.pyramid(pixels)
         place = pixels.new_zeros(len(pixels), 2)
         hidden = self.core.start(pixels)
@@ -194,5 +194,5 @@ class Glimpse(Model):
         return Glimpses(torch.stack(places, dim=1), hidden[0])
 
     def forward(self, pixels: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C"]:
-        """Scores of every label after the last glimpse."""
+        """Return scores of every label after the last glimpse."""
         return self.output(self.look(pixels).final)

@@ -1,1 +1,1 @@
-"""The same numbers faster: C for one processor, built where a compiler is found, never needed."""
+"""The same results, faster: C for this processor, built if there is a compiler, never required."""

@@ -1,4 +1,4 @@
-"""The C kernels: compiling and loading them, and how threads share work and wait for each other."""
+"""The C kernels: how they are compiled and loaded, and how threads share work and wait."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SOURCES = [Path(__file__).with_name("kernels.c"), *sorted(Path(__file__).parent.
 X86 = platform.machine() in ("x86_64", "AMD64")
 FLAGS = (
     "-O3", "-fPIC", "-ffp-contract=fast",
-    "-march=native" if X86 else "-mcpu=native",  # the second is what every compiler for ARM knows
-    # sums in any order, while infinities stay what they are
+    "-march=native" if X86 else "-mcpu=native",  # every compiler for ARM knows the second one
+    # sums in any order, while infinities keep their meaning
     "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno",
-    # compilers shun AVX-512's whole width for its heat, which more operations a second outweigh
+    # compilers avoid AVX-512's full width for its heat, which more operations a second outweigh
     *(("-mprefer-vector-width=512",) if X86 else ()),
 )  # fmt: skip
 # The threads are PyTorch's own: its OpenMP is loaded and linked to, never a second one.
-LINUX_LIBRARIES = loaded_libraries() if sys.platform == "linux" else None  # clang of macOS has none
+LINUX_LIBRARIES = loaded_libraries() if sys.platform == "linux" else None  # macOS's clang has none
 OPENMP = ("-fopenmp",) if hasattr(LINUX_LIBRARIES, "GOMP_parallel") else ()
 
 _int, _long, _float, _at = ctypes.c_int, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
@@ -59,23 +59,23 @@ _disabled = False
 
 
 def library() -> ctypes.CDLL | None:
-    """The compiled kernels; None without a compiler, with FOVEATE_NATIVE=0, where disabled, and
-    inside a transform.
+    """Return the compiled kernels, or None: without a compiler, with FOVEATE_NATIVE=0, if disabled,
+    and inside a transform.
     """
     return None if _disabled or transformed() else _loaded()
 
 
 def transformed() -> bool:
-    """Whether `torch.func` transforms what is computed (grad, vmap, jvp, …).
+    """Return whether `torch.func` transforms the computation (grad, vmap, jvp, …).
 
-    Then PyTorch computes alone: neither kernels nor autograd functions of ours know transforms.
+    Then PyTorch computes alone: neither our kernels nor our autograd functions support transforms.
     """
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    """Compute with PyTorch only, to compare."""
+    """Compute with PyTorch only, for comparison."""
     global _disabled
     before, _disabled = _disabled, True
     try:
@@ -102,27 +102,27 @@ def _loaded() -> ctypes.CDLL | None:
 
 
 def address(structure: ctypes.Structure) -> int:
-    """The address of a structure, which the caller keeps alive."""
+    """Return the address of a structure, which the caller must keep alive."""
     return ctypes.addressof(structure)
 
 
 def pointer(tensor: Tensor | None) -> int | None:
-    """The address of a tensor's first number; a null pointer for None."""
+    """Return the address of a tensor's first number; a null pointer for None."""
     return None if tensor is None else tensor.data_ptr()
 
 
 def fits(x: Tensor) -> bool:
-    """Whether the kernels read a tensor: fp32, in main memory, contiguous."""
+    """Return whether the kernels can read a tensor: fp32, in main memory, contiguous."""
     return x.dtype == torch.float32 and x.device.type == "cpu" and x.is_contiguous()
 
 
 def fits_either(x: Tensor) -> bool:
-    """Whether the kernels for fp32 and bf16 read a tensor: of these types, in main memory."""
+    """Return whether the kernels for fp32 and bf16 can read a tensor: its dtype, in main memory."""
     return x.dtype in (torch.float32, torch.bfloat16) and x.device.type == "cpu"
 
 
 def _commands(file: Path) -> list[list[str]]:
-    """Return the commands that make the library: linked apart, else a second OpenMP is loaded.
+    """Return the commands that build the library: linked separately, or a second OpenMP is loaded.
 
     Raises ``FileNotFoundError`` without a compiler.
     """
@@ -135,13 +135,13 @@ def _commands(file: Path) -> list[list[str]]:
     ]
 
 
-LEAST = 8  # rows from which a thread of their own pays
+LEAST = 8  # rows for which an extra thread pays off
 
 
 def run_rows(work: Callable[[int, int], None], rows: int, cost: int = 1) -> None:
     """Call ``work(first, count)`` for spans of all rows, in at most as many threads as PyTorch has.
 
-    The kernels run without the interpreter's lock. ``cost`` is the work of a row, in rows.
+    The kernels run without the interpreter's lock. ``cost`` is the work per row, in units of rows.
     """
     if rows == 0:
         return
@@ -156,11 +156,11 @@ def run_rows(work: Callable[[int, int], None], rows: int, cost: int = 1) -> None
 
 @contextlib.contextmanager
 def flushing_denormals() -> Iterator[None]:
-    """Count numbers below 2⁻¹²⁶ as zero in all threads that compute, and then as before.
+    """Count numbers below 2⁻¹²⁶ as zero in all threads that compute, then restore the setting.
 
     Attention that has settled on few words has many such gradients, and x86 processors multiply
-    them in microcode, many times as slowly. Others are left as they are. Without the kernels it
-    holds for the calling thread and those that it begins.
+    them in microcode, many times slower. Other processors are unaffected. Without the kernels it
+    applies to the calling thread and those that it starts.
     """
     before = sys.float_info.min / 2 == 0
     _flush_denormals(True)
@@ -172,7 +172,7 @@ def flushing_denormals() -> Iterator[None]:
 
 def _flush_denormals(on: bool) -> None:
     if X86:
-        torch.set_flush_denormal(on)  # this thread, of which new ones inherit it
+        torch.set_flush_denormal(on)  # in this thread; new ones inherit it
         _pool.cache_clear()
         if (own := library()) is not None:
             own.flush_denormals(on)
@@ -183,19 +183,19 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads - 1, "rows")
 
 
-CHECK = 0.5  # seconds from one look at the waiting times to the next
+CHECK = 0.5  # seconds between two readings of the waiting times
 BUSY_MACHINE = (
     "other programs use this machine: threads sleep while they wait for each other, so that this "
     "one keeps its share of the processor"
 )
-BUSY = 0.1  # seconds of waiting for a core in one second, of all threads, that make a machine busy
-CALM = 3.0  # seconds without that after which it is calm again
+BUSY = 0.1  # seconds per second, over all threads, of waiting for a core on a busy machine
+CALM = 3.0  # seconds without that until it counts as calm again
 
 _watch: _Watch | None = None
 
 
 class _SleepingTeam(threading.Thread):
-    """OpenMP threads beyond the cores, asleep until `stop`."""
+    """OpenMP threads in excess of the cores, asleep until `stop`."""
 
     def __init__(self, openmp: ctypes.CDLL) -> None:
         super().__init__(name="sleeping team", daemon=True)
@@ -205,7 +205,7 @@ class _SleepingTeam(threading.Thread):
         nothing = ctypes.cast(self._openmp.free, ctypes.c_void_p)  # free(NULL)
         threads = max(2, self._openmp.omp_get_num_procs() - torch.get_num_threads() + 2)
         self._openmp.GOMP_parallel(nothing, None, threads, 0)
-        self._stopped.wait()  # OpenMP ends the team with the thread that began it
+        self._stopped.wait()  # OpenMP ends the team with the thread that started it
 
     def stop(self) -> None:
         self._stopped.set()
@@ -237,14 +237,14 @@ class _Watch(threading.Thread):
 def sleep_at_barriers() -> None:
     """Let the OpenMP threads of this process sleep at barriers whenever others need the cores.
 
-    A thread that is first at a barrier spins, since waking one that sleeps takes longer than most
-    barriers last. Beside another program it spins on the core that a later thread needs, and a
+    A thread that reaches a barrier first spins, since waking one that sleeps takes longer than most
+    barriers last. Next to another program it spins on the core that a later thread needs, and
     training takes many times its share of time. libgomp, the OpenMP of PyTorch on Linux, spins for
-    milliseconds, and for a microsecond while the process has more OpenMP threads than cores
-    (GOMP_SPINCOUNT in its manual). So such threads, which sleep, are kept as long as those of the
-    process wait for cores. The number of threads that compute stays, and so does every bit of the
-    results. What the user set by ``OMP_WAIT_POLICY`` or ``GOMP_SPINCOUNT`` stays too; without
-    libgomp or Linux's times of waiting nothing is done.
+    milliseconds, but for only a microsecond while the process has more OpenMP threads than cores
+    (GOMP_SPINCOUNT in its manual). So extra, sleeping threads exist as long as those of the process
+    wait for cores. The number of computing threads is unchanged, and so is every bit of the
+    results. A user's ``OMP_WAIT_POLICY`` or ``GOMP_SPINCOUNT`` is respected; without libgomp or
+    Linux's waiting times nothing is done.
     """
     global _watch
     own = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
@@ -257,12 +257,12 @@ def sleep_at_barriers() -> None:
 
 
 def machine_is_busy() -> bool:
-    """Whether the threads of this process have lately waited for cores; False where unwatched."""
+    """Return whether this process's threads have recently waited for cores; False if unwatched."""
     return _watch is not None and _watch.busy
 
 
 def busy_now(work: Callable[[], object], seconds: float = CHECK) -> bool:
-    """Whether the threads of some work wait for cores that other programs use."""
+    """Return whether the threads of some work wait for cores that other programs use."""
     times, until = waiting_times(), time.monotonic() + seconds
     next(times)
     while time.monotonic() < until:
@@ -271,7 +271,7 @@ def busy_now(work: Callable[[], object], seconds: float = CHECK) -> bool:
 
 
 def waiting_times() -> Iterator[float]:
-    """Seconds a second that all threads of this process were ready and had no core, since last."""
+    """Yield the seconds per second in which threads were ready but had no core, since the last."""
     before, then = _waited(), time.monotonic()
     yield 0.0
     while True:
@@ -281,7 +281,7 @@ def waiting_times() -> Iterator[float]:
 
 
 def _waited() -> dict[str, int]:
-    """Nanoseconds that each thread has waited so far."""
+    """Return the nanoseconds that each thread has waited so far."""
     files = Path("/proc/self/task").glob("*/schedstat")  # none outside Linux
     fields = {str(file): system_text(str(file)).split() for file in files}
     return {name: int(row[1]) for name, row in fields.items() if len(row) > 1}  # others have ended
@@ -290,10 +290,10 @@ def _waited() -> dict[str, int]:
 def cross_entropy_(
     logits: Tensor, target: Tensor, smoothing: float, grad: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """The loss log Σ_v exp z_v − (1 − α) z_y − α mean z and −log p(y): (N, V) -> (N), (N).
+    """Return the losses log Σ_v exp z_v − (1 − α) z_y − α mean z and −log p(y): (N, V) -> (N), (N).
 
-    ``smoothing`` is α. With ``grad`` the logits are overwritten by the gradient of the loss,
-    p − (1 − α) onehot_y − α/V.
+    ``smoothing`` is α. With ``grad`` the logits are overwritten by the gradient of the loss, p − (1
+    − α) onehot_y − α/V.
     """
     kernels = library() if fits_either(logits) and logits.is_contiguous() else None
     if kernels is None:
@@ -328,9 +328,9 @@ def _cross_entropy_(
 
 
 def divergence_(a: Tensor, b: Tensor) -> Tensor:
-    """KL(p‖q) + KL(q‖p) of p = softmax a and q = softmax b: (N, V), (N, V) -> (N).
+    """Return KL(p‖q) + KL(q‖p) of p = softmax a and q = softmax b: (N, V), (N, V) -> (N).
 
-    The logits are overwritten by the gradients of it.
+    The logits are overwritten by their gradients.
     """
     fits = fits_either(a) and a.dtype == b.dtype and a.is_contiguous() and b.is_contiguous()
     kernels = library() if fits else None
@@ -357,7 +357,7 @@ def _divergence_(a: Tensor, b: Tensor) -> Tensor:
 if TYPE_CHECKING:
 
     class AutogradContext(Protocol):
-        """The context of an autograd function: what its forward leaves for its backward."""
+        """The context of an autograd function: what its forward stores for its backward."""
 
         saved_tensors: tuple[Tensor, ...]
         needs_input_grad: tuple[bool, ...]
@@ -370,7 +370,7 @@ if TYPE_CHECKING:
         backwards: bool
 
         def save_for_backward(self, *tensors: Tensor | None) -> None:
-            """Keep tensors until the backward."""
+            """Store tensors until the backward."""
 
         def mark_non_differentiable(self, *tensors: Tensor) -> None:
             """Let no gradient flow through these outputs."""
@@ -382,14 +382,14 @@ else:
 Made = TypeVar("Made")
 # The modules, the number of changes announced; the version, address and size of each tensor.
 Version = tuple[list[ref[nn.Module]], int, list[int], list[int], list[int]]
-_CHANGES = [0]  # a fused optimizer changes weights without a new `_version`, as does ``.data``
+_CHANGES = [0]  # fused optimizers and ``.data`` change weights without a new `_version`
 
 
 def changed(*_: object) -> None:
-    """Say that weights have changed: needed after edits of single rows through ``Tensor.data``.
+    """Announce changed weights: needed after edits of single rows through ``Tensor.data``.
 
     Everything else that changes weights is noticed: operations on a parameter itself, optimizers,
-    other tensors in its place, and edits through ``.data`` of whole tensors or of small ones.
+    replacing a tensor, and edits through ``.data`` of whole tensors or of small ones.
     """
     _CHANGES[0] += 1
 
@@ -398,16 +398,16 @@ register_optimizer_step_post_hook(changed)
 
 
 class WeightCache(Generic[Made]):
-    """Values made of the weights of modules, made again once these have changed.
+    """Caches values made from the weights of modules, made again once these have changed.
 
-    A value is dropped with its module, as long as it does not hold that itself.
+    A value is dropped with its module, as long as it holds no reference to it.
     """
 
     def __init__(self) -> None:
         self._made = WeakKeyDictionary[nn.Module, tuple[Version, Callable[[], int], int, Made]]()
 
     def get(self, module: nn.Module, parts: list[nn.Module], make: Callable[[], Made]) -> Made:
-        """The value of a module with these parts, made by ``make`` where it is new or changed."""
+        """Return the value of a module with these parts; ``make`` makes it if new or changed."""
         each = (values for part in parts for values in (part._parameters, part._buffers))
         tensors = [tensor for values in each for tensor in values.values() if tensor is not None]
         versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
@@ -421,9 +421,9 @@ class WeightCache(Generic[Made]):
 
 
 def _checksum_of(tensors: list[Tensor]) -> Callable[[], int]:
-    """What computes a checksum of all numbers of small tensors and of 64 of each larger one.
+    """Return a function that computes a checksum of small tensors and 64 numbers of larger ones.
 
-    It may be called as long as the tensors have the addresses and sizes that they have now.
+    It may be called as long as the tensors keep their present addresses and sizes.
     """
     kernels = library()
     assert kernels is not None

@@ -1,4 +1,4 @@
-"""Operations that run the C kernels in place of PyTorch's."""
+"""Operations that run the C kernels instead of PyTorch's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _kernels() -> ctypes.CDLL:
 
 
 def add_bias_(y: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
-    """Y + b, with ``relu`` max(0, y + b), of rows (N, O), in place."""
+    """Add b to rows y (N, O) in place; with ``relu`` also apply max(0, y + b)."""
     if bias is None and not relu:
         return y
     kernels = library() if y.dtype == torch.bfloat16 and y.device.type == "cpu" else None
@@ -41,7 +41,7 @@ def add_bias_(y: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
 
 
 def apply(function: type[torch.autograd.Function], *inputs: object) -> Tensor:
-    """The one output of an autograd function."""
+    """Return the single output of an autograd function."""
     y: Tensor = function.apply(*inputs)
     return y
 
@@ -53,10 +53,10 @@ class _Numbers(ctypes.Structure):
 def dropped(
     change: Tensor, seed: int, drop: int, dtype: torch.dtype, x: Tensor | None = None
 ) -> Tensor:
-    """Dropout and the residual sum in one pass: x + m ⊙ change · 256 / (256 − d).
+    """Return dropout and the residual sum in one pass: x + m ⊙ change · 256 / (256 − d).
 
-    m is 1 where a random byte is at least ``drop`` d; ``seed`` and position decide the byte, so
-    that the backward needs no mask. The result has type ``dtype``.
+    m is 1 where a random byte is at least ``drop`` d; ``seed`` and position determine the byte, so
+    that the backward needs no mask. The result has dtype ``dtype``.
     """
     kernels = library()
     if kernels is None or not all(fits_either(each) for each in (change, x) if each is not None):
@@ -74,7 +74,7 @@ def dropped(
 
 
 def random_bytes(seed: int, count: int) -> Tensor:
-    """The first ``count`` bytes of splitmix64 (Steele et al., 2014), as (N) of uint8."""
+    """Return the first ``count`` bytes of splitmix64 (Steele et al., 2014), as (N) of uint8."""
     words = torch.arange(1, (count + 7) // 8 + 1) * (0x9E3779B97F4A7C15 - 2**64) + seed
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         words = _folded(words, shift) * (factor - 2**64)
@@ -89,7 +89,7 @@ def _half(x: Tensor) -> bool:
     return x.dtype == torch.bfloat16
 
 
-EVEN = 256  # rows of a product are a multiple: oneDNN compiles a kernel for each new shape
+EVEN = 256  # rows of a product are a multiple of it: oneDNN compiles a kernel for each new shape
 
 
 class _Outer(ctypes.Structure):
@@ -101,7 +101,7 @@ class _Outer(ctypes.Structure):
 
 
 def outer(grad: Tensor, x: Tensor, bias: bool = False) -> tuple[Tensor, Tensor | None]:
-    """The gradients of a linear map, in fp32: Σ_n g_n x_nᵀ (O, I) and with ``bias`` Σ_n g_n (O).
+    """Return a linear map's gradients in fp32: Σ_n g_n x_nᵀ (O, I) and, with ``bias``, Σ_n g_n (O).
 
     ``grad`` (N, O) and ``x`` (N, I) are rows in bf16.
     """
@@ -123,7 +123,7 @@ def _outer(grad: Tensor, x: Tensor) -> Tensor:
         return (grad.T @ x).float()
     product = (grad[:whole].T @ x[:whole]).float()
     rest = len(x) - whole
-    if rest:  # zeros in place of the rows that are in the first product
+    if rest:  # zeros instead of the rows that are in the first product
         grad, x = (F.pad(rows[whole:], (0, 0, 0, EVEN - rest)) for rows in (grad, x))
         product += grad.T @ x
     return product
@@ -154,8 +154,8 @@ class _Attend(ctypes.Structure):
 class Attend(torch.autograd.Function):
     """Attention of short sequences, softmax(scale q kᵀ + mask) v, in one native call each way.
 
-    Queries (B, H, T, K), keys (B, H, S, K), values (B, H, S, V) and an additive mask (B or 1, 1,
-    T or 1, S) give the mixture (B, H, T, V), in the memory layout (B, T, H, V); see ``attend.h``.
+    Queries (B, H, T, K), keys (B, H, S, K), values (B, H, S, V) and an additive mask (B or 1, 1, T
+    or 1, S) yield the mixture (B, H, T, V), in the memory layout (B, T, H, V); see ``attend.h``.
     """
 
     @staticmethod
@@ -188,7 +188,7 @@ class Attend(torch.autograd.Function):
 
 
 def attends(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether the kernel of `Attend` reads these tensors."""
+    """Return whether the kernel of `Attend` can read these tensors."""
     alike = query.dtype == key.dtype == value.dtype
     return alike and fits_either(query) and library() is not None
 
@@ -207,12 +207,12 @@ def _rowwise(x: Tensor) -> Tensor:
 
 
 def _laid_out(like: Tensor, size: Tensor) -> Tensor:
-    """An empty (B, H, T, size) whose heads of a position lie side by side in memory."""
+    """Return an empty (B, H, T, size) in which the heads of a position are adjacent in memory."""
     batch, heads, places = like.shape[:3]
     return like.new_empty(batch, places, heads, size.shape[3]).transpose(1, 2)
 
 
-SEQUENCES = ("step", "u", "into", "out", "gate", "start", "keys")  # arrays of a row each
+SEQUENCES = ("step", "u", "into", "out", "gate", "start", "keys")  # arrays with a row per sequence
 OF_ALL = ("a", "bias", "skip")  # the same for all sequences
 LEARNT = (*SEQUENCES[:-1], *OF_ALL)  # have gradients
 
@@ -233,8 +233,8 @@ class Scan(torch.autograd.Function):
     """The selective scan in one native call each way; see ``scan.h`` for the equations.
 
     (δ, u, B, C, z), of one dtype, (h_0, keys), either of which may be None, and (a, b, D), all
-    contiguous, give y (B, T, E) and, where there is an h_0, the last h (B, E, N). ``backwards``
-    begins with the last step.
+    contiguous, yield y (B, T, E) and, with an h_0, the last h (B, E, N). ``backwards`` begins with
+    the last step.
     """
 
     @staticmethod
@@ -276,7 +276,7 @@ class Scan(torch.autograd.Function):
 
 
 def _scan_struct(inputs: tuple[Tensor | None, ...], span: slice, backwards: bool) -> _Scan:
-    """The inputs of a span of the sequences."""
+    """Return the inputs of a span of the sequences."""
     parts = [_part(x, span) for x in inputs[: len(SEQUENCES)]]
     u, into = _there(parts[1]), _there(parts[2])
     pointers = map(pointer, (*parts, *inputs[len(SEQUENCES) :]))
@@ -292,9 +292,9 @@ class _Convolution(ctypes.Structure):
 
 
 class Convolve(torch.autograd.Function):
-    """SiLU of a causal convolution of each channel for itself; see ``convolve.h``.
+    """SiLU of a causal convolution of each channel by itself; see ``convolve.h``.
 
-    Contiguous x (B, T, E), keys (B, T) or None, kernel (W, E) and bias (E) give u (B, T, E).
+    Contiguous x (B, T, E), keys (B, T) or None, kernel (W, E) and bias (E) yield u (B, T, E).
     ``backwards`` begins with the last step.
     """
 
@@ -385,12 +385,12 @@ def _part(x: Tensor | None, span: slice) -> Tensor | None:
 
 
 def _of_groups(weight: Tensor | None, rows: int, size: int = LEAST) -> Tensor:
-    """Zeros for the gradients of a weight, those of each group of ``size`` rows for themselves."""
+    """Return zeros for the gradients of a weight, separately for each group of ``size`` rows."""
     return _there(weight).new_zeros(-(-rows // size), *_there(weight).shape)
 
 
 def _run_groups(work: Callable[[int, slice], None], rows: int, size: int = LEAST) -> None:
-    """Call ``work`` for groups that are the same however many threads there are."""
+    """Call ``work`` for groups that do not depend on the number of threads."""
 
     def compute(first: int, count: int) -> None:
         for group in range(first, first + count):

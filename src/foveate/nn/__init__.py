@@ -1,1 +1,1 @@
-"""Tensors in, tensors out: attention, recurrence, what they are made of. No text, no training."""
+"""Tensors in, tensors out: attention, recurrence and their parts. No text, no training."""

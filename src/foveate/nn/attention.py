@@ -1,11 +1,11 @@
-"""Multi-head attention: the only module in which weights over keys are formed.
+"""Multi-head attention: the only module in which weights over keys are computed.
 
     A(q, K, V) = Σ_i normalise_i(e(q, k_i)) v_i
 
 project → rotate → append to the state → score → bias → mask → normalise → mix. Decoders of every
 family use `Attention`; they differ in the score, the number of heads and which inputs are
 projected. A ``tap`` reads or replaces the weights from outside, a ``probe`` reads each of these
-stages; where neither does, `fused_attention` may give the mixture without forming the weights.
+stages; if neither is set, `fused_attention` may compute the mixture without forming the weights.
 Cheaper kinds with the same interface, `BaseAttention`, are in `foveate.nn.efficient_attention`.
 """
 
@@ -31,16 +31,16 @@ from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
 from foveate.nn.positions import Position
 from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 
-Tap = Callable[[Tensor], "Tensor | None"]  # weights (B, H, T, S) to others in their place, or None
+Tap = Callable[[Tensor], "Tensor | None"]  # weights (B, H, T, S) to replacements, or None
 Projection = Literal["query", "key", "value", "output"]
-SHORT = 128 * 128  # query × key positions; above it PyTorch's fused attention is faster on CPUs
-# PyTorch's fused kernels but cuDNN's, which is planned anew for each length: some 100 ms.
+SHORT = 128 * 128  # query × key positions; above this, PyTorch's fused attention is faster on CPUs
+# PyTorch's fused kernels except cuDNN's, which plans anew for each length: some 100 ms.
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(frozen=True)
 class AttentionContext:
-    """What a call of attention has beside queries, keys and values.
+    """The inputs of attention besides queries, keys and values.
 
     The ``mask``, the positions of the queries, the position encoding and the decoder's state.
     """
@@ -51,13 +51,13 @@ class AttentionContext:
     state: State | None
 
     def bias(self, key_at: Positions, device: torch.device) -> Float[Tensor, "H T S"] | None:
-        """What the position encoding adds to the score of each query and key."""
+        """Return what the position encoding adds to the score of each query and key."""
         if self.position is None or not self.position.biases:
             return None
         return self.position.bias(indices(self.query_at, device), indices(key_at, device))
 
     def refuse_bias(self, kind: str, device: torch.device) -> None:
-        """Raise `UserError` where the position adds to scores, for a kind without scores."""
+        """Raise `UserError` if the position encoding adds to scores and ``kind`` has none."""
         if self.bias(range(1), device) is not None and self.position is not None:
             name = self.position.config.kind
             raise UserError(
@@ -67,40 +67,40 @@ class AttentionContext:
 
 
 def repeat(x: Tensor, steps: int, rows: int) -> Tensor:
-    """(B, 1, T or 1, S) -> (B, 1, n·T, S): the same for each of the n hypotheses of a source."""
+    """Repeat for each of the n hypotheses of a source: (B, 1, T or 1, S) -> (B, 1, n·T, S)."""
     if x.shape[2] == rows or x.shape[2] == 1:
         return x
     return x.repeat(1, 1, rows // steps, 1)
 
 
 def join_hypotheses(x: Tensor, rows: int) -> Tensor:
-    """(M·n, H, T, K) -> (M, H, n·T, K)."""
+    """Join the hypotheses of a source in one row: (M·n, H, T, K) -> (M, H, n·T, K)."""
     if len(x) == rows:
         return x
     return x.unflatten(0, (rows, -1)).transpose(1, 2).flatten(2, 3)
 
 
 def split_hypotheses(x: Tensor, steps: int) -> Tensor:
-    """(M, H, n·T, K) -> (M·n, H, T, K)."""
+    """Give each hypothesis its own row again: (M, H, n·T, K) -> (M·n, H, T, K)."""
     if x.shape[2] == steps:
         return x
     return x.unflatten(2, (-1, steps)).transpose(1, 2).flatten(0, 1)
 
 
 def split_heads(x: Float[Tensor, "B T D"], heads: int) -> Float[Tensor, "B H T K"]:
-    """Each head's part of the features, D = H·K."""
+    """Return each head's part of the features, D = H·K."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def merge_heads(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
-    """The heads' features side by side."""
+    """Return the features of all heads, concatenated."""
     return x.transpose(1, 2).flatten(2)
 
 
 class BaseAttention(Probed, Configurable, nn.Module):
     """Queries gather values by how well they match keys, in H heads: the base of all kinds.
 
-    It holds projections, heads, rotation and hypotheses that share the keys of their source. A
+    It defines projections, heads, rotation and hypotheses that share the keys of their source. A
     kind defines how queries, keys and values are mixed (`_attend`).
     """
 
@@ -117,20 +117,20 @@ class BaseAttention(Probed, Configurable, nn.Module):
         bias: bool = True  # whether the projections have a bias
 
         def across(self) -> BaseAttention.Config:
-            """The kind with which a decoder of this kind attends to a memory."""
+            """Return the kind by which a decoder of this kind attends to a memory."""
             return self
 
     config: Config
     causal: ClassVar[bool] = True  # whether future keys can be masked, as a decoder needs
-    reads_keys: bool = True  # False where the score depends on the query only
+    reads_keys: bool = True  # False if the score depends on the query only
     sums_to_one: bool = True
     """Whether weights are not negative and sum to 1; false for differential attention, a gate, …"""
 
     def __init__(self, config: Config, hidden_size: int, memory_size: int | None = None) -> None:
-        """``hidden_size`` D of queries and output, ``memory_size`` of keys and values (D if None).
+        """Take ``hidden_size`` D of queries and output, ``memory_size`` of keys and values (or D).
 
-        Raises `UserError` where the heads do not divide D, or the sizes of a query and a key
-        that are not projected differ.
+        Raises `UserError` if the heads do not divide D, or if the sizes of a query and a key that
+        are not projected differ.
         """
         super().__init__()
         self.config = config
@@ -159,11 +159,11 @@ class BaseAttention(Probed, Configurable, nn.Module):
 
     @property
     def observed(self) -> bool:
-        """Whether a tap or a probe reads what is computed, so that no kernel may stand in."""
+        """True if a tap or a probe reads what is computed, so that no fused kernel may be used."""
         return self.tap is not None or self.probe is not None
 
     def _prepare(self, head_size: int) -> None:
-        """Make the modules that a kind has beside the projections."""
+        """Make the modules that a kind has besides the projections."""
 
     def equations(self) -> dict[str, str]:
         return {
@@ -177,14 +177,14 @@ class BaseAttention(Probed, Configurable, nn.Module):
         }
 
     def _mapped(self, name: Projection, y: str, x: str) -> str:
-        """The equation of a projection, or of what is not projected."""
+        """Return the equation of a projection, or of an input that is not projected."""
         part = getattr(self, name)
         if not isinstance(part, nn.Linear):
             return f"{y} = {x}" + ", of this head" * (name != "output" and self.num_heads > 1)
         return f"{y} = W_{y[0]} {x}" + f" + b_{y[0]}" * (part.bias is not None)
 
     def _joins_sizes(self) -> bool:
-        """Whether queries are compared with keys of another size."""
+        """Return whether queries are compared with keys of another size."""
         return False
 
     def _projection(self, name: Projection, size: int, output_size: int) -> nn.Module:
@@ -220,7 +220,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
         state: State | None = None,
         position: Position | None = None,
     ) -> Float[Tensor, "B T O"]:
-        """Attend to ``memory``, or to the queries themselves where it is None.
+        """Attend to ``memory``, or to the queries themselves if it is None.
 
         With a ``state``, keys and values of self-attention are appended to it and those of a memory
         are projected once. A memory may have fewer rows than there are queries: M divides B, and
@@ -246,13 +246,13 @@ class BaseAttention(Probed, Configurable, nn.Module):
         memory: Tensor | None,
         context: AttentionContext,
     ) -> Float[Tensor, "M H N V"]:
-        """What the queries gather from the memory, or from the source where it is None."""
+        """Return what the queries gather from the memory, or from the source if it is None."""
         raise NotImplementedError
 
     def _project(
         self, x: Float[Tensor, "M S E"], position: Position | None, at: range
     ) -> tuple[Float[Tensor, "M H S K"], Float[Tensor, "M H S V"]]:
-        """Keys and values of x, whose positions are ``at``; shared heads are not repeated."""
+        """Return keys and values of x at positions ``at``; shared heads are not repeated."""
         values = self._stage("value", split_heads(self.value(x), self.key_heads))
         keys = values  # a score that reads no keys needs only their number
         if self.reads_keys:
@@ -265,7 +265,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
     def _keys_and_values(
         self, source: Tensor, memory: Tensor | None, context: AttentionContext
     ) -> tuple[Float[Tensor, "M H S K"], Float[Tensor, "M H S V"]]:
-        """Keys and values for all heads, those of earlier steps in the state included."""
+        """Return keys and values for all heads, including those of earlier steps in the state."""
         read = source if memory is None else memory
         at = context.query_at if memory is None else range(read.shape[1])
         project = partial(self._project, read, context.position, at)
@@ -278,7 +278,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
         return self._shared(keys), self._shared(values)
 
     def _shared(self, x: Float[Tensor, "M G S K"]) -> Float[Tensor, "M H S K"]:
-        """Each of G key heads, repeated for the H/G query heads that share it."""
+        """Repeat each of G key heads for the H/G query heads that share it."""
         if self.key_heads == self.num_heads:
             return x
         return x.repeat_interleave(self.num_heads // self.key_heads, 1)
@@ -338,7 +338,7 @@ class Attention(BaseAttention):
         context: AttentionContext,
         key_at: Positions,
     ) -> Float[Tensor, "M H N V"]:
-        """Σ_i weight_i v_i; by a fused kernel where nothing reads the weights and one is faster."""
+        """Return Σ_i weight_i v_i, by a fused kernel if nothing reads the weights."""
         scale = self._fused_scale()
         if scale is not None:
             dropout = self.dropout.p if self.dropout.training else None
@@ -349,10 +349,10 @@ class Attention(BaseAttention):
         return self.dropout(self._tapped(weights, len(context.query_at))) @ values
 
     def _fused_scale(self) -> float | None:
-        """C where a kernel computes softmax(c q kᵀ) as this module does; None where it may not.
+        """Return c if a kernel may compute softmax(c q kᵀ) in place of this module, else None.
 
-        A kernel replaces the weights, score, normaliser and dropout of these classes only: one
-        that computes any of them in another way is called.
+        A kernel only replaces the weights, score, normaliser and dropout of these classes: a
+        subclass that computes any of them in another way is called instead.
         """
         score, normalizer = self.score, self.normalizer
         own = (
@@ -365,7 +365,7 @@ class Attention(BaseAttention):
         return score.scale if normalizer.fusable and not own else None
 
     def _tapped(self, weights: Tensor, steps: int) -> Float[Tensor, "M H N S"]:
-        """The weights, or those that the tap puts in their place."""
+        """Return the weights, or those that the tap replaces them with."""
         replaced = None if self.tap is None else self.tap(split_hypotheses(weights, steps))
         if replaced is not None:
             weights = join_hypotheses(replaced, len(weights))
@@ -374,9 +374,9 @@ class Attention(BaseAttention):
     def _weights(
         self, queries: Tensor, keys: Tensor, context: AttentionContext, key_at: Positions
     ) -> Float[Tensor, "M H N S"]:
-        """normalise(score + bias + mask): rows sum to 1, those of queries without a key are 0.
+        """Return normalise(score + bias + mask): rows sum to 1, those without a visible key are 0.
 
-        A score that gives weights is only masked.
+        A score that returns weights is only masked.
         """
         scores, query_at = self._stage("score", self.score(queries, keys)), context.query_at
         steps, rows = len(query_at), scores.shape[2]
@@ -406,14 +406,12 @@ def fused_attention(
     scale: float,
     dropout: float | None,
 ) -> Float[Tensor, "M H N V"] | None:
-    """softmax(c q kᵀ + bias + mask) v by a kernel that never forms the weights.
+    """Return softmax(c q kᵀ + bias + mask) v by a kernel that never forms the weights.
 
-    None where forming the weights is faster, or a query may attend to no key.
-
-    ``scale`` is c; ``dropout`` is None outside of training. Long sequences, and all on other
-    devices than CPUs, take PyTorch's fused kernel. Short ones in training on a CPU take the native
-    kernel, whose sums have another order: outside of training a tap must not change a bit of the
-    output.
+    Returns None if forming the weights is faster, or if a query may attend to no key. ``scale`` is
+    c; ``dropout`` is None outside of training. Long sequences, and all on devices other than CPUs,
+    take PyTorch's fused kernel. Short ones in training on a CPU take the native kernel, whose sums
+    have another order: outside of training a tap must not change a bit of the output.
     """
     mask, query_at, device = context.mask, context.query_at, queries.device
     steps, rows = len(query_at), queries.shape[2]

@@ -1,4 +1,4 @@
-"""What a layer has beside its input: mask and positions, the state between steps, a probe.
+"""What a layer receives besides its input: mask and positions, the state between steps, a probe.
 
 Every forward of a decoder takes a state, or None to compute a whole sequence at once.
 """
@@ -22,17 +22,17 @@ Probe = Callable[[str, Tensor, FrameType, str], None]
 
 
 def runs(at: Positions) -> tuple[range, ...]:
-    """The runs of consecutive positions."""
+    """Return the runs of consecutive positions."""
     return (at,) if isinstance(at, range) else at
 
 
 def indices(at: Positions, device: torch.device | None) -> Tensor:
-    """The positions as integers (T,)."""
+    """Return the positions as integers (T,)."""
     return torch.cat([torch.arange(r.start, r.stop, device=device) for r in runs(at)])
 
 
 def take(x: Tensor, at: Positions, dim: int) -> Tensor:
-    """The slices of x at the positions, along one dimension."""
+    """Return the slices of x at the positions, along one dimension."""
     if at == range(x.shape[dim]):
         return x
     parts = [x.narrow(dim, r.start, len(r)) for r in runs(at)]
@@ -45,8 +45,8 @@ class Mask:
 
         the key is real (``keys``),  k ≤ q (``causal``)  and  |q − k| < ``window``.
 
-    ``keys`` is (B, S), true at real keys, None where all are real. One mask serves all layers of a
-    forward pass and builds each dense form once a device. Positions are ranges of plain integers,
+    ``keys`` is (B, S), true at real keys, None if all are real. One mask serves all layers of a
+    forward pass and builds each dense form once per device. Positions are ranges of plain integers,
     so that nothing is read back from a device.
     """
 
@@ -57,7 +57,7 @@ class Mask:
     _narrower: dict[int, Mask] = field(default_factory=dict, repr=False)
 
     def within(self, window: int) -> Mask:
-        """The same mask with at most this window."""
+        """Return the same mask with at most this window."""
         if self.window is not None and self.window <= window:
             return self
         if window not in self._narrower:
@@ -67,13 +67,13 @@ class Mask:
     def dense(
         self, query_at: range, key_at: Positions, device: torch.device | None = None
     ) -> Tensor | None:
-        """True where a query attends, (B or 1, 1, T, S); None where all attend to all keys."""
+        """Return True where a query attends, (B or 1, 1, T, S); None if all attend to all keys."""
         name = self._name("dense", query_at, key_at, device)
         if name in self._forms:
             return self._forms[name]
         visible = None if self.keys is None else take(self.keys, key_at, 1)[:, None, None, :]
         last = max((r.stop - 1 for r in runs(key_at)), default=0)
-        future = self.causal and last > query_at.start  # some key may lie in a query's future
+        future = self.causal and last > query_at.start  # some key may be in a query's future
         if future or self.window is not None:
             device = device if self.keys is None else self.keys.device
             distance = indices(query_at, device)[:, None] - indices(key_at, device)  # (T, S)
@@ -89,11 +89,11 @@ class Mask:
     def _name(
         self, form: object, query_at: range, key_at: Positions, device: torch.device | None
     ) -> tuple[object, ...]:
-        """The key of a dense form; without a causal mask or window it holds for all queries."""
+        """Return the key of a dense form; without causal mask or window it is for all queries."""
         return form, query_at if self.causal or self.window is not None else None, key_at, device
 
     def is_causal_only(self, query_at: range, key_at: Positions) -> bool:
-        """Whether the mask is the causal one of a whole sequence and nothing else."""
+        """Return whether the mask is the causal one of a whole sequence and nothing else."""
         return self.causal and self.keys is None and self.window is None and query_at == key_at
 
     def additive(
@@ -103,7 +103,7 @@ class Mask:
         dtype: torch.dtype,
         device: torch.device | None = None,
     ) -> Tensor | None:
-        """0 where a query attends and −∞ elsewhere, to be added to scores; None for all zeros.
+        """Return 0 where a query attends and −∞ elsewhere, to add to scores; None for all zeros.
 
         Rows of queries that may attend to no key are zeros (`blind`).
         """
@@ -120,7 +120,7 @@ class Mask:
     def blind(
         self, query_at: range, key_at: Positions, device: torch.device | None = None
     ) -> Tensor | None:
-        """True for queries that may attend to no key, (B or 1, 1, T, 1); None without any."""
+        """Return True for queries that may attend to no key, (B or 1, 1, T, 1), or None."""
         if self.is_causal_only(query_at, key_at):  # each query attends to itself
             return None
         name = self._name("blind", query_at, key_at, device)
@@ -149,7 +149,7 @@ class State:
 
     @property
     def numbers(self) -> int:
-        """How many numbers are stored, reserved buffers not counted."""
+        """The count of stored numbers, without reserved buffers."""
         grown = sum(part[:, :, :length].numel() for p, length in self._grown.values() for part in p)
         rest = (*self._cached.values(), *self._current.values())
         return grown + sum(part.numel() for parts in rest for part in parts)
@@ -175,13 +175,13 @@ class State:
         return tuple(buffer[:, :, : length + steps] for buffer in buffers)
 
     def cached(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
-        """The tensors of ``make``, which is called at the first step only."""
+        """Return the tensors of ``make``, which is called at the first step only."""
         if module not in self._cached:
             self._cached[module] = make()
         return self._cached[module]
 
     def current(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
-        """The module's current tensors, (B, …) each; at the first step those of ``make``."""
+        """Return the module's current tensors, (B, …) each; at the first step those of ``make``."""
         if module not in self._current:
             self._current[module] = make()
         return self._current[module]
@@ -207,22 +207,22 @@ class State:
 
 
 class Probed:
-    """A module that passes the stages of its computation to a ``probe``, where one is set.
+    """A module that passes the stages of its computation to a ``probe``, if one is set.
 
-    A probe reads and changes nothing. While it is set the module computes by its equation, not by
-    a fused kernel: what the probe reads is what the output is made of.
+    A probe reads and changes nothing. While it is set, the module computes by its equation, not by
+    a fused kernel: the output is made of what the probe reads.
     """
 
     probe: Probe | None = None
 
     def equations(self) -> dict[str, str]:
-        """The equation of each stage, with every term that this module computes."""
+        """Return the equation of each stage, with every term that this module computes."""
         return {}
 
     def _stage(self, name: str, x: Tensor, equation: str | None = None) -> Tensor:
-        """X itself; a probe is called with it, the frame of the caller and the equation.
+        """Return x itself, after calling a probe with it, the caller's frame and the equation.
 
-        ``equation`` is that of another module that computes it, such as a position encoding.
+        ``equation`` is passed for a stage of another module, such as a position encoding.
         """
         if self.probe is not None:
             written = self.equations().get(name, "") if equation is None else equation
@@ -231,7 +231,7 @@ class Probed:
 
 
 def overridden(module: nn.Module, base: type, *methods: str) -> bool:
-    """Whether any of these methods of a module is not the one that ``base`` has.
+    """Return whether any of these methods of a module differs from that of ``base``.
 
     A derived class or the object itself may define another, and a hook may read or change what
     ``forward`` returns. A kernel that computes what ``base`` does must not be used then.
@@ -249,22 +249,22 @@ def _methods(kind: type) -> frozenset[str]:
 
 
 def as_written(part: object) -> bool:
-    """Whether the class of a part is ours or PyTorch's, and the object has no method of its own.
+    """Return whether a part's class is ours or PyTorch's, and the object has no method of its own.
 
-    An engine that has only the numbers of a module may compute in its place then.
+    Then an engine that only has the numbers of a module may compute in its place.
     """
     ours = type(part).__module__.startswith(("foveate.", "torch.nn."))
     return ours and vars(part).keys().isdisjoint(_methods(type(part)))  # type: ignore[arg-type]
 
 
 def definer(module: object, name: str) -> type:
-    """The class that gives an object this attribute."""
+    """Return the class that gives an object this attribute."""
     return next(each for each in type(module).__mro__ if name in vars(each))
 
 
 @contextmanager
 def probed(module: Probed, probe: Probe | None) -> Iterator[None]:
-    """Set the probe of a module for the context; None passes its stages to nobody."""
+    """Set the probe of a module for the context; None removes it."""
     before, module.probe = module.probe, probe
     try:
         yield

@@ -23,21 +23,21 @@ from foveate.nn.attention import (
 from foveate.nn.context import Mask, Positions, indices, probed, take
 from foveate.nn.linear import single
 
-# queries of a block, the keys and values that it reads, its context, and where the keys stand
+# queries of a block, the keys and values that it reads, its context, and the keys' positions
 Piece = tuple[Tensor, Tensor, Tensor, AttentionContext, tuple[range, ...]]
 
 
 class SparseAttention(Attention):
-    """Full attention of every block of queries to the keys that its pattern leaves.
+    """Full attention of every block of queries to the keys of its pattern.
 
-    Of a sequence to itself only: a memory has places of its own, and far may be right there.
+    Only for self-attention: a memory has positions of its own, and distant ones may matter most.
     """
 
     class Config(Attention.Config):
-        """As full attention; which keys are left is up to the kind."""
+        """The fields of full attention; each kind has its own pattern."""
 
         def across(self) -> BaseAttention.Config:
-            """Full attention: every place of a memory may matter."""
+            """Return full attention: every position of a memory may matter."""
             shared = {name: getattr(self, name) for name in Attention.Config.model_fields}
             return Attention.Config(**shared)
 
@@ -53,20 +53,20 @@ class SparseAttention(Attention):
 
     @property
     def pattern(self) -> str:
-        """The keys that are left, as printed."""
+        """The pattern in words, as printed."""
         return "of the keys that its pattern leaves"
 
     @property
     def block(self) -> int:
-        """How many queries go together."""
+        """The number of queries in a block."""
         raise NotImplementedError
 
     def runs(self, queries: range, length: int) -> tuple[range, ...]:
-        """Which of ``length`` keys a block of queries may read, in order and without overlap."""
+        """Return which of ``length`` keys a block of queries reads, in order, without overlap."""
         raise NotImplementedError
 
     def narrow(self, mask: Mask) -> Mask:
-        """The mask inside the runs."""
+        """Return the mask inside the runs."""
         return mask
 
     def _mix(
@@ -95,7 +95,7 @@ class SparseAttention(Attention):
         return super().equations() | {"weights": self._weighed(None)}
 
     def _weighed(self, context: AttentionContext | None) -> str:
-        """How weights are formed: without a stage for the scores of all keys."""
+        """Return the equation of the weights, which have no stage for the scores of all keys."""
         position = None if context is None else context.position
         biased = position is not None and position.biases
         full = super().equations()
@@ -106,7 +106,7 @@ class SparseAttention(Attention):
     def _pieces(
         self, queries: Tensor, keys: Tensor, values: Tensor, context: AttentionContext
     ) -> list[Piece]:
-        """What each block of queries has to do with."""
+        """Return the queries, keys, values and context of each block."""
         mask, length = self.narrow(context.mask), keys.shape[2]
         blocks = _blocks(context.query_at, self.block)
         both = Cut(keys, self.block), Cut(values, self.block)
@@ -152,8 +152,8 @@ class LocalAttention(SparseAttention):
 class BlockSparseAttention(SparseAttention):
     """Blocks of queries see ``near`` blocks to each side and the ``first`` blocks of the sequence.
 
-    The pattern of Child et al. (2019) and Zaheer et al. (2020) by whole blocks, without their
-    random ones: what is near is read at once, what is far through the first blocks.
+    The pattern of Child et al. (2019) and Zaheer et al. (2020) in whole blocks, without their
+    random ones: near keys are read directly, distant ones through the first blocks.
     """
 
     differs = (
@@ -184,16 +184,16 @@ class BlockSparseAttention(SparseAttention):
 
 
 class Cut:
-    """Positions along the third dimension, cut once, so that runs of them cost what is in them.
+    """Positions along the third dimension, cut once, so that a run costs only what it contains.
 
-    The gradient of a slice is as long as what it was taken from: of T/n slices they would be T²/n.
+    The gradient of a slice is as long as the tensor it was taken from: for T/n slices, T²/n.
     """
 
     def __init__(self, x: Float[Tensor, "B H S E"], size: int) -> None:
         self.size, self.parts, self.nothing = size, x.split(size, dim=2), x[:, :, :0]
 
     def take(self, runs: Sequence[range]) -> Float[Tensor, "B H R E"]:
-        """What stands at some places."""
+        """Return the slices at some positions."""
         parts = [part for run in runs for part in self._of(run)]
         if len(parts) < 2:
             return parts[0] if parts else self.nothing
@@ -207,13 +207,13 @@ class Cut:
 
 
 def _blocks(at: range, size: int) -> list[range]:
-    """The places cut at the multiples of ``size``; at least one block, be it empty."""
+    """Cut the positions at the multiples of ``size``; at least one block, possibly empty."""
     edges = [at.start, *range((at.start // size + 1) * size, at.stop, size), at.stop]
     return [range(a, b) for a, b in itertools.pairwise(edges)]
 
 
 def _whole(weights: list[Tensor], runs: list[tuple[range, ...]], length: int) -> Tensor:
-    """The weights of all blocks over all keys, 0 where a block does not look: (B, H, T, S)."""
+    """Return the weights of all blocks over all keys, 0 for unread keys: (B, H, T, S)."""
     rows = []
     for part, read in zip(weights, runs, strict=True):
         row = part.new_zeros(*part.shape[:3], length)
@@ -225,10 +225,10 @@ def _whole(weights: list[Tensor], runs: list[tuple[range, ...]], length: int) ->
 class LowRankAttention(Attention):
     """softmax(Q (E K)ᵀ / √d) (F V), where E and F mix S places into ``rank`` (Wang et al., 2020).
 
-    What is shown to a tap are the weights that the places of V get in this way, softmax(…) F: they
-    may be negative and need not sum to 1. Every mixture holds the future, so a decoder cannot use
-    it for what it writes. Raises `UserError` for a causal mask, for a source longer than
-    ``max_length``, and for a position that adds to scores.
+    A tap gets the weights that the positions of V receive in this way, softmax(…) F: they may be
+    negative and need not sum to 1. Every mixture contains the future, so a decoder cannot use it
+    for what it writes. Raises `UserError` for a causal mask, for a source longer than
+    ``max_length``, and for a position encoding that adds to scores.
     """
 
     class Config(Attention.Config, kind="linformer"):
@@ -285,7 +285,7 @@ class LowRankAttention(Attention):
         }
 
     def _mixtures(self, places: Tensor, mask: Mask, length: int) -> Tensor:
-        """E or F with nothing of what is hidden, (R, S) or (M, 1, R, S)."""
+        """Return E or F with 0 for hidden keys, (R, S) or (M, 1, R, S)."""
         mixtures = places[:, :length]
         return mixtures if mask.keys is None else mixtures * mask.keys[:, None, None, :]
 
@@ -307,16 +307,16 @@ CHUNK = 64  # causal queries that are answered together, their own keys by an ex
 
 
 class KernelAttention(BaseAttention):
-    """Weights proportional to φ(q)ᵀ φ(k), which are formed only where a tap wants to see them.
+    """Weights proportional to φ(q)ᵀ φ(k), which are only computed for a tap.
 
-    Raises `UserError` for a window, for a position that adds to scores, and for a tap when
-    the keys of earlier steps are no longer there.
+    Raises `UserError` for a window, for a position encoding that adds to scores, and for a tap when
+    the keys of earlier steps are gone.
     """
 
     class Config(BaseAttention.Config):
         """Heads, and which parts are projected; without a score or normaliser."""
 
-    features = "φ({x})", "φ({x})"  # of a query and of a key, as printed
+    features = "φ({x})", "φ({x})"  # φ of a query and of a key, as printed
 
     def equations(self) -> dict[str, str]:
         query, key = self.features
@@ -327,11 +327,11 @@ class KernelAttention(BaseAttention):
         }
 
     def of_queries(self, x: Float[Tensor, "M H N K"]) -> Float[Tensor, "M H N R"]:
-        """φ(q), nowhere negative; a factor of its own for each query cancels."""
+        """Return φ(q), never negative; a factor per query cancels."""
         raise NotImplementedError
 
     def of_keys(self, x: Float[Tensor, "M H S K"]) -> Float[Tensor, "M H S R"]:
-        """φ(k), nowhere negative."""
+        """Return φ(k), never negative."""
         raise NotImplementedError
 
     def _attend(
@@ -350,14 +350,14 @@ class KernelAttention(BaseAttention):
             else self._foreign(phi, memory, context)
         )
         mixed, sums = total[..., :-1], total[..., -1:]
-        mixed = mixed / sums.masked_fill(sums == 0, 1)  # a query that sees nothing gets zeros
+        mixed = mixed / sums.masked_fill(sums == 0, 1)  # a query that sees no key gets zeros
         replaced = self._show(phi, source, memory, context) if self.observed else None
         return (mixed if replaced is None else replaced).to(queries.dtype)
 
     def _own(
         self, phi: Tensor, source: Tensor, context: AttentionContext
     ) -> Float[Tensor, "B H T V"]:
-        """A sequence looks at itself; what it has read is remembered as one matrix of sums."""
+        """Return self-attention's sums; all that was read is stored as one matrix of sums."""
         keys, values = self._features(source, context.query_at, context)
         sums = phi.new_zeros(*keys.shape[:2], keys.shape[-1], values.shape[-1])
         if context.state is not None:
@@ -375,7 +375,7 @@ class KernelAttention(BaseAttention):
     def _foreign(
         self, phi: Tensor, memory: Tensor, context: AttentionContext
     ) -> Float[Tensor, "M H N V"]:
-        """The sums of a memory are made once."""
+        """Return cross-attention's sums; those of the memory are computed once."""
 
         def make() -> tuple[Tensor, ...]:
             keys, values = self._features(memory, range(memory.shape[1]), context)
@@ -389,7 +389,7 @@ class KernelAttention(BaseAttention):
     def _features(
         self, x: Tensor, at: range, context: AttentionContext
     ) -> tuple[Float[Tensor, "M H S R"], Float[Tensor, "M H S V"]]:
-        """φ(k), 0 where masked, and [v; 1], so that one sum is numerator and denominator."""
+        """Return φ(k), 0 where masked, and [v; 1]: one sum is numerator and denominator."""
         keys, values = self._project(x, context.position, at)
         keys, values = single(self._shared(keys)), single(self._shared(values))
         with _exact(keys):
@@ -401,7 +401,7 @@ class KernelAttention(BaseAttention):
     def _show(
         self, phi: Tensor, source: Tensor, memory: Tensor | None, context: AttentionContext
     ) -> Float[Tensor, "M H N V"] | None:
-        """Form the weights for tap and probe: φ(q)ᵀ φ(k_i) / Σ_j φ(q)ᵀ φ(k_j)."""
+        """Compute the weights for tap and probe: φ(q)ᵀ φ(k_i) / Σ_j φ(q)ᵀ φ(k_j)."""
         read, at = source, context.query_at
         if memory is not None:
             read, at = memory, range(memory.shape[1])
@@ -450,8 +450,8 @@ class RandomFeatureAttention(KernelAttention):
     """φ(x) = exp(ωᵀx − ‖x‖²/2) for R random directions ω: φ(q)ᵀφ(k) is exp(qᵀk/√K) on average, so
     this is scaled dot product attention up to chance (Performer, FAVOR+; Choromanski et al., 2021).
 
-    Directions are orthogonal in groups of K, drawn once and kept with the weights. Keys are not
-    counted from their largest, which the future or padding might hold: φ(k) ≤ exp(‖ω‖²/2) stays
+    Directions are orthogonal in groups of K, drawn once and saved with the weights. The maximum is
+    not subtracted from the keys, as the future or padding might hold it: φ(k) ≤ exp(‖ω‖²/2) stays
     finite for heads of up to about 128.
     """
 
@@ -461,7 +461,7 @@ class RandomFeatureAttention(KernelAttention):
     )
 
     class Config(KernelAttention.Config, kind="performer"):
-        """More ``features`` R, less chance."""
+        """More ``features`` R, less variance."""
 
         features: int = Field(256, gt=0)  # random features that approximate the softmax
 
@@ -488,7 +488,7 @@ class RandomFeatureAttention(KernelAttention):
 def _running(
     phi: Tensor, keys: Tensor, values: Tensor, sums: Tensor
 ) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H R V"]]:
-    """φ(q_t)ᵀ Σ_{i ≤ t} φ(k_i) v_iᵀ for every t, and the sums after the last."""
+    """Return φ(q_t)ᵀ Σ_{i ≤ t} φ(k_i) v_iᵀ for every t, and the sums after the last."""
     totals = []
     chunks = (x.split(CHUNK, dim=2) for x in (phi, keys, values))
     for q, k, v in zip(*chunks, strict=True):
@@ -498,15 +498,15 @@ def _running(
 
 
 def _orthogonal(rows: int, size: int) -> Float[Tensor, "R K"]:
-    """Gaussian rows, orthogonal to each other in groups of ``size``."""
+    """Return Gaussian rows, orthogonal to each other in groups of ``size``."""
     groups = []
     for _ in range(-(-rows // size)):
         q, r = torch.linalg.qr(torch.randn(size, size))
-        groups.append((q * r.diagonal().sign()).mT)  # the signs make every direction as likely
+        groups.append((q * r.diagonal().sign()).mT)  # the signs make all directions equally likely
     lengths = torch.randn(rows, size).norm(dim=-1, keepdim=True)
     return torch.cat(groups)[:rows] * lengths
 
 
 def _exact(x: Tensor) -> torch.autocast:
-    """Single precision: long sums want all their digits."""
+    """Switch autocast off for the context: long sums need all the digits of single precision."""
     return torch.autocast(x.device.type, enabled=False)

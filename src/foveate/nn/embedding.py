@@ -1,4 +1,4 @@
-"""Embeddings: of tokens, of pixels, of the values of a series."""
+"""Embeddings of tokens, of pixels and of the values of a series."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Stem(Configurable, nn.Module):
     """
 
     class Config(BaseConfig, family="stem"):
-        """Which stem."""
+        """The kind of stem."""
 
     reads: ClassVar[type] = Tokens
 
@@ -64,7 +64,7 @@ class DenseStem(TokenStem, kind="dense"):
     """h_t = σ(W x_t + b), x_t = E[id] · scale, σ the logistic function: a hidden layer at each
     position by itself, the recurrent network without U h_{t−1}.
 
-    With ``encoder = "cbow"`` nothing else stands between tokens and attention.
+    With ``encoder = "cbow"`` nothing else is between tokens and attention.
     """
 
     def __init__(self, config: TokenStem.Config, source: Input, size: int) -> None:
@@ -108,8 +108,8 @@ CLASS = "[class]"  # the label of the class token
 class PatchStem(Stem):
     """x_i = E p_i + b for each of the H/P × W/P patches p_i, row by row (Dosovitskiy, 2020).
 
-    E is a convolution of P × P pixels with stride P. With a class token a learned vector stands
-    before them. Raises `UserError` where patches do not fill the picture.
+    E is a convolution of P × P pixels with stride P. With a class token, a learned vector comes
+    before them. Raises `UserError` if patches do not fill the image.
     """
 
     class Config(Stem.Config, kind="patches"):
@@ -150,18 +150,18 @@ class PatchStem(Stem):
 
 
 def grid_labels(height: int, width: int) -> list[str]:
-    """The label "row,column" of each cell of a grid, row by row, counted from 0."""
+    """Return the label "row,column" of each cell of a grid, row by row, counted from 0."""
     return [f"{row},{column}" for row in range(height) for column in range(width)]
 
 
 class SeriesStem(Stem):
-    """Reads series (B, L, C) and gives ``places`` vectors."""
+    """Reads series (B, L, C) and returns ``places`` vectors."""
 
     reads = Series
     places: int
 
     def starts(self) -> list[int]:
-        """The first time step of each vector."""
+        """Return the first time step of each vector."""
         raise NotImplementedError
 
 

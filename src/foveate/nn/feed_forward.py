@@ -16,12 +16,12 @@ class FeedForward(Configurable, nn.Module):
     """W₂ f(W₁ x + b₁) + b₂ at every position."""
 
     class Config(BaseConfig, family="feed_forward"):
-        """Which activation; dropout after it; ``bias`` False leaves out b₁ and b₂."""
+        """The kind of activation; dropout after it; ``bias`` False leaves out b₁ and b₂."""
 
         dropout: float = Field(0.0, ge=0, lt=1)  # of the inner layer
         bias: bool = True  # whether the layers have a bias
 
-    layers = "W₂ f(W₁ x + b₁) + b₂"  # as printed, with biases
+    layers = "W₂ f(W₁ x + b₁) + b₂"  # the equation as printed, with biases
     activation = ""  # f(x)
 
     def __init__(self, config: Config, hidden_size: int, ffn_size: int) -> None:
@@ -33,14 +33,14 @@ class FeedForward(Configurable, nn.Module):
 
     @property
     def equation(self) -> str:
-        """What the block computes, with the biases that it has."""
+        """The equation of the block, with the biases that it has."""
         text = self.layers
         for bias in () if self.config.bias else (" + b₁", " + b₂", " + c"):
             text = text.replace(bias, "")
         return f"{text}, f(x) = {self.activation}" if self.activation else text
 
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
-        """The non-linearity f."""
+        """Return the non-linearity f."""
         raise NotImplementedError
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:

@@ -16,9 +16,9 @@ from foveate.nn.context import overridden
 
 
 def to_autocast_dtype(x: Tensor) -> Tensor:
-    """X in the dtype of matrix products under autocast, unchanged without autocast.
+    """Convert x to the dtype of matrix products under autocast; return it unchanged without.
 
-    Autocast would convert the input of every map for itself. Converted once, it is shared by
+    Autocast would convert the input of every map separately. Converted once, it is shared by
     several maps, and their gradients are summed before they are converted back.
     """
     device = x.device.type
@@ -26,7 +26,7 @@ def to_autocast_dtype(x: Tensor) -> Tensor:
 
 
 def single(x: Tensor) -> Tensor:
-    """X in at least single precision, for sums that half precision would spoil."""
+    """Convert x to at least single precision, for sums that half precision would spoil."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -34,8 +34,8 @@ class _Map(torch.autograd.Function):
     """Y = f(X Wᵀ + b), f the identity or ReLU; dX = G W, dW = Gᵀ X, db = Σ_n g_n, G being dY ⊙ f'.
 
     W and b are fp32, X is bf16. oneDNN compiles a kernel for each new shape of matrices, which
-    takes time and memory, so most rows are computed in one product of a multiple of `EVEN` rows
-    and the last `EVEN` in another; rows in both come out alike.
+    takes time and memory, so most rows are computed in one product of a multiple of `EVEN` rows and
+    the last `EVEN` in another; rows that are in both come out the same.
     """
 
     @staticmethod
@@ -68,7 +68,7 @@ class _Map(torch.autograd.Function):
 
 
 def spans(count: int) -> list[slice]:
-    """A multiple of `EVEN` rows and the last `EVEN`, which may overlap."""
+    """Return slices of a multiple of `EVEN` rows and of the last `EVEN`, which may overlap."""
     whole = count // EVEN * EVEN
     if whole in (0, count):
         return [slice(0, count)]
@@ -81,7 +81,7 @@ def linear(
     bias: Float[Tensor, "O"] | None = None,
     relu: bool = False,
 ) -> Float[Tensor, "*B O"]:
-    """W x + b, with ``relu`` max(0, W x + b); see `Linear`."""
+    """Return W x + b, with ``relu`` max(0, W x + b); see `Linear`."""
     x = to_autocast_dtype(x)
     plain = x.device.type != "cpu" or x.dtype != torch.bfloat16 or not torch.is_grad_enabled()
     if plain or transformed():
@@ -94,7 +94,7 @@ class Linear(nn.Linear):
     """W x + b; under autocast to bf16 on a CPU with products of few shapes."""
 
     def forward(self, x: Float[Tensor, "*B I"], relu: bool = False) -> Float[Tensor, "*B O"]:
-        """W x + b, with ``relu`` max(0, W x + b)."""
+        """Return W x + b, with ``relu`` max(0, W x + b)."""
         return linear(x, self.weight, self.bias, relu)
 
 
@@ -130,7 +130,7 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
     def forward(self, change: Tensor, x: Tensor | None = None) -> Tensor:
-        """Dropout of ``change``, added to ``x`` where that is not None."""
+        """Apply dropout to ``change`` and add it to ``x`` if that is not None."""
         drop = int(256 * self.p)
         if self.training and drop and change.device.type == "cpu" and not transformed():
             return apply(_ByteDropout, change, drop, x)
@@ -143,7 +143,7 @@ class Norm(Configurable, nn.Module):
     """Brings each hidden vector (…, D) to a common scale."""
 
     class Config(BaseConfig, family="norm"):
-        """Which norm, and its ε."""
+        """The kind of norm, and its ε."""
 
         eps: float = 1e-5  # added to the variance
 
@@ -194,10 +194,10 @@ class BatchNorm(Norm):
     """γ (x − μ) / √(σ² + ε) + β for each feature (Ioffe & Szegedy, 2015).
 
     In training μ and σ² are those of a feature over all real positions of a batch (``real``), and
-    padding becomes 0. In use they are running means of the training's, so that an output depends on
+    padding becomes 0. In use they are running means from training, so that an output depends on
     neither the batch nor its padding, and a decoder computes a whole sequence and single steps
-    alike. In the training of a decoder μ and σ² also hold later tokens, which steps do not know:
-    validation falls behind training by that.
+    alike. When a decoder is trained, μ and σ² also include later tokens, which steps do not know:
+    this is why validation falls behind training.
     """
 
     class Config(Norm.Config, kind="batch_norm"):
@@ -217,7 +217,7 @@ class BatchNorm(Norm):
     def forward(
         self, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None = None
     ) -> Float[Tensor, "*B D"]:
-        """Normalise x; ``real`` is true at real positions, None where all are real."""
+        """Normalise x; ``real`` is true at real positions, None if all are real."""
         if real is None or not self.training:
             return self._scaled(single(x).flatten(0, -2)).view(x.shape)
         rows = self._scaled(single(x[real]))
@@ -238,7 +238,7 @@ class BatchNorm(Norm):
 def normalize(
     norm: nn.Module, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None
 ) -> Float[Tensor, "*B D"]:
-    """``norm`` of x; one that counts over the batch counts the real positions alone."""
+    """Apply ``norm`` to x; batch statistics count only the real positions."""
     y: Tensor = norm(x, real) if isinstance(norm, BatchNorm) else norm(x)
     return y
 
@@ -253,14 +253,14 @@ class WindowNorm(Configurable, nn.Module):
     """
 
     class Config(BaseConfig, family="window_norm"):
-        """Which shift and scale."""
+        """The kind of normalisation."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
 
     def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
-        """Shift and scale of each window and channel."""
+        """Return the shift and scale of each window and channel."""
         raise NotImplementedError
 
     def enter(self, values: Float[Tensor, "B T C"], of: Statistics) -> Float[Tensor, "B T C"]:

@@ -5,7 +5,7 @@
     K = Σ_n KL(p̄_n‖p_n),                      p̄_n = 1/M Σ_m softmax(W_m g_mn)
 
 The forward also computes the gradients, chunk by chunk, so that the logits (N, V) of a batch never
-exist at once.
+exist all at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from foveate.nn.linear import to_autocast_dtype
 
 Product = tuple[Float[Tensor, "N D"], Float[Tensor, "V D"]]  # vectors and the weight of the logits
 CHUNK = 4_194_304  # logits at a time: 16 MB of floats, which stay in the cache
-EVEN = 64  # rows of a chunk are a multiple: oneDNN compiles a kernel for each new shape
+EVEN = 64  # rows of a chunk are a multiple of it: oneDNN compiles a kernel for each new shape
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -31,7 +31,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: AutogradContext, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """Sums over N of the smoothed loss and of −log p(target)."""
+        """Return the sums over N of the smoothed loss and of −log p(target)."""
         with_grad = any(ctx.needs_input_grad)
         count, rows = len(hidden), _rows(len(hidden), len(weight))
         hidden = F.pad(hidden, (0, 0, 0, -count % rows))
@@ -65,7 +65,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 class _LinearDivergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: AutogradContext, both: Tensor, weight: Tensor) -> Tensor:
-        """The sum over N of the divergence of the first (N, D) of ``both`` and the second."""
+        """Return the sum over N of the divergence of both halves, (N, D) each, of ``both``."""
         rows = _rows(both.shape[1], len(weight))
         grad_both = torch.empty_like(both)
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
@@ -91,7 +91,7 @@ class _LinearTaught(torch.autograd.Function):
     def forward(
         ctx: AutogradContext, hidden: Tensor, weight: Tensor, teachers: Sequence[Product]
     ) -> Tensor:
-        """The sum over N of KL(p̄‖p)."""
+        """Return the sum over N of KL(p̄‖p)."""
         rows = _rows(len(hidden), len(weight))
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
@@ -115,14 +115,14 @@ class _LinearTaught(torch.autograd.Function):
 
 
 def _rows(count: int, vocabulary: int) -> int:
-    """The rows of a chunk: the same for all chunks, with little padding in the last."""
+    """Return the rows of a chunk: the same for all chunks, with little padding in the last."""
     chunks = -(-count * vocabulary // CHUNK) or 1
     even = -(-count // chunks // EVEN) * EVEN
     return max(1, min(count, even))
 
 
 def _log_p(hidden: Tensor, weight: Tensor) -> Float[Tensor, "N V"]:
-    """Log p of all tokens at once, for transforms, which the functions above do not know."""
+    """Return log p of all tokens at once, for transforms, which the functions above lack."""
     return F.linear(hidden, weight.to(hidden.dtype)).log_softmax(dim=-1, dtype=torch.float32)
 
 
@@ -132,9 +132,9 @@ def linear_cross_entropy(
     target: Int[Tensor, "N"],
     smoothing: float = 0.0,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """The smoothed loss and the plain −log-likelihood, each summed over the N targets.
+    """Return the smoothed loss and the plain −log-likelihood, each summed over the N targets.
 
-    Label smoothing is that of Szegedy et al. (2016). Under autocast the products run in its type
+    Label smoothing is that of Szegedy et al. (2016). Under autocast the products run in its dtype
     and the softmax in fp32.
     """
     if not torch.is_grad_enabled():
@@ -151,7 +151,7 @@ def linear_cross_entropy(
 def linear_divergence(
     hidden: Float[Tensor, "N D"], other: Float[Tensor, "N D"], weight: Float[Tensor, "V D"]
 ) -> Float[Tensor, ""]:
-    """KL(p‖q) + KL(q‖p) of p = softmax(W h) and q = softmax(W g), summed over the N targets."""
+    """Return KL(p‖q) + KL(q‖p), p = softmax(W h), q = softmax(W g), summed over the N targets."""
     if transformed():
         log_p, log_q = (_log_p(each, weight) for each in (hidden, other))
         return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
@@ -163,9 +163,9 @@ def linear_divergence(
 def linear_taught(
     hidden: Float[Tensor, "N D"], weight: Float[Tensor, "V D"], teachers: Sequence[Product]
 ) -> Float[Tensor, ""]:
-    """KL(p̄‖p) of p = softmax(W h), summed over the N targets.
+    """Return KL(p̄‖p) of p = softmax(W h), summed over the N targets.
 
-    p̄ is the mean p of ``teachers``, each its vectors and its weight; these have no gradient.
+    p̄ is the mean p of ``teachers``, each its vectors and its weight; these get no gradient.
     """
     hidden = to_autocast_dtype(hidden)
     taught = [[each.detach().to(hidden.dtype) for each in teacher] for teacher in teachers]

@@ -22,13 +22,13 @@ class Position(Configurable, nn.Module):
     """An encoding of positions; the base class changes nothing."""
 
     class Config(BaseConfig, family="position"):
-        """Which encoding, and what it needs."""
+        """The kind of encoding and its parameters."""
 
         def token_size(self, hidden_size: int) -> int:
-            """How many of D features are the token's: those that ``embed`` reads."""
+            """Return how many of D features belong to the token: those that ``embed`` reads."""
             return hidden_size
 
-    equation = "b_i"  # as printed: of what is added to a score, or of an embedding
+    equation = "b_i"  # as printed: the bias of a score, or an embedding
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__()
@@ -37,17 +37,17 @@ class Position(Configurable, nn.Module):
         self.biases = type(self).bias is not Position.bias
 
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
-        """The embeddings with their positions added."""
+        """Return the embeddings with their positions added."""
         return x
 
     def rotate(self, x: Float[Tensor, "B H T K"], at: Int[Tensor, "T"]) -> Float[Tensor, "B H T K"]:
-        """Queries or keys, rotated by their positions."""
+        """Return queries or keys, rotated by their positions."""
         return x
 
     def bias(
         self, query_at: Int[Tensor, "T"], key_at: Int[Tensor, "S"]
     ) -> Float[Tensor, "H T S"] | None:
-        """What is added to the score of each query and key; None for nothing."""
+        """Return what is added to the score of each query and key; None for nothing."""
         return None
 
 
@@ -75,7 +75,7 @@ class Sinusoidal(Position):
         return x + self.encode(at, x.shape[-1]).to(x.dtype)
 
     def encode(self, at: Int[Tensor, "T"], size: int) -> Float[Tensor, "T D"]:
-        """The encoding of each position."""
+        """Return the encoding of each position."""
         angles = _angles(at, size + size % 2, self.config.base)  # (T, ⌈D/2⌉)
         waves = torch.stack((angles.sin(), angles.cos()), dim=-1)
         return waves.flatten(-2)[..., :size]
@@ -107,7 +107,7 @@ class Appended(Sinusoidal):
     """[x; PE(t)], without a map that joins them: the last ``features`` of D are the position's, and
     the token has the D − ``features`` before them.
 
-    Raises `UserError` where no feature is left for the token.
+    Raises `UserError` if no feature is left for the token.
     """
 
     class Config(Sinusoidal.Config, kind="appended"):
@@ -217,8 +217,9 @@ class ALiBi(Position, kind="alibi"):
 
 
 def _slopes(heads: int) -> Tensor:
-    """m_h for H heads; unless H is a power of two, those of the power below and of every second
-    one of the power above.
+    """Return m_h for H heads.
+
+    Unless H is a power of two: of the power below, and of every second one of the power above.
     """
     whole = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * h / whole) for h in range(1, whole + 1)]
@@ -227,7 +228,7 @@ def _slopes(heads: int) -> Tensor:
 
 
 def _angles(at: Tensor, size: int, base: float) -> Tensor:
-    """T · base^(−2i/size): (T, size/2)."""
+    """Return t · base^(−2i/size): (T, size/2)."""
     powers = torch.arange(0, size, 2, device=at.device, dtype=torch.float32) / size
     return at.float()[:, None] * torch.exp(-math.log(base) * powers)
 
@@ -267,12 +268,12 @@ class T5Bias(Position):
         return self.table(buckets).permute(2, 0, 1)  # (T, S, H) -> (H, T, S)
 
     def buckets(self, ahead: Int[Tensor, "T S"]) -> Int[Tensor, "T S"]:
-        """The bucket of a key that is ``ahead`` positions after its query."""
+        """Return the bucket of a key that is ``ahead`` positions after its query."""
         after = (ahead > 0).long() * (self.config.num_buckets // 2)
         return after + self.steps(ahead.abs())
 
     def steps(self, distance: Int[Tensor, "T S"]) -> Int[Tensor, "T S"]:
-        """The bucket of a distance ≥ 0 on one side."""
+        """Return the bucket of a distance ≥ 0 on one side."""
         each = self.config.num_buckets // self.sides
         exact = each // 2
         growth = torch.log(distance.clamp(min=1).float() / exact)

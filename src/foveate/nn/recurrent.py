@@ -1,4 +1,4 @@
-"""Recurrent cells and stacks of them: one big product for the inputs, then a step at a time."""
+"""Recurrent cells and stacks of them: one big product for the inputs, then step by step."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Cell(Probed, Configurable, nn.Module):
     """One step of recurrence, h_t from x_t and h_{t−1}; weights named and laid out as torch's."""
 
     class Config(BaseConfig, family="cell"):
-        """Which cell."""
+        """The kind of cell."""
 
     gates = 1  # blocks of rows in the weights
     states = 1  # tensors in a hidden state
-    fed = ""  # the equation of a_t, where a decoder feeds one (`feed`)
+    fed = ""  # the equation of a_t, if a decoder feeds one (`feed`)
 
     def __init__(self, config: Config, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -39,11 +39,11 @@ class Cell(Probed, Configurable, nn.Module):
         self.bias_hh = nn.Parameter(torch.empty(rows).uniform_(-bound, bound))
 
     def project(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B R"]:
-        """W x + b for any number of steps at once."""
+        """Return W x + b for any number of steps at once."""
         return nn.functional.linear(self._stage("input", x), self.weight_ih, self.bias_ih)
 
     def feed(self, projected: Tensor, into: nn.Module, a: Tensor) -> Float[Tensor, "B R"]:
-        """W x + b + C a: what a decoder with attention feeds into the cell; C is ``into``."""
+        """Return W x + b + C a, which a decoder with attention feeds into the cell."""
         fed: Tensor = projected + into(self._stage("fed", a))
         return fed
 
@@ -51,25 +51,25 @@ class Cell(Probed, Configurable, nn.Module):
         return {"input": "x_t", "before": "h_{t−1}", "fed": self.fed}
 
     def _input(self, of: str = "") -> str:
-        """The part of a sum that the input makes, in the rows of one gate."""
+        """Return the input's part of a sum, in the rows of one gate."""
         return f"W{of} x_t + b{of}" + f" + C{of} a_t" * bool(self.fed)
 
     def _sum(self, of: str = "") -> str:
-        """What a non-linearity of the cell reads, in the rows of one gate."""
+        """Return the argument of a non-linearity of the cell, in the rows of one gate."""
         return f"{self._input(of)} + U{of} h_{{t−1}} + b′{of}"
 
     def start(self, x: Tensor) -> Hidden:
-        """Zeros for each row of x."""
+        """Return zeros for each row of x."""
         return tuple(x.new_zeros(len(x), self.hidden_size) for _ in range(self.states))
 
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
-        """The next hidden state; its first part is the output."""
+        """Return the next hidden state; its first part is the output."""
         raise NotImplementedError
 
     def run(
         self, x: Float[Tensor, "B T D"], hidden: Hidden
     ) -> tuple[Float[Tensor, "B T H"], Hidden]:
-        """Outputs at every step of a sequence, and the last hidden state."""
+        """Return the outputs at every step of a sequence, and the last hidden state."""
         projected = self.project(x)
         outputs = []
         for t in range(x.shape[1]):
@@ -133,7 +133,7 @@ class GRUCell(Cell, kind="gru"):
         size = 2 * self.hidden_size
         reset, update = (projected[:, :size] + back[:, :size]).sigmoid().chunk(2, dim=-1)
         self._stage("reset gate", reset)
-        self._stage("update gate", update)  # near 1 the state stays as it is
+        self._stage("update gate", update)  # near 1 the state does not change
         new = torch.addcmul(projected[:, size:], reset, back[:, size:]).tanh()
         self._stage("candidate", new)
         return (self._stage("state", torch.lerp(new, hidden[0].to(new.dtype), update)),)
@@ -191,7 +191,7 @@ class LSTMCell(Cell, kind="lstm"):
         candidate, leave = total[:, 2 * size : 3 * size].tanh(), total[:, 3 * size :].sigmoid()
         self._stage("cell before", hidden[1])
         self._stage("input gate", enter)
-        self._stage("forget gate", forget)  # near 1, with the input gate near 0, the cell stays
+        self._stage("forget gate", forget)  # near 1, with the input gate near 0, the cell is kept
         self._stage("output gate", leave)
         self._stage("candidate", candidate)
         cell = torch.addcmul(enter * candidate, forget, hidden[1].to(total.dtype))
@@ -200,10 +200,10 @@ class LSTMCell(Cell, kind="lstm"):
     def run(
         self, x: Float[Tensor, "B T D"], hidden: Hidden
     ) -> tuple[Float[Tensor, "B T H"], Hidden]:
-        """The same steps by PyTorch's kernel, some three times as fast on a CPU in fp32.
+        """Compute the same steps by PyTorch's kernel, some three times as fast on a CPU in fp32.
 
-        It makes one product of the weight gradients of all steps. In bf16 it is slower. It
-        goes step by step with a probe, and where a derived class has another step. A GPU's kernel
+        It joins the weight gradients of all steps in one product. In bf16 it is slower. With a
+        probe, or if a derived class has another step, the cell runs step by step. A GPU's kernel
         joins the four weights at each call, and warns of that.
         """
         own = overridden(self, LSTMCell, "forward", "project")
@@ -242,7 +242,7 @@ class Recurrence(nn.Module):
         hidden: Hidden | None = None,
         backwards: bool = False,
     ) -> tuple[Float[Tensor, "B T H"], Hidden]:
-        """Outputs at every step and the last hidden state; ``keys`` is true at real steps."""
+        """Return all outputs and the last hidden state; ``keys`` is true at real steps."""
         projected = self.cell.project(x)
         hidden = hidden or self.cell.start(projected)
         rows = projected.unbind(1)  # at once: indexing step by step costs T² in the backward pass
@@ -287,7 +287,7 @@ class RecurrentStack(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T O"], list[Hidden]]:
-        """Outputs of the top layer, and each layer's last hidden state, directions joined."""
+        """Return the top layer's outputs, and each layer's last hidden state, directions joined."""
         final: list[Hidden] = []
         for number, layer in enumerate(self.layers):
             if number:

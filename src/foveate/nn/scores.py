@@ -24,24 +24,24 @@ from foveate.nn.linear import single
 def by_head(
     x: Float[Tensor, "B H T K"], matrix: Float[Tensor, "H K E"]
 ) -> Float[Tensor, "B H T E"]:
-    """x_h W_h of each head h, one product of all rows; ``x @ matrix`` has a W for each of them."""
+    """Return x_h W_h for each head h in one product of all rows; ``x @ matrix`` makes one each."""
     return torch.einsum("bhtk,hke->bhte", x, matrix.to(x.dtype))
 
 
 class Score(Probed, Configurable, nn.Module):
-    """How well each query matches each key."""
+    """Scores how well each query matches each key."""
 
     class Config(BaseConfig, family="score"):
-        """Which score, and what it needs."""
+        """The kind of score and its parameters."""
 
         @property
         def joins_sizes(self) -> bool:
-            """Whether a matrix of its own compares queries with keys of another size."""
+            """True if the score has a matrix that compares queries with keys of another size."""
             return False
 
     equation = ""  # as printed, with e_i on the left
-    reads_keys = True  # False where the score depends on the query only
-    gives_weights = False  # whether it normalises by itself, and gives weights
+    reads_keys = True  # False if the score depends on the query only
+    gives_weights = False  # whether it normalises by itself and returns weights
     scale: float | None = None
     """c where the score is c·qᵀk, so that a fused kernel may form it; a class that defines another
     `forward` has to set it anew."""
@@ -115,9 +115,8 @@ class General(Score):
 class Additive(Score):
     """vᵀ tanh(q + k), with q = W_q s and k = W_k h projected outside (Bahdanau et al., 2015).
 
-    With ``own_matrix`` vᵀ tanh(W_a [q; k]), "concat" of Luong et al. (2015), whose W_a a score of
-    states that are not projected would lack; W_a = [W_q W_k] has K rows, and the sizes of q and k
-    may differ.
+    With ``own_matrix`` vᵀ tanh(W_a [q; k]), "concat" of Luong et al. (2015), for states that are
+    not projected: W_a = [W_q W_k] has K rows, and the sizes of q and k may differ.
     """
 
     differs = (
@@ -191,9 +190,9 @@ class CosineScore(Score):
 class Location(Score):
     """W q: the query alone says where to look; row i of W scores place i (Luong et al., 2015).
 
-    The softmax is over the positions of the source. As Luong et al. print it, it is over all
-    ``max_length`` positions and cut to the length: weights of a short source sum to less than 1,
-    and the end of a longer one gets 0. Else a longer one raises `UserError`.
+    The softmax is over the positions of the source. As printed by Luong et al., it is over all
+    ``max_length`` positions and truncated to the length: the weights of a short source sum to less
+    than 1, and the end of a longer one gets 0. Otherwise a longer one raises `UserError`.
     """
 
     differs = (
@@ -208,7 +207,7 @@ class Location(Score):
 
     config: Config
     reads_keys = False
-    row = "w_{} · q"  # the score of a position
+    row = "w_{} · q"  # the score of a position, as printed
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
@@ -237,7 +236,7 @@ class Location(Score):
     def all(
         self, query: Float[Tensor, "B H T K"], length: int | None = None
     ) -> Float[Tensor, "B H T S"]:
-        """The scores of the first positions, of all L_max where no length is given."""
+        """Return the scores of the first positions, or of all L_max without a length."""
         return by_head(query, self.weight[:, :length].mT)
 
 
@@ -261,7 +260,7 @@ class Normalizer(Configurable, nn.Module):
     """Turns scores (…, S), −∞ where masked, into weights (…, S): 0 where masked, 1 in sum."""
 
     class Config(BaseConfig, family="normalizer"):
-        """Which normaliser, and what it needs."""
+        """The kind of normaliser and its parameters."""
 
     equation = ""  # as printed, with α_i on the left
     sums_to_one = True  # whether weights are not negative and sum to 1
@@ -369,7 +368,7 @@ class _EntmaxWeights(torch.autograd.Function):
 
 
 def _with_slope(scores: Tensor, weights: Tensor, slope: Tensor) -> Tensor:
-    """The weights, with the gradient of `_EntmaxWeights`."""
+    """Return the weights, with the gradient of `_EntmaxWeights`."""
     if transformed():  # the same by a term that is 0: s ⊙ (e − e₀) − s sᵀ (e − e₀) / Σs
         change = (scores - scores.detach()).masked_fill(scores.isneginf(), 0) * slope
         total = change.sum(dim=-1, keepdim=True) / slope.sum(dim=-1, keepdim=True)
@@ -379,7 +378,7 @@ def _with_slope(scores: Tensor, weights: Tensor, slope: Tensor) -> Tensor:
 
 
 def _below_top(scores: Tensor) -> Tensor:
-    """Scores minus the highest, without a graph, at least −4, which keeps sums finite.
+    """Return scores minus the highest, without a graph, at least −4, which keeps sums finite.
 
     The weight of a score 1 below the highest is 0 in sparsemax, of one 2 below in entmax-1.5.
     """
@@ -388,16 +387,16 @@ def _below_top(scores: Tensor) -> Tensor:
 
 
 def _ordered(z: Tensor) -> tuple[Tensor, Tensor]:
-    """The scores from high to low, and 1, 2, … S."""
+    """Return the scores from high to low, and 1, 2, … S."""
     ordered = z.sort(dim=-1, descending=True).values
     return ordered, torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
 
 
 @dataclass(frozen=True)
 class HardChoice:
-    """A sampled choice of each row, for REINFORCE.
+    """A sampled choice for each row, for REINFORCE.
 
-    ``log_probability`` is log p of the choice under the policy, (B,), or (B, T) where T steps are
+    ``log_probability`` is log p of the choice under the policy, (B,), or (B, T) if T steps are
     sampled at once. ``baseline`` (B,) is the reward that the model predicted; None without one.
     """
 
@@ -458,6 +457,6 @@ class Sampled(Normalizer, Chooser):
         )
         log_p = scores.float().log_softmax(dim=-1).gather(-1, drawn).squeeze(-1)  # (B, H, T)
         keeps = torch.rand(log_p.shape, device=log_p.device) < self.config.expected
-        self.listener(HardChoice(log_p.masked_fill(keeps, 0.0).sum(dim=1)))  # of all heads: (B, T)
+        self.listener(HardChoice(log_p.masked_fill(keeps, 0.0).sum(dim=1)))  # all heads: (B, T)
         hard = F.one_hot(drawn.squeeze(-1), weights.shape[-1]).to(weights.dtype)
         return torch.where(keeps[..., None], weights, hard)

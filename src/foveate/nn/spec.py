@@ -1,4 +1,4 @@
-"""What enters and leaves a model, as far as the data decides it."""
+"""The inputs and outputs of a model, as far as the data determine them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Tokens:
     """Sequences of ids from a vocabulary."""
 
     vocab_size: int
-    padding: ClassVar[int] = 1  # the id behind the end of the shorter sequences of a batch
+    padding: ClassVar[int] = 1  # the id that fills up the shorter sequences of a batch
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """Pictures of (channels, height, width), values about 0 with a spread of about 1."""
+    """Images of (channels, height, width), values about 0 with a spread of about 1."""
 
     channels: int
     height: int
@@ -25,7 +25,7 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Series:
-    """Rows of numbers at equal steps of time: (length, channels)."""
+    """Rows of numbers at equal time steps: (length, channels)."""
 
     channels: int
     length: int
@@ -33,7 +33,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Labels:
-    """Classes by their names, in the order of their numbers."""
+    """Classes by name, in the order of their numbers."""
 
     names: tuple[str, ...]
 

@@ -24,7 +24,7 @@ def scan_sequential(
     change: Float[Tensor, "B T E N"],
     start: Float[Tensor, "B E N"],
 ) -> Scanned:
-    """h_t = exp(log_decay_t) h_{t−1} + change_t, one step after the other: the definition."""
+    """Return h_t = exp(log_decay_t) h_{t−1} + change_t, computed step by step: the definition."""
     h, steps = start, []
     for decay, new in zip(log_decay.exp().unbind(1), change.unbind(1), strict=True):
         h = decay * h + new
@@ -37,11 +37,11 @@ def scan_chunked(
     change: Float[Tensor, "B T E N"],
     start: Float[Tensor, "B E N"],
 ) -> Scanned:
-    """The same in about 2√T steps: within all chunks at once, then from chunk to chunk.
+    """Return the same in about 2√T steps: within all chunks at once, then from chunk to chunk.
 
-    With h^c the states of a chunk that starts from zero and s^c the state before it,
-    h_t = h^c_t + exp(Σ_{i ≤ t} log_decay_i) s^c, the sum being over the chunk. Decays are at most
-    1, so nothing is divided and nothing overflows.
+    With h^c the states of a chunk that starts from zero and s^c the state before it, h_t = h^c_t +
+    exp(Σ_{i ≤ t} log_decay_i) s^c, the sum being over the chunk. Decays are at most 1, so nothing
+    is divided and nothing overflows.
     """
     batch, length, *sizes = change.shape
     size = math.isqrt(length - 1) + 1  # √T, rounded up
@@ -75,11 +75,10 @@ def selective_scan(
     keys: Bool[Tensor, "B T"] | None = None,
     backwards: bool = False,
 ) -> tuple[Float[Tensor, "B T E"], Float[Tensor, "B E N"] | None]:
-    """Δ_t = softplus(δ_t + b), h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t u_t,
-    y_t = (C_t · h_t + D u_t) SiLU(z_t); all y, and with a ``start`` h_0 the last h.
+    """Return y_t = (C_t · h_t + D u_t) SiLU(z_t), and with a ``start`` h_0 the last h.
 
-    Δ is 0 where ``keys`` is false; ``backwards`` begins with the last step. Where there are native
-    kernels these never keep the states of all steps, T E N numbers.
+    Δ_t = softplus(δ_t + b), h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t u_t. Δ is 0 where ``keys`` is false;
+    ``backwards`` begins with the last step. Native kernels never store all states, T E N numbers.
     """
     inputs, weights = (
         (step, u, into, out, gate),
@@ -111,8 +110,10 @@ def convolve(
     keys: Bool[Tensor, "B T"] | None = None,
     backwards: bool = False,
 ) -> Float[Tensor, "B T E"]:
-    """u_t = SiLU(b + Σ_i w_i x_{t−W+1+i}), each channel for itself, x being 0 before the first step
-    and where ``keys`` is false; ``backwards`` begins with the last step.
+    """Return u_t = SiLU(b + Σ_i w_i x_{t−W+1+i}) for each channel.
+
+    x is 0 before the first step and where ``keys`` is false; ``backwards`` begins with the last
+    step.
     """
     if library() is not None and fits_either(x) and fits(kernel) and fits(bias):
         keys = None if keys is None else keys.contiguous()
@@ -128,7 +129,7 @@ class SelectiveStateSpace(Configurable, nn.Module):
     y = scan(Δ A, Δ B u)·C + D u; output = W_o (y ⊙ SiLU(z)) (Gu & Dao, 2023, figure 3).
 
     A < 0 is fixed in time; Δ, B and C are made from each input: a large Δ_t lets the input in and
-    the past go, Δ_t = 0 leaves the state as it is.
+    the past go, Δ_t = 0 leaves the state unchanged.
     """
 
     class Config(BaseConfig):
@@ -170,11 +171,10 @@ class SelectiveStateSpace(Configurable, nn.Module):
         state: State | None = None,
         backwards: bool = False,
     ) -> Float[Tensor, "B T D"]:
-        """``keys`` is true at real steps; padding does not change the state. ``backwards`` reads
-        from the last step to the first.
+        """Run the layer; ``keys`` is true at real steps, and padding does not change the state.
 
-        The ``state`` holds the last W − 1 inputs of the convolution and h: a fixed size at every
-        length.
+        ``backwards`` reads from the last step to the first. The ``state`` holds the last W − 1
+        inputs of the convolution and h: a fixed size at every length.
         """
         x = to_autocast_dtype(x)
         if overridden(self.input, Linear, "forward"):
@@ -201,7 +201,7 @@ class SelectiveStateSpace(Configurable, nn.Module):
         return self.output(y)
 
     def _start(self, inner: Tensor) -> tuple[Tensor, Tensor]:
-        """An empty window (B, W − 1, E) and h_0 = 0 (B, E, N)."""
+        """Return an empty window (B, W − 1, E) and h_0 = 0 (B, E, N)."""
         batch, _, channels = inner.shape
         window = inner.new_zeros(batch, self.config.window - 1, channels)
         h = single(inner.new_zeros(batch, channels, self.config.state_size))
@@ -209,12 +209,12 @@ class SelectiveStateSpace(Configurable, nn.Module):
 
 
 class SSRU(nn.Module):
-    """The simpler simple recurrent unit (Kim et al., 2019), in place of self-attention.
+    """The simpler simple recurrent unit (Kim et al., 2019), a replacement for self-attention.
 
         f_t = σ(W_f x_t + b_f),   c_t = f_t ⊙ c_{t−1} + (1 − f_t) ⊙ W x_t,   o_t = max(0, c_t)
 
-    Its state is one vector at any length, and no product depends on it: those of a whole sequence
-    are computed at once.
+    Its state is one vector at any length, and no product depends on it: the products of a whole
+    sequence are computed at once.
     """
 
     def __init__(self, hidden_size: int) -> None:

@@ -1,7 +1,7 @@
-"""The search of a run that generates text, position by position: each partial hypothesis as text.
+"""The search of a text-generating run, position by position: each partial hypothesis as text.
 
-What a search yields is `foveate.decode.search.SearchPosition`, its record `Watch`; how tokens
-become text is up to the task (`foveate.tasks.abilities.Generates`).
+A search yields `foveate.decode.search.SearchPosition`, recorded by `Watch`; how tokens become text
+is up to the task (`foveate.tasks.abilities.Generates`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from foveate.tasks.abilities import NEAR, Generates
 
 @dataclass(frozen=True)
 class Output:
-    """An output with its tokens, its end among them."""
+    """An output with its tokens, including its end."""
 
     ids: list[int]
     text: str
@@ -32,27 +32,27 @@ class Output:
 
 
 class Watched:
-    """A search of one source, position by position, in text; it can be read while it goes on.
+    """A search of one source, position by position, as text; it can be read while it runs.
 
-    Of each token the ``top_k`` most probable ones are stored.
+    For each token the ``top_k`` most probable ones are stored.
     """
 
     def __init__(self, run: Run, top_k: int = 8) -> None:
-        """Raises ``ConfigError`` where the task of the run generates no text."""
+        """Raise ``ConfigError`` if the task of the run does not generate text."""
         self.run, self.task = run, run.need(Generates, "write text")
         self.watch, self.outputs = Watch(top_k), list[Output]()
 
     def search(self, kind: str | None = None, **fields: object) -> Search.Config:
-        """The run's own search with other fields, or of another kind."""
+        """Return the run's own search with other fields, or one of another kind."""
         return self.task.search_config(self.run.config.decode, kind, **fields)
 
     def positions(
         self, source: Picture | None, search: Search, prefix: Sequence[int] = ()
     ) -> Iterator[list[PartialHypothesis]]:
-        """The partial hypotheses at each position, best first.
+        """Yield the partial hypotheses at each position, best first.
 
-        ``outputs`` are then those of the search, best first and each once; they begin with the ids
-        of the ``prefix``.
+        Afterwards ``outputs`` are those of the search, best first without duplicates; they begin
+        with the ids of the ``prefix``.
         """
         request = SearchRequest(search, [list(prefix)] if prefix else ())
         results = self.run.engine.positions(self.task.encode([source])[0], request)
@@ -64,13 +64,13 @@ class Watched:
     def write(
         self, source: Picture | None, search: Search, prefix: Sequence[int] = ()
     ) -> list[Output]:
-        """The outputs of the search."""
+        """Run the search and return its outputs."""
         for _ in self.positions(source, search, prefix):
             pass
         return self.outputs
 
     def output(self, path: list[PartialHypothesis], score: float | None = None) -> Output:
-        """The output of a path."""
+        """Return the output of a path."""
         ids = [partial.token for partial in path]
         ended = ids[-1] == EOS and EOS in self.task.silent
         ids = ids[:-1] if ended else ids
@@ -79,20 +79,20 @@ class Watched:
         return Output(ids, self.task.text_of(ids), last.log_p, value, ended, path)
 
     def before(self, partial: PartialHypothesis) -> list[int]:
-        """The ids before the last token of a partial hypothesis."""
+        """Return the ids before the last token of a partial hypothesis."""
         return [step.token for step in self.watch.path(partial)[:-1]]
 
     def name(self, partial: PartialHypothesis) -> str:
-        """What the last token of a partial hypothesis adds to those before it."""
+        """Return what the last token of a partial hypothesis adds to those before it."""
         return self.task.token_text(self.before(partial)[-NEAR:], partial.token)
 
     def instead(self, partial: PartialHypothesis) -> tuple[Alternatives, list[str]]:
-        """The alternatives to the last token of a partial hypothesis, and their texts."""
+        """Return the alternatives to the last token of a partial hypothesis, and their texts."""
         before, alternatives = self.before(partial)[-NEAR:], self.watch.instead(partial)
         return alternatives, [self.task.token_text(before, token) for token in alternatives.tokens]
 
     def node(self, partial: PartialHypothesis) -> Node:
-        """A partial hypothesis as it is drawn."""
+        """Return a partial hypothesis in the form in which it is drawn."""
         return Node(
             id=partial.id,
             parent=partial.parent,
@@ -103,6 +103,6 @@ class Watched:
         )
 
     def lanes(self, best: Output | None = None, title: str = "") -> LanesDrawing:
-        """The beam at each position, with the path of an output."""
+        """Draw the beam at each position, with the path of an output."""
         columns = [[self.node(partial) for partial in column] for column in self.watch.positions]
         return draw_lanes(columns, [partial.id for partial in best.path] if best else [], title)

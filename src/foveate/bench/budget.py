@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Budget:
-    """What each model may spend in training: exactly one of the three limits."""
+    """The training budget of each model: exactly one of the three limits."""
 
     minutes: float | None = None
     steps: int | None = None

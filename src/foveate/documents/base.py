@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DocumentOptions:
-    """How documents are read.
+    """Options for reading documents.
 
     In a document in several languages, the ``source`` language (None: the one that the document
     declares) is translated into ``to``; ``again`` includes what has a translation already.

@@ -329,7 +329,7 @@ class Assistance:
 
     @property
     def forces(self) -> bool:
-        """Whether outputs must contain something."""
+        """True if outputs must contain something."""
         return self.glossary is not None or bool(self.forced)
 
     def refuse(self, search: str | None, name: str) -> None:

@@ -120,7 +120,7 @@ def _whole(message: Message, where: str) -> Message:
 
 @dataclass(frozen=True)
 class PluralForms:
-    """What the header says about plural forms."""
+    """The plural forms declared in the header."""
 
     count: int | None = None
     many: bool = False  # the first form is for many numbers, such as 1, 21 and 31
@@ -258,7 +258,7 @@ class _Catalogue:
 
     @cached_property
     def _wraps(self) -> bool:
-        """Whether texts are wrapped: no line is longer than that of a terminal."""
+        """True if texts are wrapped: no line is longer than that of a terminal."""
         return all(len(row) <= WIDTH + 1 or row[:1] == "#" for row in self.text.split("\n"))
 
 

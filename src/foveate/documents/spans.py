@@ -130,7 +130,7 @@ _MAYBE = re.compile(r"www\.|[:@<{%$\\\d]")  # a text without any of these has no
 
 @dataclass(frozen=True)
 class Rules:
-    """Which spans of a text are protected: hidden from the model, or visible to it and checked.
+    """The protected spans of texts: hidden from the model, or visible to it and checked.
 
     ``own`` are additional hidden patterns, Python regular expressions, which take precedence.
     Raises ``ConfigError`` for an invalid pattern.

@@ -98,17 +98,17 @@ class Element:
 
     @property
     def long(self) -> bool:
-        """Whether it is too long to be in a sentence: it is split into sentences."""
+        """True if it is too long to be in a sentence: it is split into sentences."""
         return self.end - self.start + self.count > LONGEST
 
     @property
     def elements(self) -> list[Element]:
-        """Its direct child elements, in order."""
+        """The direct child elements, in order."""
         return [kid for kid in self.kids if isinstance(kid, Element)]
 
     @property
     def leaves(self) -> list[Leaf]:
-        """Its direct child leaves, in order."""
+        """The direct child leaves, in order."""
         return [kid for kid in self.kids if isinstance(kid, Leaf)]
 
 
@@ -156,7 +156,7 @@ class Sentence:
 
     @property
     def holds(self) -> bool:
-        """Whether it has elements or protected pieces."""
+        """True if it has elements or protected pieces."""
         return bool(self.root.kids)
 
     def places(self, cleaned: str, rules: Rules) -> bool:
@@ -189,7 +189,7 @@ class Sentence:
 
 
 class Placing:
-    """Where the parts of one sentence go in one answer.
+    """The places of one sentence's parts in one answer.
 
     A place is a gap: gap j is before word j of the answer, the last one after its end.
     """
@@ -734,7 +734,7 @@ class Passage:
 
     @property
     def plain(self) -> bool:
-        """Whether no sentence has elements or protected pieces."""
+        """True if no sentence has elements or protected pieces."""
         return not any(sentence.holds for sentence in self.to_translate)
 
     def pairs(self, answers: Sequence[str]) -> list[Pair]:

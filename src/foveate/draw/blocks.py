@@ -113,7 +113,7 @@ class ModelBlock(DrawingPart):
 
     @property
     def amount(self) -> str:
-        """Its parameters, and those that it shares."""
+        """The numbers of its own and of shared parameters."""
         return f"{self.parameters:,}" + f" + {self.shared:,} shared" * bool(self.shared)
 
     @property

@@ -38,7 +38,7 @@ def table(name: str = "cividis") -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Scale:
-    """How a weight becomes a level (or an opacity) from 0 to 1, and its caption in a legend."""
+    """A map from weights to levels (or opacities) from 0 to 1, and its caption in a legend."""
 
     caption: str
     levels: Callable[[Floats], Floats]

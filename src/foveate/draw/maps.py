@@ -196,7 +196,7 @@ class HeadsView(AttentionView):
 
     @cached_property
     def kinds(self) -> dict[str, list[str]]:
-        """What each head of each map does (`foveate.inspect.measure.kind_of`)."""
+        """The kind of each head of each map (`foveate.inspect.measure.kind_of`)."""
         return kinds_of({name: self.record.drawn(name) for name in self.names})
 
     def arrays(self) -> Arrays:

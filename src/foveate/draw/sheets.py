@@ -60,7 +60,7 @@ class SheetDrawing(Drawing):
 
     @property
     def marked(self) -> bool:
-        """Whether the axes have names or labels."""
+        """True if the axes have names or labels."""
         return bool(self.down or self.across or self.rows or self.columns)
 
     def arrays(self) -> Arrays:

@@ -36,7 +36,7 @@ InkCell = Callable[[float, float, int], str]  # weight, level from 0 to 1, width
 
 @dataclass(frozen=True)
 class Ink:
-    """What a terminal can show: the text of a cell, and its lines and dots."""
+    """The abilities of a terminal: the text of a cell, and its lines and dots."""
 
     cell: InkCell
     legend: str

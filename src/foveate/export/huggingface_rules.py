@@ -74,7 +74,7 @@ FREE = ("dropout", "output_bias")  # dropout acts only in training; an absent bi
 
 
 class Form(NamedTuple):
-    """How a tensor is stored: ``read`` converts theirs to ours, ``write`` ours to theirs.
+    """A storage form of tensors: ``read`` converts theirs to ours, ``write`` ours to theirs.
 
     Both get config.json; ``write`` also gets what other tensors of ours have already put there.
     """

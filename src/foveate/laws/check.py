@@ -65,7 +65,7 @@ class KindReport:
 
     @property
     def good(self) -> bool:
-        """Whether every law was tested, at least one applied, and none failed."""
+        """True if every law was tested, at least one applied, and none failed."""
         whole = all(v.sizes is not None and v.counterexample is None for v in self.verdicts)
         return whole and self.stopped is None and not self.untried
 

@@ -44,7 +44,7 @@ class RequestOptions:
 
     @property
     def assists(self) -> bool:
-        """Whether the search is assisted; protected texts do not affect it."""
+        """True if the search is assisted; protected texts do not affect it."""
         return bool(self.glossary or self.memory or self.banned)
 
     def rules(self, base: Rules, texts: Iterable[str] | None = None) -> Rules:

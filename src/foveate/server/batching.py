@@ -33,7 +33,7 @@ Links = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class AnswerPlan:
-    """How items of one operation are computed: their tokens, and the function for a batch.
+    """A plan for computing items of one operation: their tokens, and the function for a batch.
 
     ``answer`` gets a batch, and a function that is true once no client waits for it. Items longer
     than ``longest`` tokens are refused, and ``budget`` bounds the tokens of a batch. A batch that
@@ -177,7 +177,7 @@ class Batcher(Generic[ModelType]):
 
     @property
     def alive(self) -> bool:
-        """Whether items are answered: the thread is running, or has not been needed yet."""
+        """True if items are answered: the thread is running, or has not been needed yet."""
         return self._thread is None or self._thread.is_alive()
 
     def begin(self) -> None:

@@ -140,7 +140,7 @@ Rows = list[EvaluatedExample]
 
 @dataclass(frozen=True)
 class Scoring:
-    """How the examples of a split are scored: ``rows`` scores those at given positions.
+    """A way of scoring the examples of a split: ``rows`` scores those at given positions.
 
     ``scored`` is the name of the score, and ``better`` is +1 if a larger one is better; ``figures``
     returns those of all rows, with their signatures.

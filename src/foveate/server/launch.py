@@ -38,7 +38,7 @@ def extra_packages(subject: str, extra: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RunLoader:
-    """How the translation server loads a run, and how many copies of the weights that makes."""
+    """A way for the translation server to load a run, and the number of copies of its weights."""
 
     load: Callable[[Path], Translator] | None = None  # None: in PyTorch
     copies: int = 1

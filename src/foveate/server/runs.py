@@ -252,7 +252,7 @@ class RunPool(RunStore[ServedRun, Translator]):
 
     @property
     def alive(self) -> bool:
-        """Whether the queues of all runs are answered."""
+        """True if the queues of all runs are answered."""
         return all(run.batcher.alive for run in self.runs.values())
 
     def close(self, seconds: float) -> bool:

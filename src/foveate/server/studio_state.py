@@ -204,7 +204,7 @@ class Computation(Operation[None], Generic[T]):
 
 
 class StudioState:
-    """What all routes of a studio share, and what they compute with it."""
+    """The objects shared by all routes of a studio, and the computations with them."""
 
     def __init__(
         self, runs: Sequence[Path], waiting: int = 32, lectures: Path | None = None

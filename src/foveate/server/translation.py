@@ -201,7 +201,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Route:
-    """How a text is translated: by a run, or not at all if ``run`` is None."""
+    """The way to translate a text: by a run, or not at all if ``run`` is None."""
 
     run: ServedRun | None
     direction: Direction

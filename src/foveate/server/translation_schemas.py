@@ -54,7 +54,7 @@ class AssistanceFields(Body):
 
     @property
     def assists(self) -> bool:
-        """Whether any of them is present."""
+        """True if any of them is present."""
         return any((self.glossary, self.memory, self.protect, self.ban))
 
 

@@ -35,7 +35,7 @@ Item = str | Pair
 
 
 class Batching(Config):
-    """How requests share batches."""
+    """Options for sharing batches among requests."""
 
     max_delay: float = Field(0.005, ge=0)  # seconds that an item waits for others at most
     tokens: int = Field(8192, ge=1)  # in a batch: source tokens × hypotheses, padding included
@@ -65,7 +65,7 @@ class Answers(Generic[A]):
 
     @property
     def over(self) -> bool:
-        """Whether no client waits for further answers."""
+        """True if no client waits for further answers."""
         return self.future.done()
 
     def put(self, number: int, value: A) -> None:

@@ -54,7 +54,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Contender:
-    """A trained model with its name; ``before``: it was not trained for this comparison."""
+    """A trained model with its name; ``before`` is true if it is older than the comparison."""
 
     name: str
     run: Run

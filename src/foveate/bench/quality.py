@@ -50,7 +50,7 @@ WORDS = 10  # the slope over length is per this many words
 class Quality:
     """Figures of each model by the figure's name, and other measurements.
 
-    ``units`` is what a negative log-likelihood is divided by (token or word); ``factors`` convert
+    ``unit`` is what a negative log-likelihood is divided by (token or word); ``factors`` convert
     a value per token to one per unit.
     """
 

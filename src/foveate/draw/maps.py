@@ -261,7 +261,7 @@ def attention(
 ) -> AttentionView:
     """Draw one layer of a block: one head, or the mean of all.
 
-    The block is cross-attention, or else the first, unless one is named. ``scale`` maps weights to
+    The block is cross-attention, or else the first, unless one is given. ``scale`` maps weights to
     colours: ``"absolute"`` from 0 to 1 (the default), ``"row"`` relative to the largest in the row,
     which makes an even row as bright as a sharp one. Raises `UserError` with the existing blocks,
     layers, heads or scales.

@@ -299,7 +299,7 @@ LONG = 132  # positions; 132² weights are more than a short attention holds
 
 @law("long inputs and training, by kernels, give what the equation gives", *LAYERS[:2], "attention")
 def kernels_keep_to_the_equation(trial: Trial) -> None:
-    """Compare kernels, for attention with this part, with the equation, which a tap makes run."""
+    """Compare attention computed by kernels with the equation, which a tap enforces."""
     rows, length, heads, width, seed = trial.sizes
     family = trial.config.family or ""
     config = without_dropout(trial.config)

@@ -81,7 +81,7 @@ class TranslateLines(Operation[Translator]):
     assistance: DirectionAssistance | None = None
 
     def plan(self, run: Translator, items: Sequence[str], tokens: int) -> AnswerPlan:
-        """Return a plan without a maximum length: the model truncates. Copying needs attention."""
+        """Return a plan without a maximum length: the model truncates; copying runs alone."""
         lengths = [1 + count for count in run.token_counts(items)]
         budget = max(1, tokens // run.width(self.num_hypotheses))
         own = self.assistance

@@ -146,7 +146,7 @@ class TranslationGuard(Guard):
             await self.pace.begin()
 
     def check(self, scope: Scope, headers: Headers) -> tuple[int, BytesInFlight]:
-        """Return limits: the bodies of clients without a key in the head are few."""
+        """Return the limits of bodies, which are lower in total for clients without a key."""
         known = self.keys is None or bool(key_in_head(Request(scope)))
         most = self.limits.file if scope["path"] in FILE_PATHS else self.limits.body
         return most, self.known if known else self.unknown

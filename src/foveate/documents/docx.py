@@ -246,7 +246,7 @@ def _split(paragraph: Element) -> None:
 
 
 def _holder(element: Element) -> Element | None:
-    """Return the element that holds the words of one around words; None for any other."""
+    """Return the element inside a wrapping element that has its words; None for any other."""
     if element.tag == f"{W}sdt":
         return element.find(f"{W}sdtContent")
     return element if element.tag in AROUND else None

@@ -143,7 +143,7 @@ def unpacked(data: bytes) -> tuple[bytes, Events]:
 
 
 def refusal(reason: str) -> bytes:
-    """Return bytes in place of a translation: why the file is unreadable, to follow its name."""
+    """Return a refusal in place of a translation: the reason, worded to follow the file's name."""
     return json.dumps({"refused": reason}).encode()
 
 

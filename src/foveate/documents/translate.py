@@ -394,7 +394,7 @@ def _printed(character: str) -> bool:
 
 
 def _like(parts: Sequence[str], word: str) -> list[int]:
-    """Return where to cut a word like another's parts, of which one may differ; else nowhere."""
+    """Return where to cut a word into parts like another's, one of which may differ; or []."""
     begins, ends = [0], [len(word)]
     for part in parts:
         if not word.startswith(part, begins[-1]):

@@ -123,7 +123,7 @@ class Condition:
 
 
 def has_part(kind: type[nn.Module], reason: str, suffix: str = "") -> Condition:
-    """Require a module of a class, whose name ends in ``suffix``."""
+    """Return a condition: the model has a module of ``kind`` whose name ends in ``suffix``."""
     return Condition(
         lambda run: any(
             isinstance(part, kind) and name.endswith(suffix)
@@ -134,12 +134,12 @@ def has_part(kind: type[nn.Module], reason: str, suffix: str = "") -> Condition:
 
 
 def task_is(kind: type, reason: str) -> Condition:
-    """Require a task of a class."""
+    """Return a condition: the task is of the class ``kind``."""
     return Condition(lambda run: isinstance(run.task, kind), f"the task {{task}} {reason}")
 
 
 def logs(event: str, reason: str) -> Condition:
-    """Require a log with a line for an event."""
+    """Return a condition: the log has a line for ``event``."""
     return Condition(lambda run: any(line.get("event") == event for line in read(run.path)), reason)
 
 

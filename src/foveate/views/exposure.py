@@ -1,4 +1,4 @@
-"""The view of exposure bias: error by position, after the truth and after the model's own output."""
+"""The view of exposure bias: error by position, after the truth and after the model's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models cost: time and memory of writing against length, operations, steps, path lengths."""
+"""The cost of models: time and memory against length, operations, steps, path lengths."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from foveate.tasks.engine import TorchEngine
 from foveate.tasks.language import Language
 from foveate.tasks.text_to_text import TextToText
 
-OUTPUTS = (16, 64, 256, 512)  # tokens that are written
-READ = (16, 32, 64, 128, 256)  # tokens on each side of a training step
-ROWS = 8  # examples of a training step
+OUTPUTS = (16, 64, 256, 512)  # generated tokens
+READ = (16, 32, 64, 128, 256)  # tokens on each side in a training step
+ROWS = 8  # examples in a training step
 SHORT, LONG = 32, 64  # lengths at which operations are counted
-SOURCE = 16  # tokens of the source of what is written
-FITTED = 4  # the longest lengths, to which an exponent is fitted
+SOURCE = 16  # source tokens when generation is measured
+FITTED = 4  # the number of longest lengths to which an exponent is fitted
 
 
 def exponent(
@@ -57,13 +57,13 @@ def exponent(
 
 
 class LiveTensors(TorchDispatchMode):
-    """Counts the bytes of the tensors that are made within and alive: ``peak`` is the most."""
+    """Counts the bytes of live tensors made within the block; ``peak`` is their maximum."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.bytes = self.peak = 0
         self._alive = {id(part.untyped_storage()) for part in model.parameters()}
-        self._parts = [part.untyped_storage() for part in model.parameters()]  # so ids stay theirs
+        self._parts = [part.untyped_storage() for part in model.parameters()]  # no id is reused
 
     def __torch_dispatch__(
         self,
@@ -94,7 +94,7 @@ class LiveTensors(TorchDispatchMode):
 
 @torch.inference_mode()
 def most_bytes(model: nn.Module, work: Callable[[], object]) -> int:
-    """The most bytes of tensors alive in a call, besides weights and what a first call keeps."""
+    """Return the peak bytes of live tensors in a second call, weights left out."""
     with without_kernels():
         work()
         with LiveTensors(model) as live:
@@ -103,7 +103,7 @@ def most_bytes(model: nn.Module, work: Callable[[], object]) -> int:
 
 
 def best_of(work: Callable[[], object]) -> float:
-    """Seconds of the quicker of two calls; NaN where the model refuses the length."""
+    """Return the seconds of the quicker of two calls; NaN if the model refuses the length."""
     try:
         return quickest(work, least=2)
     except UserError:
@@ -111,7 +111,7 @@ def best_of(work: Callable[[], object]) -> float:
 
 
 def writer(run: Run, length: int) -> Callable[[], object]:
-    """Greedy writing of so many tokens after a source, or after a prompt."""
+    """Return a function that writes ``length`` tokens greedily after a source or a prompt."""
     task, search = run.task, forced(1, length)
     if isinstance(task, TextToText):
         ids = [len(SPECIALS) + n % 20 for n in range(SOURCE)]
@@ -121,7 +121,7 @@ def writer(run: Run, length: int) -> Callable[[], object]:
 
 
 def written(contenders: Sequence[Contender], say: Say) -> list[Drawing]:
-    """Tokens a second and peak of memory in writing, against the length of the output."""
+    """Draw tokens per second and peak memory of generation against the output's length."""
     speeds: dict[str, list[float]] = {}
     peaks: dict[str, list[float]] = {}
     if not isinstance(contenders[0].run.task, TextToText | Language):
@@ -146,10 +146,10 @@ def written(contenders: Sequence[Contender], say: Say) -> list[Drawing]:
     ]  # fmt: skip
 
 
-# n words read, D their vector, N the numbers of a channel's state (Vaswani et al., 2017, table 1).
+# n words, D numbers in a vector, N in a channel's state (Vaswani et al., 2017, table 1).
 
 ATTENTION, RECURRENT, SPACE = "self-attention", "recurrent", "state space"
-LAWS = {  # operations of a layer, sequential steps, longest path between two places
+LAWS = {  # operations per layer, sequential steps, longest path between two positions
     ATTENTION: ("n² · D + n · D²", "1", "1"),
     RECURRENT: ("n · D²", "n", "n"),
     SPACE: ("n · D · N + n · D²", "n", "n"),
@@ -157,7 +157,7 @@ LAWS = {  # operations of a layer, sequential steps, longest path between two pl
 
 
 def layers_of(side: nn.Module) -> dict[str, int]:
-    """How many layers of each law one side of a model has; two directions are one layer."""
+    """Count the layers of each law on one side of a model; two directions count as one layer."""
     counts: dict[str, int] = {}
     parts = dict(side.named_modules())
     for name, part in parts.items():
@@ -178,7 +178,7 @@ def layers_of(side: nn.Module) -> dict[str, int]:
 
 
 def laws(contenders: Sequence[Contender]) -> list[Drawing]:
-    """The table of the layers: counted from the model, and its operations counted as it runs."""
+    """Return the table of layers, counted in the model, and its operations, counted at run time."""
     rows: list[list[Cell]] = []
     for each in contenders:
         model = each.run.model
@@ -208,7 +208,7 @@ def laws(contenders: Sequence[Contender]) -> list[Drawing]:
 
 
 def _formulas(counts: dict[str, int]) -> tuple[str, str, str]:
-    """Layers, operations of one, and sequential steps of all, as formulas."""
+    """Return formulas of the layers, of the operations of one, and of the sequential steps."""
     names = ", ".join(f"{count} {law}" for law, count in counts.items())
     steps = [
         str(count) if term == "1" else term if count == 1 else f"{count} {term}"
@@ -219,7 +219,7 @@ def _formulas(counts: dict[str, int]) -> tuple[str, str, str]:
 
 
 def operations(contenders: Sequence[Contender]) -> list[Drawing]:
-    """Products of a training step at two lengths, and its time against the length."""
+    """Draw the matrix products of a training step at two lengths, and its time against length."""
     rows: list[list[Cell]] = []
     times: dict[str, list[float]] = {}
     for each in contenders:
@@ -251,7 +251,7 @@ def operations(contenders: Sequence[Contender]) -> list[Drawing]:
 
 
 def stepper(run: Run, length: int) -> Callable[[], object]:
-    """One forward and backward pass over examples of a length; their tokens do not matter."""
+    """Return a forward and backward pass over examples of a length; the token ids do not matter."""
     model, top = run.model, len(SPECIALS)
     ids = torch.full((ROWS, length), top, device=next(model.parameters()).device)
     read = (ids, ids) if isinstance(model, EncoderDecoder) else (ids,)

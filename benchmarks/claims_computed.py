@@ -13,7 +13,7 @@ from torch import Tensor
 
 from foveate.align.ibm import EMTraining, Model1
 from foveate.bench.machine import counting
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.inspect.flow import by_distance
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder

@@ -20,8 +20,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder
 from foveate.nn.scores import HardChoice, Sampled, choices
-from foveate.run import answering
-from foveate.run.engine import RunEngine
+from foveate.run import RunEngine, answering
 from foveate.run.evaluation import evaluate, examples
 from foveate.run.passes import explain
 from foveate.tasks.captioning import Captioning, nearest_captions

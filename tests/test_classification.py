@@ -28,9 +28,8 @@ from foveate.models.classifier import Attentive, Classifier, Max
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
-from foveate.run import Run, RunConfig
+from foveate.run import Run, RunConfig, RunEngine
 from foveate.run.answering import answer
-from foveate.run.engine import RunEngine
 from foveate.run.evaluation import (
     Table,
     as_examples,

@@ -15,11 +15,10 @@ import torch
 from foveate.bench.budget import Contender
 from foveate.bench.quality import likelihoods
 from foveate.cli.train import write_distilled
-from foveate.engine.live import packed_kind
 from foveate.engine.packed import PackedModel
 from foveate.errors import NoOutputError, UserError
 from foveate.native.kernels import without_kernels
-from foveate.run import Run
+from foveate.run import Run, packed_kind
 from foveate.run.pack import content
 from small_runs import CONFIGS, MORE, made
 

@@ -24,8 +24,7 @@ from foveate.decode.engine import SearchRequest
 from foveate.draw.pictures import AttendedPicture, PictureDrawing
 from foveate.models.classifier import Classifier, First
 from foveate.models.vision import Glimpse
-from foveate.run import answering
-from foveate.run.engine import RunEngine
+from foveate.run import RunEngine, answering
 from foveate.run.evaluation import evaluate, examples
 from foveate.run.passes import explain
 from foveate.tasks.image_classification import ImageClassification

@@ -34,9 +34,7 @@ from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.models.recurrent import RecurrentDecoder
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.recurrent import LSTMCell
-from foveate.run import Run, RunConfig, load
-from foveate.run.answering import generate
-from foveate.run.engine import RunEngine
+from foveate.run import Run, RunConfig, RunEngine, load
 from foveate.run.evaluation import evaluate
 from foveate.run.passes import explain
 from foveate.run.training import train
@@ -341,9 +339,9 @@ def test_every_search_goes_on_whatever_stands_beside(name: str, kind: str) -> No
     model = model_of(made, name)
     configs: dict[str, Any] = {"greedy": Greedy, "beam": Beam, "sample": Sample}
     config, engine = configs[kind].Config.parse(SHORT), RunEngine(made, model)
-    together = generate(made, engine, PROMPTS, config)
+    together = continued(made.tokenizer, engine, PROMPTS, SearchRequest(config.build()))
     assert [result.prompt for result in together] == PROMPTS
-    alone = generate(made, engine, PROMPTS[:1], config)[0]
+    alone = continued(made.tokenizer, engine, PROMPTS[:1], SearchRequest(config.build()))[0]
     assert alone.text == together[0].text
     assert alone.log_probability == near(together[0].log_probability, terms=MODEL)
 

@@ -18,7 +18,7 @@ from foveate.models.classic import BagEncoder
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
-from foveate.run.engine import RunEngine
+from foveate.run import RunEngine
 from foveate.run.evaluation import as_examples, evaluate, read_examples
 from foveate.run.passes import explain
 from foveate.tasks.masked import MaskedLanguage

@@ -25,7 +25,7 @@ import foveate.engine.packed
 from foveate.align.shortlist import learn
 from foveate.cli.serve import ServerEngine
 from foveate.config import PACKAGED
-from foveate.decode.outputs import SearchStopped
+from foveate.decode.engine import SearchStopped
 from foveate.engine import compiled
 from foveate.engine.links import Head
 from foveate.engine.loading import SETS

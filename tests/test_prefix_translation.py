@@ -18,8 +18,7 @@ from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
-from foveate.run import answering
-from foveate.run.engine import RunEngine
+from foveate.run import RunEngine, answering
 from foveate.run.passes import explain
 from foveate.tasks.base import Task
 from foveate.tasks.objectives import CrossEntropy

@@ -414,10 +414,10 @@ def test_a_raw_line_of_the_data_is_the_source_that_it_stands_for(tmp_path: Path,
     )
     task = config.build(TextData(format=Inflection.Config()))
     task.prepare(tmp_path, seed=1)
-    assert task.addressed([line, "", " "]) == ["Hahn<N><GEN><SG>", "", " "]
+    assert task.sides.addressed([line, "", " "]) == ["Hahn<N><GEN><SG>", "", " "]
     for wrong in ("Hahn", "Hahn N;GEN;SG", "Hahn\tHahnes", "\tN;SG", "a\tb\tc\tN;SG", "Hahn\t"):
         with pytest.raises(ValueError, match="write Hahn<N><GEN><SG>, or a line of the data"):
-            task.addressed([wrong])
+            task.sides.addressed([wrong])
 
 
 def test_a_format_wants_one_file(dictionary: Path) -> None:

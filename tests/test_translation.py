@@ -35,9 +35,15 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.spec import Tokens
-from foveate.run import answering
-from foveate.run.engine import RunEngine
-from foveate.run.evaluation import as_examples, baseline, evaluate, read_examples, swapped
+from foveate.run import RunEngine, answering
+from foveate.run.evaluation import (
+    as_examples,
+    baseline,
+    beside_baseline,
+    evaluate,
+    read_examples,
+    swapped,
+)
 from foveate.run.passes import explain
 from foveate.tasks.base import Task
 from foveate.tasks.engine import Ensemble, check_pieces, steps_of, together
@@ -487,7 +493,10 @@ def test_answers_begin_with_the_text_that_is_given(tmp_path, tokenizer, config) 
     lines = ["The small dog runs.", "", "Yes.", "Children play."]
     prefixes = ["Le petit", "Rien", "", "Des enfants "]
     search = Beam.Config(beam_size=3, max_ratio=0.0, max_extra=4).build()
-    prefix_ids, engine = task.beginnings(prefixes, len(lines)), RunEngine(task, model)
+    prefix_ids, engine = (
+        task.target_tokenizer.beginnings(prefixes, len(lines)),
+        RunEngine(task, model),
+    )
     for budget in (1, 4096):
         answers = answering.answer(
             task, engine, lines, SearchRequest(search, prefix_ids, batch_tokens=budget)
@@ -509,14 +518,17 @@ def test_answers_begin_with_the_text_that_is_given(tmp_path, tokenizer, config) 
 
 
 def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> None:
-    assert task.beginnings("Le petit", 2) == [task.beginnings(["Le petit"], 1)[0]] * 2
-    assert task.beginnings("", 1) == [[]]
+    assert (
+        task.target_tokenizer.beginnings("Le petit", 2)
+        == [task.target_tokenizer.beginnings(["Le petit"], 1)[0]] * 2
+    )
+    assert task.target_tokenizer.beginnings("", 1) == [[]]
     with pytest.raises(
         ValueError, match="'Le zèbre' contains characters that are not in the target vocabulary"
     ):
-        task.beginnings(["Le petit", "Le zèbre"], 2)
+        task.target_tokenizer.beginnings(["Le petit", "Le zèbre"], 2)
     with pytest.raises(ValueError, match="1 prefixes for 3 lines"):
-        task.beginnings(["Le"], 3)
+        task.target_tokenizer.beginnings(["Le"], 3)
 
 
 def test_swapped_sides_are_told_by_their_languages() -> None:
@@ -616,7 +628,6 @@ def test_one_model_needs_no_ensemble(task: Any) -> None:
 @pytest.mark.parametrize("metrics", [("bleu", "chrf"), ("ter",)])
 def test_the_baseline_copies_the_source_and_a_model_below_it_is_told(task, metrics) -> None:
     from foveate.cli.answers import evaluation_text
-    from foveate.run import Run
     from foveate.run.evaluation import Evaluation
 
     own = copy.copy(task)
@@ -627,7 +638,6 @@ def test_the_baseline_copies_the_source_and_a_model_below_it_is_told(task, metri
     assert fitted.about == "copying the source" and fitted.figures.keys() == {*metrics}
     for worse, told in ((True, True), (False, False)):
         model = {n: v - own.better(n) * (1 if worse else -1) for n, v in fitted.figures.items()}
-        run = Run.__new__(Run)
-        seen = run.beside_baseline(own, examples, Evaluation(model, {}, sources))
+        seen = beside_baseline(own, examples, Evaluation(model, {}, sources))
         assert seen.baseline.better == (list(metrics) if told else [])
         assert ("warning: the baseline beats the model in" in evaluation_text(seen, False)) == told

@@ -20,7 +20,7 @@ import pytest
 import foveate.engine.packed
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
-from foveate.decode.outputs import best
+from foveate.decode.engine import best
 from foveate.draw.stages import steps
 from foveate.engine.compiled import STAGES, CompiledSearch, Floats, Settings, _map_of
 from foveate.engine.loading import web_engine

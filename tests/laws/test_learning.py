@@ -17,7 +17,7 @@ from foveate.decode.search import Search
 from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.nn.spec import Tokens
-from foveate.run.engine import RunEngine
+from foveate.run import RunEngine
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation

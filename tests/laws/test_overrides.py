@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from foveate.decode.search import token_log_probabilities
-from foveate.engine.live import compiled
 from foveate.engine.program import CannotPack, Program
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory
 from foveate.models.language_model import LanguageSteps
@@ -25,6 +24,7 @@ from foveate.nn.linear import NoNorm, Norm
 from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.spec import Labels, Tokens
 from foveate.nn.ssm import SelectiveStateSpace
+from foveate.run import compiled
 from foveate.tasks.base import DecoderBatch, Loss
 from foveate.tasks.classification import LabelledBatch, TextClassification
 from foveate.tasks.masked import MaskedBatch, MaskedLanguage

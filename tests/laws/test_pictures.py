@@ -26,7 +26,7 @@ from foveate.nn.embedding import PatchStem
 from foveate.nn.recurrent import GRUCell
 from foveate.nn.scores import Sampled, choices
 from foveate.nn.spec import Labels, Pixels, Tokens
-from foveate.run.engine import RunEngine
+from foveate.run import RunEngine
 from foveate.run.evaluation import evaluate
 from foveate.tasks.captioning import Captioning
 from foveate.tasks.image_classification import ImageClassification

@@ -16,11 +16,12 @@ from foveate.bench.decoding import WHOLE, forced
 from foveate.bench.training import workload
 from foveate.data.corpus import Arrays, Work, Workers
 from foveate.decode.engine import SearchRequest
-from foveate.engine.live import compile_model, packed_engine, packed_kind
 from foveate.engine.packed import PackedEngine, PackedSearch
+from foveate.engine.program import compile_model
 from foveate.models.presets import PRESETS
 from foveate.models.transformer import SSRUDecoder, TransformerEncoder
 from foveate.nn.spec import Tokens
+from foveate.run import packed_engine, packed_kind
 from foveate.tasks.engine import TorchEngine
 from foveate.train.config import resolve
 

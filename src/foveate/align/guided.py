@@ -25,11 +25,11 @@ from foveate.data.catalogue import DataError
 from foveate.data.text import at, lines_of
 from foveate.data.words import CUTS, pieces_of
 from foveate.engine.links import Links, read_pharaoh, write_pharaoh
-from foveate.engine.live import PACKED
 from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.nn.attention import Attention
+from foveate.run import PACKED
 from foveate.tasks.abilities import HeadChoice
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy, attentions, watched

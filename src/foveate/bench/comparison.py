@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from foveate.bench.budget import Budget, ComparisonPlan, Contender, Say, contenders
-from foveate.bench.cost import laws, written
 from foveate.bench.machine import describe
 from foveate.bench.quality import (
     LossChart,
@@ -155,13 +154,12 @@ def compare(
         )
     models = contenders(plan, budget, folder, say)
     quality, corpus = quality_of(models, say)
-    say("losses, operations, speed and memory")
+    say("losses")
     parts = {"Quality": [spent_table(models), *quality.drawings]}
     findings: dict[str, str] = {}
     if corpus is not None:
         parts["Length of the source"], findings = lengths_of_texts(models, corpus, quality.outputs)
     parts["Losses"] = losses(models, quality)
-    parts["Cost"] = [*laws(models), *written(models, say)]
     parts["One example"] = examples(models, corpus, text)
     return Comparison(
         plan.names, terms(plan, budget, models, quality) | findings,

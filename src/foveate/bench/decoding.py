@@ -23,9 +23,9 @@ from foveate.config import ConfigError, Tree
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.engine import Engine, SearchRequest
 from foveate.decode.search import Search
-from foveate.engine.live import compile_model, packed_engine, packed_kind
+from foveate.engine.program import compile_model
 from foveate.native.kernels import sleep_at_barriers, without_kernels
-from foveate.run import device
+from foveate.run import device, packed_engine, packed_kind
 from foveate.tasks.engine import TorchEngine
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Name, Precision, resolve

@@ -304,7 +304,7 @@ def score(
     """Log-probabilities of given pairs (TSV, stdin)."""
     spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
     loaded = spec.packed({}, threads, verbose) or _scorer(spec)
-    layout = loaded.format
+    layout = loaded.sides("score").format
     check = None if layout is None else layout.build().source
     hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
     say(score_lines(loaded, sys.stdin.buffer, sys.stdout, tokens, check).report())

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,17 @@ import torch
 
 from foveate.cli.engines import RunSpec
 from foveate.data.corpus import Arrays, Work, Workers
-from foveate.decode.engine import ALL, Ids, Module, Picture, Result, SearchRequest, Source
-from foveate.decode.outputs import Hypothesis, check_stop
+from foveate.decode.engine import (
+    ALL,
+    Hypothesis,
+    Ids,
+    Module,
+    Picture,
+    Result,
+    SearchRequest,
+    Source,
+    check_stop,
+)
 from foveate.decode.search import Positions, Search
 from foveate.engine.answers import ModelEngine, TextAnswer, TranslateOptions, Translator
 from foveate.engine.links import Head, Links
@@ -95,7 +105,7 @@ def in_order(run: Translator | AssistedRun, jobs: Iterable[Job]) -> Iterator[lis
     threads = ThreadPoolExecutor(engine.processes)
     try:
         for lines, options in jobs:
-            pending.append(threads.submit(run.translate, lines, **options))
+            pending.append(threads.submit(partial(run.translate, lines, **options)))
             if len(pending) > 2 * engine.processes:
                 yield next_result()
         while pending:

@@ -25,7 +25,7 @@ from foveate.decode.constraints import (
     OutputRule,
     Steps,
 )
-from foveate.decode.outputs import Hypothesis, Outputs, check_outputs
+from foveate.decode.engine import Hypothesis, Outputs, check_outputs
 
 PRUNED, LIVE, DONE = 0, 1, 2
 Outcome = Literal["pruned", "live", "done"]

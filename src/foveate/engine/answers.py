@@ -6,21 +6,22 @@ Drawings are imported when they are made, so that a text is answered without PyT
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.data.tokenizer import Tokenizer
-from foveate.decode.engine import Engine
-from foveate.decode.outputs import Hypothesis, Stop, best
+from foveate.data.tokenizer import EOS, TextSides, Tokenizer
+from foveate.decode.engine import Engine, Hypothesis, SearchRequest, Stop, best
 from foveate.engine.links import Head, Links
 from foveate.errors import check_finite
 
 if TYPE_CHECKING:
+    from foveate.decode.engine import SearchChoice
     from foveate.draw.drawings import Drawing
     from foveate.draw.maps import AttentionView
     from foveate.draw.texts import Word
@@ -59,6 +60,11 @@ class CorpusName(Protocol):
 class ModelEngine(Engine):
     """An engine of a trained model, which also links words and shows attention if it can."""
 
+    @property
+    def aligns(self) -> bool:
+        """Whether word links can be read from its attention."""
+        return False
+
     def links(self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None) -> list[Links]:
         """Return word links of pairs by a head, else the run's own; a target is a text or ids."""
         raise self.cannot("link words")
@@ -74,35 +80,6 @@ class Estimates(Protocol):
     """Predicts the quality of an output: `foveate.engine.calibration.Calibration`."""
 
     def estimate(self, log_probability: float, tokens: int) -> float: ...
-
-
-class Translator(Protocol):
-    """A model that translates: `foveate.run.Run`, or `foveate.engine.packed.PackedModel`."""
-
-    path: Path
-
-    @property
-    def engine(self) -> ModelEngine: ...
-    @property
-    def corpora(self) -> Sequence[CorpusName]: ...
-    @property
-    def languages(self) -> Sequence[str]: ...
-    @property
-    def aligns(self) -> bool: ...
-    @property
-    def calibration(self) -> Estimates | None: ...
-
-    def translate(
-        self, lines: Sequence[str], **options: Unpack[TranslateOptions]
-    ) -> list[TextAnswer]: ...
-
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]: ...
-    def links(
-        self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None = None
-    ) -> list[Links]: ...
-    def addressed(self, lines: Sequence[str], to: str | None) -> list[str]: ...
-    def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]: ...
-    def width(self, count: int) -> int: ...
 
 
 class Answer(ABC):
@@ -345,3 +322,182 @@ def several(inputs: Sequence[T], verb: str) -> Sequence[T]:
     if isinstance(inputs, str):
         raise TypeError(f"{verb} takes a list of lines; write {verb}([text])")
     return inputs
+
+
+BATCH_TOKENS = 8192
+
+
+class Translator(ABC):
+    """A model from text to text: `foveate.run.Run`, or `foveate.engine.packed.PackedModel`.
+
+    ``corpora`` are the files that say its languages, ``calibration`` predicts quality.
+    """
+
+    path: Path
+
+    @property
+    @abstractmethod
+    def engine(self) -> ModelEngine:
+        """The engine that searches, scores, links and explains."""
+
+    @property
+    @abstractmethod
+    def corpora(self) -> Sequence[CorpusName]:
+        """The files of its corpora, by which their languages are known."""
+
+    @property
+    @abstractmethod
+    def calibration(self) -> Estimates | None:
+        """How log-probability predicts quality, if it is known."""
+
+    @abstractmethod
+    def sides(self, verb: str) -> TextSides:
+        """Return its texts. Raises ``ConfigError`` if the model cannot do what the verb says."""
+
+    @abstractmethod
+    def search(
+        self,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        num_hypotheses: int = 1,
+    ) -> SearchChoice:
+        """Return its own search, or a beam of the given choices, wide enough for the hypotheses."""
+
+    @abstractmethod
+    def continuing(
+        self, max_length: int, beam_size: int | None, choices: Mapping[str, object]
+    ) -> tuple[Tokenizer, SearchChoice]:
+        """Return the tokenizer of a language model, and the search for continuations."""
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """The languages that it translates into, if it knows several by their tags."""
+        return self.sides("translate").languages
+
+    @property
+    def aligns(self) -> bool:
+        """Whether word links can be read from its attention."""
+        return self.engine.aligns
+
+    def translate(
+        self, lines: Sequence[str], **options: Unpack[TranslateOptions]
+    ) -> list[TextAnswer]:
+        """Translate each line; as many answers as lines, in their order; empty lines stay empty.
+
+        ``beam_size`` 1 is greedy; ``batch_tokens`` bounds source tokens × beams of a batch, padding
+        included. Lines longer than ``data.max_length`` tokens are cut, and say so in ``cut``.
+        ``to`` names the language, where the run knows several. ``prefix`` is how the outputs begin:
+        one text for all, or one for each line ("" for none); scores count it like the rest.
+        ``required`` are the terms that the output of each line must hold, each a list of variants,
+        and ``banned`` phrases that no output may hold. Raises `SearchStopped` once ``stop()``,
+        which is asked every few positions, is true.
+        """
+        if unknown := options.keys() - TranslateOptions.__annotations__.keys():
+            raise TypeError(f"translate has no option {min(unknown)!r}")
+        sides, lines = self.sides("translate"), several(lines, "translate")
+        prefix, num = options.get("prefix"), options.get("num_hypotheses", 1)
+        request = SearchRequest(
+            self.search(options.get("beam_size"), options.get("length_penalty"), num),
+            () if prefix is None else sides.target_tokenizer.beginnings(prefix, len(lines)),
+            options.get("required", ()),
+            options.get("banned", ()),
+            options.get("batch_tokens") or BATCH_TOKENS,
+            num=num,
+            stop=options.get("stop"),
+        )
+        answers = translated(sides, self.engine, sides.addressed(lines, options.get("to")), request)
+        return [answer.to(line) for answer, line in zip(answers, lines, strict=True)]
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
+        """Return log p(target | source) of pairs, and of each target token, the end included."""
+        sides = self.sides("score")
+        lines = sides.addressed([source for source, _ in pairs])
+        pairs = [(line, target) for line, (_, target) in zip(lines, pairs, strict=True)]
+        sources, targets = sides.encode_pairs(pairs)
+        scores = self.engine.score(list(zip(sources, targets, strict=True)))
+        return [
+            PairScore.of(ids, log_p, sides.tokenizers_of(line)[1])
+            for line, ids, log_p in zip(lines, targets, scores, strict=True)
+        ]
+
+    def links(
+        self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None = None
+    ) -> list[Links]:
+        """Return word links of pairs by a head, else its own; a target is a text or ids."""
+        lines = self.sides("align").sources([line for line, _ in pairs])
+        read = [(source, target) for source, (_, target) in zip(lines, pairs, strict=True)]
+        return self.engine.links(read, head)
+
+    def generate(
+        self,
+        prompts: Sequence[str] = ("",),
+        max_length: int = 200,
+        num: int = 1,
+        whole_lines: bool = False,
+        beam_size: int | None = None,
+        listen: Callable[[str], None] | None = None,
+        **choices: object,
+    ) -> list[Continuation]:
+        """``num`` continuations of each prompt, of at most ``max_length`` tokens.
+
+        ``choices`` are fields of the search "sample": temperature, top_k, top_p, min_p,
+        repetition_penalty, seed; the run's own where it has them. With ``beam_size`` the most
+        probable text is looked for instead (1 is greedy). The run's rules hold for both.
+        ``whole_lines`` ends a text with its line; ``listen`` is called with the text so far.
+        """
+        tokenizer, search = self.continuing(max_length, beam_size, choices)
+        request = SearchRequest(search, end=EOS if whole_lines else None, num=1)
+        return continued(tokenizer, self.engine, several(prompts, "generate"), request, num, listen)
+
+    def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
+        """Return the sources of lines after the tag of a language."""
+        return self.sides("translate").addressed(lines, to)
+
+    def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]:
+        """Return how many tokens sources, or targets, have."""
+        sides = self.sides("translate")
+        tokenizer = sides.target_tokenizer if target else sides.source_tokenizer
+        return list(map(len, tokenizer.encode_ids(lines)))
+
+    def width(self, count: int) -> int:
+        """Return how many hypotheses of a source are decoded at a time, for ``count`` outputs."""
+        return self.search(None, None, count).width
+
+
+def translated(
+    sides: TextSides, engine: ModelEngine, lines: Sequence[str], request: SearchRequest
+) -> list[TextAnswer]:
+    """Return the outputs for each line, in their order; an empty line has the output "".
+
+    Longer lines than the model reads are cut, and their answers say by how many tokens.
+    """
+    limit, ids = min(sides.max_length, engine.room.source), sides.read_ids(lines)
+    outputs = engine.outputs([each[:limit] for each in ids], request)
+    return [
+        TextAnswer.of(line, each, limit, hypotheses, sides.tokenizers_of(line)[1], engine)
+        for line, each, hypotheses in zip(lines, ids, outputs, strict=True)
+    ]
+
+
+def continued(
+    tokenizer: Tokenizer,
+    engine: ModelEngine,
+    prompts: Sequence[str],
+    request: SearchRequest,
+    num: int = 1,
+    listen: Callable[[str], None] | None = None,
+) -> list[Continuation]:
+    """Return ``num`` continuations of each prompt, one prompt after the other.
+
+    ``listen`` gets the text so far at each position, of a single prompt that is continued once.
+    """
+    ids = [tokenizer.encode_lines(prompt) for prompt in prompts for _ in range(num)]
+    if listen is None:
+        outputs = engine.outputs(ids, request)
+    else:
+        added = partial(tokenizer.added, ids[0])
+        outputs = engine.heard(ids[0], request, lambda output: listen(added(output)))
+    return [
+        Continuation(prompts[n // num], tokenizer.added(ids[n], best.ids), best.log_probability)
+        for n, (best, *_) in enumerate(outputs)
+    ]

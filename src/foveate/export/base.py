@@ -24,8 +24,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import read_text
 from foveate.data.text import TextData
 from foveate.decode.beam import Beam, Greedy
-from foveate.decode.engine import SearchRequest
-from foveate.decode.outputs import best
+from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.tokenizer import BOS, EOS, SPECIALS, UNK
-from foveate.decode.engine import SearchRequest
-from foveate.decode.outputs import best
+from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search
 from foveate.export.base import (
     Checked,

@@ -21,15 +21,21 @@ import torch
 
 from foveate.data.tokenizer import EOS
 from foveate.decode.beam import Beam, Greedy
-from foveate.decode.engine import Ids, Module, Picture, Result, SearchRequest
-from foveate.decode.outputs import Hypothesis, check_outputs
+from foveate.decode.engine import (
+    Hypothesis,
+    Ids,
+    Module,
+    Picture,
+    Result,
+    SearchRequest,
+    check_outputs,
+)
 from foveate.decode.search import Search
 from foveate.engine.answers import ModelEngine
 from foveate.engine.links import Head, Links
 from foveate.export.base import ExchangeError, by_length, translator
 from foveate.inspect.records import AttentionRecord, Units
-from foveate.run import Run
-from foveate.run.engine import RunEngine
+from foveate.run import Run, RunEngine
 
 
 class CTranslate2Engine(ModelEngine):
@@ -64,7 +70,7 @@ class CTranslate2Engine(ModelEngine):
     def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
         self.check(request)
         search = request.search
-        if type(search) not in (Beam, Greedy):
+        if type(search) not in (Beam, Greedy) or not isinstance(search, Search):
             raise self.cannot(f"do {search.config.kind} search, only greedy and beam")
         for length, places in by_length(sources).items():
             limit = search.limits([length])[0]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foveate.config import Config
 from foveate.decode.constraints import FREE
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Search, result_of
 from foveate.laws.trial import ANY, Counterexample, Trial, law, meaning_of, number
 

@@ -7,7 +7,7 @@ configs before the values changed (`foveate.train.config`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,53 +15,57 @@ from typing import Any, TypeVar, Unpack
 
 import pydantic
 import torch
+from torch import nn
 
 from foveate.config import Config, ConfigError, check_run, read_resolved, shipped
-from foveate.data.text import TextData, TextFormat
+from foveate.data.text import TextData
+from foveate.data.tokenizer import TextSides, Tokenizer
 from foveate.decode.beam import Beam, another, with_beam
 from foveate.decode.choosing import continuing
-from foveate.decode.engine import SearchRequest
-from foveate.decode.outputs import Stop
+from foveate.decode.engine import EngineError, Ids, Module, SearchRequest
 from foveate.decode.search import Search
 from foveate.engine.answers import (
+    BATCH_TOKENS,
     CaptionAnswer,
-    Continuation,
     LabelAnswer,
     ModelEngine,
-    PairScore,
     Picture,
-    Term,
-    TextAnswer,
+    Translator,
     several,
 )
 from foveate.engine.calibration import Calibration
+from foveate.engine.compiled import CompiledModel
 from foveate.engine.links import Head, Links
-from foveate.engine.packed import header_of, packed_file
+from foveate.engine.packed import PackedEngine, TaskKind, header_of, packed_file
+from foveate.engine.program import compile_model
+from foveate.errors import UserError
 from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.kinds import load_kinds
 from foveate.models.encoder_decoder import Model
-from foveate.native.kernels import sleep_at_barriers
-from foveate.run.answering import answer, generate
-from foveate.run.engine import RunEngine
+from foveate.native.kernels import WeightCache, library, sleep_at_barriers
+from foveate.nn.attention import BaseAttention
+from foveate.nn.context import as_written
+from foveate.run.answering import answer
 from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
-from foveate.run.passes import forced
+from foveate.run.linking import links_of_pairs
+from foveate.run.passes import explain, forced
 from foveate.run.start import Start
-from foveate.tasks.abilities import Aligns, Scores, vocabulary_of
+from foveate.tasks.abilities import Aligns, vocabulary_of
 from foveate.tasks.base import AnyTask, Gives, Reads, Task
-from foveate.tasks.engine import together
+from foveate.tasks.classification import TextClassification
+from foveate.tasks.engine import TorchEngine, substitutes, together
 from foveate.tasks.language import Language
 from foveate.tasks.objectives import CrossEntropy, Objective
+from foveate.tasks.prefix_translation import PrefixTranslation
 from foveate.tasks.text import TextTask
 from foveate.tasks.text_to_text import CorpusFiles, TextToText
+from foveate.tasks.translation import Translation
 from foveate.train import checkpoint
 from foveate.train.checkpoint import rebuilt
 from foveate.train.config import TrainConfig
 
-load_kinds()
-
 T = TypeVar("T")
-BATCH_TOKENS = 8192
 
 
 class RunConfig(Config):
@@ -87,7 +91,112 @@ class RunConfig(Config):
         return fields | {"objective": Objective.Config.parse(task.default_objective)}
 
 
-class Run:
+# What a packed file calls a task; classes that derive from these may decode otherwise.
+PACKED: dict[type, TaskKind] = {
+    Translation: "translation",
+    PrefixTranslation: "prefix_translation",
+    Language: "language",
+    TextClassification: "classification",
+}
+
+
+def packed_kind(task: AnyTask) -> TaskKind | None:
+    """Return what a packed file calls a task, or None if the engine in C does not support it."""
+    return PACKED.get(type(task))
+
+
+def reach_of(task: AnyTask, model: Module) -> int | None:
+    """Return how many tokens of a text the model may read at once, or None for any number."""
+    return task.reach(model) if isinstance(task, Language) else None
+
+
+def descendants(module: nn.Module) -> list[nn.Module]:
+    """A module and all modules in it; ten times as fast as ``modules()``."""
+    modules = [module]
+    for each in modules:
+        modules += [part for part in each._modules.values() if part is not None]
+    return modules
+
+
+def observed(module: nn.Module) -> bool:
+    """Whether a tap, hook or method of its own reads or changes what a module computes."""
+    tapped = isinstance(module, BaseAttention) and module.observed
+    hooked = bool(module._forward_hooks or module._forward_pre_hooks)
+    return tapped or hooked or not as_written(module)
+
+
+def in_single_precision(modules: Sequence[nn.Module]) -> bool:
+    """Whether all weights are fp32 in main memory."""
+    each = (weights for part in modules for weights in (part._parameters, part._buffers))
+    tensors = (tensor for weights in each for tensor in weights.values() if tensor is not None)
+    return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+
+
+_COMPILED = WeightCache[tuple[CompiledModel | None]]()
+
+
+def compiled(model: nn.Module) -> CompiledModel | None:
+    """A model for the engine in C, with its present weights; made again once these have changed.
+
+    None where it is in training, has taps or hooks, weights that are not finite numbers of fp32 in
+    main memory or a part that the engine lacks, and without native kernels, which notice changes.
+    """
+    modules = descendants(model)
+    if library() is None or any(module.training or observed(module) for module in modules):
+        return None
+    return _COMPILED.get(model, modules, lambda: (_compiled(model, modules),))[0]
+
+
+def _compiled(model: nn.Module, modules: Sequence[nn.Module]) -> CompiledModel | None:
+    if not in_single_precision(modules):
+        return None
+    try:
+        return compile_model(model)
+    except UserError:  # the engine lacks a part, or a library for this processor
+        return None
+
+
+def packed_engine(task: AnyTask, kind: TaskKind, model: Module, own: CompiledModel) -> PackedEngine:
+    """Return the engine in C for a task and a compiled model."""
+    tokenizers = list(task.tokenizers_by_name().values())
+    return PackedEngine(own, kind, tokenizers, torch.get_num_threads(), reach_of(task, model))
+
+
+def in_c(engine: TorchEngine, request: SearchRequest) -> PackedEngine | None:
+    """Return the engine in C with the present weights, or None if PyTorch answers a request."""
+    task: Any = engine.task
+    kind = packed_kind(task)
+    alone = request.search.width == 1 and any(request.required)  # no beam, to the engine in C
+    if kind is None or alone or (model := compiled(engine.model)) is None:
+        return None
+    packed = packed_engine(task, kind, engine.model, model)
+    try:
+        packed.check(request)
+    except EngineError:
+        return None
+    if kind == "translation" and request.shortens:
+        packed.shortlist = task.shortlist().arrays
+    return packed
+
+
+substitutes.append(in_c)
+
+
+class RunEngine(TorchEngine, ModelEngine):
+    """The engine of a run in PyTorch."""
+
+    @property
+    def aligns(self) -> bool:
+        return isinstance(self.task, Aligns)
+
+    def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
+        return links_of_pairs(self.task, self.model, pairs, head)
+
+    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+        return explain(self.task, self.model, source, target, units=units)
+
+
+class Run(Translator):
     """A trained model with everything that it needs to answer."""
 
     def __init__(
@@ -108,54 +217,11 @@ class Run:
 
     @property
     def engine(self) -> ModelEngine:
-        """What searches, scores and links for the run."""
         return self._engine or RunEngine(self.task, self.model)
-
-    @property
-    def format(self) -> TextFormat.Config | None:
-        """The layout of raw lines of its data, which it reads too."""
-        return self.config.data.format
 
     def by(self, engine: ModelEngine | None) -> Run:
         """The same run by another engine."""
         return Run(self.path, self.config, self.task, self.model, self.checkpoint, engine)
-
-    def translate(
-        self,
-        lines: Sequence[str],
-        beam_size: int | None = None,
-        num_hypotheses: int = 1,
-        length_penalty: float | None = None,
-        batch_tokens: int | None = None,
-        to: str | None = None,
-        prefix: str | Sequence[str] | None = None,
-        required: Sequence[Sequence[Term]] = (),
-        banned: Sequence[str] = (),
-        stop: Stop | None = None,
-    ) -> list[TextAnswer]:
-        """Translate each line; as many answers as lines, in their order; empty lines stay empty.
-
-        ``beam_size`` 1 is greedy; ``batch_tokens`` bounds source tokens × beams of a batch, padding
-        included. Lines longer than ``data.max_length`` tokens are cut, and say so in ``cut``.
-        ``to`` names the language, where the run knows several. ``prefix`` is how the outputs begin:
-        one text for all, or one for each line ("" for none); scores count it like the rest.
-        ``required`` are the terms that the output of each line must hold, each a list of variants,
-        and ``banned`` phrases that no output may hold. Raises `SearchStopped` once ``stop()``,
-        which is asked every few positions, is true.
-        """
-        task = self.need(TextToText, "translate")
-        request = SearchRequest(
-            self.search(beam_size, length_penalty, num_hypotheses),
-            () if prefix is None else task.beginnings(prefix, len(lines)),
-            required,
-            banned,
-            batch_tokens or BATCH_TOKENS,
-            num=num_hypotheses,
-            stop=stop,
-        )
-        sources = task.addressed(several(lines, "translate"), to)
-        answers: list[TextAnswer] = list(answer(self.task, self.engine, sources, request))
-        return [answer.to(line) for answer, line in zip(answers, lines, strict=True)]
 
     def classify(
         self, inputs: Sequence[Picture], batch_tokens: int | None = None
@@ -181,27 +247,12 @@ class Run:
         self._only("series", "forecast", "forecast")
         return self.answer([source])[0]
 
-    def generate(
-        self,
-        prompts: Sequence[str] = ("",),
-        max_length: int = 200,
-        num: int = 1,
-        whole_lines: bool = False,
-        beam_size: int | None = None,
-        listen: Callable[[str], None] | None = None,
-        **choices: object,
-    ) -> list[Continuation]:
-        """``num`` continuations of each prompt, of at most ``max_length`` tokens.
-
-        ``choices`` are fields of the search "sample": temperature, top_k, top_p, min_p,
-        repetition_penalty, seed; the run's own where it has them. With ``beam_size`` the most
-        probable text is looked for instead (1 is greedy). The run's rules hold for both.
-        ``whole_lines`` ends a text with its line; ``listen`` is called with the text so far.
-        """
-        task, prompts = self.need(Language, "generate"), several(prompts, "generate")
+    def continuing(
+        self, max_length: int, beam_size: int | None, choices: Mapping[str, object]
+    ) -> tuple[Tokenizer, Search]:
         tree = continuing(self.config.decode.tree(), max_length, beam_size, choices)
-        config = Search.Config.parse(tree, ("decode",))
-        return generate(task, self.engine, prompts, config, num, whole_lines, listen)
+        search: Search = Search.Config.parse(tree, ("decode",)).build()
+        return self.need(Language, "generate").tokenizer, search
 
     def answer(
         self, inputs: Sequence[Any], batch_tokens: int | None = None, beam_size: int | None = None
@@ -209,6 +260,9 @@ class Run:
         """An answer for each input, whatever the task reads (`foveate.run.answering.answer`)."""
         request = SearchRequest(self.search(beam_size), batch_tokens=batch_tokens or BATCH_TOKENS)
         return list(answer(self.task, self.engine, several(inputs, "answer"), request))
+
+    def sides(self, verb: str) -> TextSides:
+        return self.need(TextToText, verb).sides
 
     def need(self, ability: type[T], verb: str) -> T:
         """The run's task as one that has an ability (`foveate.tasks.base`), or of a kind.
@@ -234,7 +288,6 @@ class Run:
         length_penalty: float | None = None,
         num_hypotheses: int = 1,
     ) -> Search:
-        """The run's own search, or a beam of the given choices, wide enough for the hypotheses."""
         config = with_beam(self.config.decode, beam_size, length_penalty)
         search: Search = config.giving(num_hypotheses).build()
         return search
@@ -247,19 +300,6 @@ class Run:
         other, search = self.by(self._engine), another(self.config.decode, kind, fields)
         other.config = self.config.model_copy(update={"decode": search})
         return other
-
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
-        """Log p(target | source) of given pairs, and of each target token, the end included."""
-        task = self.need(Scores, "score")
-        if isinstance(task, TextToText):
-            lines = task.addressed([source for source, _ in pairs])
-            pairs = [(line, target) for line, (_, target) in zip(lines, pairs, strict=True)]
-        sources, targets = task.encode_pairs(pairs)
-        scores = self.engine.score(list(zip(sources, targets, strict=True)))
-        return [
-            PairScore.of(ids, log_p, task.tokenizers_of(source)[1])
-            for (source, _), ids, log_p in zip(pairs, targets, scores, strict=True)
-        ]
 
     def evaluate(
         self,
@@ -280,47 +320,15 @@ class Run:
         corpus = self.need(TextTask, "give pairs of texts").corpus(split)
         return corpus.sources, corpus.targets
 
-    def links(
-        self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None = None
-    ) -> list[Links]:
-        """Word links of pairs by a head, else the run's own; a target is a text or ids."""
-        self.need(Aligns, "align")
-        return self.engine.links(pairs, head)
-
     @property
     def corpora(self) -> Sequence[CorpusFiles]:
-        """The files of its corpora, by which their languages are known."""
         return corpora_of(self.config, self.path)
-
-    @property
-    def languages(self) -> Sequence[str]:
-        """The languages that it translates into, where it knows several by their tags."""
-        return [tag[2:-1] for tag in self.need(Scores, "translate").source_tokenizer.tags]
-
-    @property
-    def aligns(self) -> bool:
-        """Whether its task links the words of pairs."""
-        return isinstance(self.task, Aligns)
 
     @cached_property
     def calibration(self) -> Calibration | None:
         """How log-probability predicts quality, where its packed file says so; read once."""
         file, _ = packed_file(self.path)
         return None if file is None else header_of(file).calibration
-
-    def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
-        """Lines after the tag of a language."""
-        return self.need(TextToText, "translate").addressed(lines, to)
-
-    def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]:
-        """How many tokens sources, or targets, have."""
-        task = self.need(Scores, "translate")
-        tokenizer = task.target_tokenizer if target else task.source_tokenizer
-        return list(map(len, tokenizer.encode_ids(lines)))
-
-    def width(self, count: int) -> int:
-        """How many hypotheses of a source are decoded at a time, where ``count`` are asked for."""
-        return self.search(None, None, count).width
 
     def explain(
         self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
@@ -404,3 +412,6 @@ def task_of(config: RunConfig) -> type[AnyTask]:
 def device() -> str:
     """The GPU where PyTorch sees one, else the processor."""
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+load_kinds()  # those of foveate.align need this module

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,6 @@ from foveate.data.catalogue import DataError
 from foveate.data.series import Dates, SeriesTable, calendar, following, labels
 from foveate.data.tokenizer import EOS, Encoded
 from foveate.decode.engine import SearchRequest
-from foveate.decode.search import Search, SearchPosition, map_yields, result_of
 from foveate.engine.answers import (
     Answer,
     CaptionAnswer,
@@ -35,7 +34,9 @@ from foveate.engine.answers import (
     ModelEngine,
     Picture,
     TextAnswer,
+    continued,
     probabilities_of,
+    translated,
 )
 from foveate.errors import check_finite
 from foveate.models.forecaster import Forecaster
@@ -67,24 +68,15 @@ def answer(
 def _translated(
     task: TextToText[Any], engine: ModelEngine, inputs: Sequence[str], request: SearchRequest
 ) -> list[TextAnswer]:
-    """The outputs for each line, in their order; an empty line has the output "".
-
-    Lines longer than ``data.max_length`` tokens are cut, and their answers say by how many.
-    """
-    limit, ids = min(task.data.max_length, engine.room.source), task.read_ids(inputs)
-    outputs = engine.outputs([each[:limit] for each in ids], request)
-    return [
-        TextAnswer.of(line, each, limit, hypotheses, task.tokenizers_of(line)[1], engine)
-        for line, each, hypotheses in zip(inputs, ids, outputs, strict=True)
-    ]
+    return translated(task.sides, engine, inputs, request)
 
 
 @answer.register(Language)
 def _continued_lines(
     task: Language, engine: ModelEngine, inputs: Sequence[str], request: SearchRequest
 ) -> list[Continuation]:
-    """How each text goes on, to the end of its line."""
-    return generate(task, engine, inputs, request.search.config, whole_lines=True)
+    """Continue each text to the end of its line."""
+    return continued(task.tokenizer, engine, inputs, replace(request, end=EOS, num=1))
 
 
 @answer.register(MaskedLanguage)
@@ -183,48 +175,6 @@ def _words(
             )
         )
     return words
-
-
-def generate(
-    task: Language,
-    engine: ModelEngine,
-    prompts: Sequence[str],
-    config: Search.Config,
-    num: int = 1,
-    whole_lines: bool = False,
-    listen: Callable[[str], None] | None = None,
-) -> list[Continuation]:
-    """``num`` continuations of each prompt, one prompt after the other.
-
-    ``whole_lines`` ends a text at the end of its line. ``listen`` gets the text so far at each
-    position, of a single prompt that is continued once.
-    """
-    request = SearchRequest(config.build(), end=EOS if whole_lines else None)
-    ids = [row for row in task.encode(prompts) for _ in range(num)]
-    if listen is None:
-        outputs = engine.outputs(ids, request)
-    else:
-        positions = engine.positions(ids[0], request)
-        outputs = result_of(map_yields(positions, _heard(task, ids[0], listen)))
-    return [
-        Continuation(
-            prompts[n // num], task.tokenizer.added(ids[n], best.ids), best.log_probability
-        )
-        for n, (best, *_) in enumerate(outputs)
-    ]
-
-
-def _heard(
-    task: Language, prompt: list[int], listen: Callable[[str], None]
-) -> Callable[[SearchPosition], None]:
-    """What gives the text of the first candidates so far."""
-    written: list[int] = []
-
-    def heard(position: SearchPosition) -> None:
-        written.append(int(position.token[0, 0]))
-        listen(task.tokenizer.added(prompt, written))
-
-    return heard
 
 
 def forecast(task: Forecasting, model: Forecaster, source: str | Path | None = None) -> Forecast:

@@ -44,7 +44,7 @@ from foveate.tasks.classification import (
 )
 from foveate.tasks.engine import members_of
 from foveate.tasks.forecasting import Forecasting
-from foveate.tasks.image_classification import ROWS, ImageClassification
+from foveate.tasks.image_classification import ROWS, ImageClassification, PictureTask
 from foveate.tasks.language import Language, Stream
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.text import TextTask, paired, read_own, unread
@@ -391,31 +391,15 @@ def _baseline_series(task: Forecasting, examples: Windows) -> Baseline:
     return Baseline("ridge regression, one linear map for all columns", figures)
 
 
-@examples.register(TextTask)
-def _examples_texts(task: TextTask[Any], split: str) -> Corpus:
-    return task.corpus(split)
+examples.register(TextTask, TextTask.corpus)
+examples.register(Language, Language.stream_of)
+examples.register(Forecasting, Forecasting.windows_of)
 
 
-@examples.register(Language)
-def _examples_stream(task: Language, split: str) -> Stream:
-    return task.stream_of(split)
-
-
-@examples.register(ImageClassification)
-def _examples_picture_split(task: ImageClassification, split: str) -> str:
-    task.texts(split)
+@examples.register(PictureTask)
+def _examples_pictures(task: PictureTask[Any], split: str) -> str:
+    task.texts(split) if isinstance(task, ImageClassification) else task.album(split)
     return split
-
-
-@examples.register(Captioning)
-def _examples_caption_split(task: Captioning, split: str) -> str:
-    task.album(split)
-    return split
-
-
-@examples.register(Forecasting)
-def _examples_windows(task: Forecasting, split: str) -> Windows:
-    return task.windows_of(split)
 
 
 def confusion(log_p: LogP, target: Sequence[int], names: Names) -> Table:

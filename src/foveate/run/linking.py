@@ -60,9 +60,9 @@ def word_maps(
     later = rows == "read"
     for start in range(0, len(pairs), AT_ONCE):
         chosen = pairs[start : start + AT_ONCE]
-        lines = task.sources([line for line, _ in chosen])
+        lines = task.sides.sources([line for line, _ in chosen])
         chosen = [(source, target) for source, (_, target) in zip(lines, chosen, strict=True)]
-        sides = [task.tokenizers_of(source) for source, _ in chosen]
+        sides = [task.sides.tokenizers_of(source) for source, _ in chosen]
         sources = [
             reads.encode(source) for (source, _), (reads, _) in zip(chosen, sides, strict=True)
         ]

@@ -11,7 +11,6 @@ from subprocess import SubprocessError
 from foveate.config import Tree
 from foveate.engine.calibration import Calibration
 from foveate.engine.links import Head
-from foveate.engine.live import packed_kind, reach_of
 from foveate.engine.packed import (
     NAME,
     SHORTLIST,
@@ -27,7 +26,7 @@ from foveate.engine.packed import (
 )
 from foveate.engine.program import CannotPack, Program
 from foveate.errors import ConfigError, UserError, message_of
-from foveate.run import Run, load
+from foveate.run import Run, load, packed_kind, reach_of
 from foveate.tasks.abilities import Aligns
 from foveate.tasks.base import spread
 from foveate.tasks.classification import TextClassification

@@ -19,8 +19,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.series import labels
 from foveate.data.tokenizer import EOS
 from foveate.decode.beam import Greedy
-from foveate.decode.engine import SearchRequest
-from foveate.decode.outputs import best
+from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.engine.answers import Picture
 from foveate.errors import UserError
@@ -109,8 +108,8 @@ def _translation_pass(
     task: Translation, model: EncoderDecoder, source: str, target: Ids | str
 ) -> ForcedPass:
     """A target being produced; without one, the search's best output."""
-    source = task.addressed([source])[0]
-    reads, writes = task.tokenizers_of(source)
+    source = task.sides.addressed([source])[0]
+    reads, writes = task.sides.tokenizers_of(source)
     output = writes.encode_ids([target])[0] if isinstance(target, str) else target
     tokens = reads.encode_ids([source])[0]
     batch = collate([tokens], [output]).to(model.output.weight.device)
@@ -140,7 +139,7 @@ def _prefix_pass(
 
     Scores are of the target's tokens alone.
     """
-    pieces, source = task.target_tokenizer, task.addressed([source])[0]
+    pieces, source = task.target_tokenizer, task.sides.addressed([source])[0]
     output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
     read = pieces.encode(source)
     batch = join([read.ids], [output]).to(model.output.weight.device)

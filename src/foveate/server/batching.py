@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from foveate.data.batches import sorted_batches
-from foveate.decode.outputs import Stop
+from foveate.decode.engine import Stop
 from foveate.documents.memory import Assistance, AssistanceCounts, AssistedRun
 from foveate.engine.answers import PairScore, TextAnswer, Translator
 from foveate.server.common import RequestError

@@ -165,7 +165,7 @@ def read(run: Run, request: AnswerRequest) -> Iterator[tuple[Picture, list[Pictu
             yield picture, [picture_drawing(*run.task.shown(picture))]
     elif isinstance(run.task, TextToText):
         line = " ".join(split_lines(request.text))
-        yield run.task.addressed([line], request.to)[0], []
+        yield run.task.sides.addressed([line], request.to)[0], []
     else:
         yield request.text, []
 

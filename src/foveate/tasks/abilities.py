@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
+from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, TextSides, Tokenizer
 from foveate.decode.beam import another
 from foveate.decode.engine import Module, SearchRequest, Source
 from foveate.decode.search import DecodingBatch, Search
@@ -105,24 +105,8 @@ class Scores(ABC):
 
     @property
     @abstractmethod
-    def source_tokenizer(self) -> Tokenizer:
-        """The tokenizer of sources."""
-
-    @property
-    @abstractmethod
-    def target_tokenizer(self) -> Tokenizer:
-        """The tokenizer of targets."""
-
-    def tokenizers_of(self, source: str) -> tuple[Tokenizer, Tokenizer]:
-        """The tokenizers of one source and of its targets."""
-        return self.source_tokenizer, self.target_tokenizer
-
-    def encode_pairs(
-        self, pairs: Sequence[tuple[str, str]]
-    ) -> tuple[list[list[int]], list[list[int]]]:
-        """The ids of sources and of their targets."""
-        sources = self.source_tokenizer.encode_ids([source for source, _ in pairs])
-        return sources, self.target_tokenizer.encode_ids([target for _, target in pairs])
+    def sides(self) -> TextSides:
+        """The texts: tokenizers, layout and length."""
 
     @abstractmethod
     def force(

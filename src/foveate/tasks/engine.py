@@ -1,7 +1,7 @@
 """The engine of a model that PyTorch holds, or of several.
 
 An engine that computes the same sooner registers itself in `substitutes`: on a processor that of
-`foveate.engine.live` searches in C over the weights of the model.
+`foveate.run` searches in C over the weights of the model.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from foveate.decode.engine import (
     Engine,
     Ids,
     Module,
+    Outputs,
     Result,
     Room,
     SearchRequest,
@@ -28,7 +29,15 @@ from foveate.decode.engine import (
     check_lists,
 )
 from foveate.decode.phrases import phrases_of, word_pieces
-from foveate.decode.search import EnsembleSteps, Positions, Search, log_mean_p
+from foveate.decode.search import (
+    EnsembleSteps,
+    Positions,
+    Search,
+    SearchPosition,
+    log_mean_p,
+    map_yields,
+    result_of,
+)
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -118,6 +127,7 @@ def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constra
     Raises ``ConfigError`` for required terms without a plain beam.
     """
     search, required = request.search, list[RequiredPhrases]()
+    assert isinstance(search, Search)
     if any(request.required):
         phrases = phrases_of(request.required, search.config.kind, tokenizer)
         required = [RequiredPhrases(tuple(each), word_pieces(tokenizer)) for each in phrases]
@@ -191,6 +201,17 @@ class TorchEngine(Engine):
             )  # fmt: skip
             return [search.decide(outputs, task.text_of)[: request.num]]
         return [[]]
+
+    def heard(
+        self, source: Source, request: SearchRequest, listen: Callable[[Ids], None]
+    ) -> Outputs:
+        written: Ids = []
+
+        def heard(position: SearchPosition) -> None:
+            written.append(int(position.token[0, 0]))
+            listen(written)
+
+        return result_of(map_yields(self.positions(source, request), heard))
 
     def score(self, pairs: Sequence[tuple[Source, Ids]]) -> list[list[float]]:
         scores: list[list[float]] = self.task.force(self.model, pairs)

@@ -23,9 +23,8 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import learn_tokenizer, sample
 from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, keep, taken
-from foveate.data.tokenizer import BPE, Tokenizer, bare, tagged
-from foveate.decode.engine import SearchRequest
-from foveate.decode.outputs import best
+from foveate.data.tokenizer import BPE, TextSides, Tokenizer, bare, tagged
+from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search
 from foveate.errors import UserError
 from foveate.tasks.abilities import Generates, Scores
@@ -219,6 +218,11 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
     def target_tokenizer(self) -> Tokenizer:
         return self.tokenizers[1]
 
+    @property
+    def sides(self) -> TextSides:
+        source, target = self.tokenizers
+        return TextSides(source, target, self.data.format, self.data.max_length)
+
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         return {"source": self.source_tokenizer, "target": self.target_tokenizer}
 
@@ -262,26 +266,6 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         weights = [p.weight or size for p, size in zip(parts, sizes, strict=True)]
         return Mixture(lengths, batch_tokens, seed, numbers, weights)
 
-    def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
-        """Lines after the tag of a language, such as ``<2fr>`` for "fr".
-
-        Raw lines of the run's ``data.format`` become sources. Raises `UserError` where a line is
-        neither, where the run has no such tag, or needs one and a line has none.
-        """
-        return self.source_tokenizer.addressed(self.sources(lines), to)
-
-    def sources(self, lines: Sequence[str]) -> Sequence[str]:
-        """What the model reads of lines: of raw ones of the data's format, their sources."""
-        return lines if self.data.format is None else self.data.format.sources(lines)
-
-    def beginnings(self, prefix: str | Sequence[str], count: int) -> list[Ids]:
-        """The ids with which the outputs of ``count`` lines begin: one text for all, or for each.
-
-        White space at its end is left out: a word that follows brings its own. Raises
-        `UserError` where there are not as many as lines, or one holds what no output can.
-        """
-        return self.target_tokenizer.beginnings(prefix, count)
-
     def describe_data(self) -> list[str]:
         """The report on the data in short: what is there, what is odd, what is dropped and why."""
         corpora = {"train": self.corpus("train")}
@@ -305,8 +289,9 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         nll = mean_nll(self, model, split, lengths_of(sources, targets) + 1, 4096)
         request = SearchRequest(search, batch_tokens=4096 * search.width)
         results = TorchEngine(self, model).outputs(self.read_sources(examples), request)
+        sides = self.sides
         outputs = [
-            self.tokenizers_of(source)[1].decode(best(hypotheses).ids)
+            sides.tokenizers_of(source)[1].decode(best(hypotheses).ids)
             for source, hypotheses in zip(corpus.sources, results, strict=True)
         ]
         names = [name for name in self.config.metrics if name not in SLOW]
@@ -318,11 +303,7 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         )
 
     def encode(self, inputs: Sequence[str]) -> list[Ids]:
-        return [ids[: self.data.max_length] for ids in self.read_ids(inputs)]
-
-    def read_ids(self, lines: Sequence[str]) -> list[Ids]:
-        encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
-        return [ids if line.strip() else [] for ids, line in zip(encoded, lines, strict=True)]
+        return [ids[: self.data.max_length] for ids in self.sides.read_ids(inputs)]
 
     def force(self, model: nn.Module, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         """Log p of each token of each given target, its end included."""
@@ -346,4 +327,4 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         return self.target_tokenizer
 
     def prefix_ids(self, text: str) -> Ids:
-        return self.beginnings(text, 1)[0]
+        return self.target_tokenizer.beginnings(text, 1)[0]

@@ -379,21 +379,16 @@ class SnapshotConfig(Config):
 
 
 class Recorder(Protocol):
-    """Records something at steps of a training; it draws no random number."""
+    """Records something at the steps that are ``due``; it draws no random number.
 
-    cut: int  # lines of an earlier training that were dropped
+    ``cut`` is the number of lines of an earlier training that were dropped.
+    """
 
-    def due(self, step: int, last: bool = False) -> bool:
-        """Return whether a step, or the last one, is to be recorded and is not yet."""
-        ...
+    cut: int
 
-    def take(self, step: int) -> None:
-        """Record a step."""
-        ...
-
-    def close(self) -> None:
-        """Close the file."""
-        ...
+    def due(self, step: int, last: bool = False) -> bool: ...
+    def take(self, step: int) -> None: ...
+    def close(self) -> None: ...
 
 
 Recording = Callable[[SnapshotConfig, Path, int], Recorder]  # for a run, from a step on

@@ -219,7 +219,7 @@ def masks(
 @torch.inference_mode()
 def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
     """Return the maps of a pair in a batch with a longer one; its keys end in padding."""
-    task, text = run.need(Scores, "score pairs"), text_of(run, text)
+    task, text = run.sides("score pairs"), text_of(run, text)
     answer = run.translate([text])[0].hypotheses[0] if target is None else target
     ids = task.source_tokenizer.encode_ids([text])[0]
     output_ids = task.target_tokenizer.encode_ids([answer])[0]

@@ -142,7 +142,7 @@ def forced(
     with torch.inference_mode():
         log_p = predict(run.model, read, memory)[0].float().log_softmax(dim=-1).cpu()
     if isinstance(run.task, Summarisation):  # the ids of copied words are of this source
-        tokenizer = run.task.tokenizers_of(text_of(run, text))[1]
+        tokenizer = run.task.sides.tokenizers_of(text_of(run, text))[1]
         return ForcedText(list(prepared.target), log_p, tokenizer)
     tokenizer = run.need(Generates, "write text").output_tokenizer
     return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)

@@ -19,7 +19,7 @@ from foveate.config import PACKAGED, Config, ConfigError, load_tree, parse_tree
 from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.search import PartialHypothesis, Watch, map_yields, result_of
 from foveate.draw.charts import LinesDrawing, line_chart
 from foveate.draw.lanes import LanesDrawing, Node, lanes

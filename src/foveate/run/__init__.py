@@ -164,7 +164,7 @@ def packed_engine(task: AnyTask, kind: TaskKind, model: Module, own: CompiledMod
 
 def in_c(engine: TorchEngine, request: SearchRequest) -> PackedEngine | None:
     """Return the engine in C with the present weights, or None if PyTorch answers a request."""
-    task: Any = engine.task
+    task: AnyTask = engine.task
     kind = packed_kind(task)
     alone = request.search.width == 1 and any(request.required)  # no beam, to the engine in C
     if kind is None or alone or (model := compiled(engine.model)) is None:
@@ -175,7 +175,7 @@ def in_c(engine: TorchEngine, request: SearchRequest) -> PackedEngine | None:
     except EngineError:
         return None
     if kind == "translation" and request.shortens:
-        packed.shortlist = task.shortlist().arrays
+        packed.shortlist = engine.task.shortlist().arrays
     return packed
 
 

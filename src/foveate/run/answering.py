@@ -47,7 +47,7 @@ from foveate.tasks.forecasting import Forecasting, middle
 from foveate.tasks.image_classification import ROWS, ImageClassification, parts_of
 from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text_to_text import AnyTextToText, TextToText
 
 if TYPE_CHECKING:
     from foveate.draw.drawings import Drawing
@@ -66,7 +66,7 @@ def answer(
 
 @answer.register(TextToText)
 def _translated(
-    task: TextToText[Any], engine: ModelEngine, inputs: Sequence[str], request: SearchRequest
+    task: AnyTextToText, engine: ModelEngine, inputs: Sequence[str], request: SearchRequest
 ) -> list[TextAnswer]:
     return translated(task.sides, engine, inputs, request)
 

@@ -31,7 +31,7 @@ from foveate.errors import UserError, check_finite
 from foveate.run.answering import answer
 from foveate.run.baselines import MOST, logistic_regression, ridge_regression
 from foveate.tasks import forecasting, language, masked, metrics
-from foveate.tasks.base import AnyTask, Task, spread
+from foveate.tasks.base import AnyTask, Batch, Task, spread
 from foveate.tasks.captioning import Captioning, nearest_captions
 from foveate.tasks.classification import (
     LogP,
@@ -48,7 +48,7 @@ from foveate.tasks.image_classification import ROWS, ImageClassification, Pictur
 from foveate.tasks.language import Language, Stream
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.text import TextTask, paired, read_own, unread
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text_to_text import AnyTextToText, TextToText
 
 T = TypeVar("T")
 WIDEST, LARGEST = 20, 15  # columns of a table that is printed whole; cells of one that is not
@@ -152,7 +152,7 @@ def examples(task: AnyTask, split: str) -> Any:
 
 
 @singledispatch
-def as_examples(task: AnyTask, *columns: Any) -> Any:
+def as_examples(task: AnyTask, *columns: object) -> Any:
     """Return examples of the user's own, such as sources and references."""
     raise UserError(f"the task {task.config.kind} is evaluated on a split or on files")
 
@@ -165,34 +165,34 @@ def read_examples(task: AnyTask, source: Path, reference: Path | None = None) ->
 
 @singledispatch
 def evaluate(
-    task: AnyTask, engine: ModelEngine, examples: Any, request: SearchRequest
+    task: AnyTask, engine: ModelEngine, examples: object, request: SearchRequest
 ) -> Evaluation:
     """Return all figures of a trained model on examples, and its outputs."""
     raise NotImplementedError
 
 
 @singledispatch
-def baseline(task: AnyTask, examples: Any) -> Baseline | None:
+def baseline(task: AnyTask, examples: object) -> Baseline | None:
     """Return the figures of a method of seconds, such as one fitted to the training data."""
     return None
 
 
 @as_examples.register(TextToText)
 def _as_examples_text(
-    task: TextToText[Any], sources: Sequence[str], references: Sequence[str]
+    task: AnyTextToText, sources: Sequence[str], references: Sequence[str]
 ) -> Corpus:
     """Pairs of the user's own. Raises `UserError` where one side has more."""
     return paired(sources, references, ("sources", "references"))
 
 
 @read_examples.register(TextToText)
-def _read_pairs(task: TextToText[Any], source: Path, reference: Path | None = None) -> Corpus:
+def _read_pairs(task: AnyTextToText, source: Path, reference: Path | None = None) -> Corpus:
     return read_own(source, reference, task.data)
 
 
 @evaluate.register(TextToText)
 def _evaluate_text(
-    task: TextToText[Any], engine: ModelEngine, examples: Corpus, request: SearchRequest
+    task: AnyTextToText, engine: ModelEngine, examples: Corpus, request: SearchRequest
 ) -> Evaluation:
     answers = answer(task, engine, examples.sources, request)
     outputs = list(map(str, answers))
@@ -213,7 +213,7 @@ def _evaluate_text(
 
 
 @baseline.register(TextToText)
-def _baseline_text(task: TextToText[Any], examples: Corpus) -> Baseline:
+def _baseline_text(task: AnyTextToText, examples: Corpus) -> Baseline:
     """The figures of copying each source: a model below them has learnt less than nothing."""
     copies = [bare(source, task.source_tokenizer.tags) for source in examples.sources]
     names = task.config.metrics, task.config.bleu_tokenizer
@@ -397,7 +397,7 @@ examples.register(Forecasting, Forecasting.windows_of)
 
 
 @examples.register(PictureTask)
-def _examples_pictures(task: PictureTask[Any], split: str) -> str:
+def _examples_pictures(task: PictureTask[Batch], split: str) -> str:
     task.texts(split) if isinstance(task, ImageClassification) else task.album(split)
     return split
 

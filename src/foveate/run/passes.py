@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial, singledispatch
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,7 +40,7 @@ from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.forecaster import Forecaster
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
-from foveate.tasks.base import AnyTask, Module
+from foveate.tasks.base import AnyTask, Batch, Module
 from foveate.tasks.captioning import CaptionBatch, Captioning
 from foveate.tasks.classification import TextClassification, numbers_of
 from foveate.tasks.engine import TorchEngine
@@ -51,15 +50,15 @@ from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.prefix_translation import PrefixTranslation, join
 from foveate.tasks.text import Ids, TextTask, collate, decoder_sides, namer, wrapped
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text_to_text import AnyTextToText, TextToText
 from foveate.tasks.translation import Translation
 
 
 def explain(
     task: AnyTask,
     model: Module,
-    source: Any,
-    target: Any = None,
+    source: object,
+    target: object = None,
     search: Search | None = None,
     units: Units = "auto",
 ) -> AttentionRecord:
@@ -68,7 +67,11 @@ def explain(
 
 
 def forced(
-    task: AnyTask, model: Module, source: Any, target: Any = None, search: Search | None = None
+    task: AnyTask,
+    model: Module,
+    source: object,
+    target: object = None,
+    search: Search | None = None,
 ) -> ForcedPass:
     """Return a forced pass over a source and a target, to look inside the model.
 
@@ -80,7 +83,7 @@ def forced(
 
 
 @singledispatch
-def forced_pass(task: AnyTask, model: Module, source: Any, target: Any) -> ForcedPass:
+def forced_pass(task: AnyTask, model: Module, source: object, target: object) -> ForcedPass:
     """Return the forced pass of a source and a target, that of `default_target` if None.
 
     Raises `UserError` if nothing is registered for the class of the task.
@@ -89,13 +92,13 @@ def forced_pass(task: AnyTask, model: Module, source: Any, target: Any) -> Force
 
 
 @singledispatch
-def default_target(task: AnyTask, model: Module, source: Any, search: Search) -> object:
+def default_target(task: AnyTask, model: Module, source: object, search: Search) -> object:
     """Return the target of a forced pass if none is given: a search's best output, or None."""
     return None
 
 
 @singledispatch
-def first_example(task: AnyTask) -> tuple[Any, Any]:
+def first_example(task: AnyTask) -> tuple[object, object]:
     """Return source and target of `forced_pass` for the first example that is not trained on.
 
     They are None where the task has one of its own.
@@ -331,7 +334,7 @@ def _forecast_pass(
 
 
 @default_target.register(TextToText)
-def _best_text(task: TextToText[Any], model: Module, source: str, search: Search) -> Ids:
+def _best_text(task: AnyTextToText, model: Module, source: str, search: Search) -> Ids:
     [outputs] = TorchEngine(task, model).outputs(task.encode([source]), SearchRequest(search))
     return best(outputs).ids
 
@@ -344,7 +347,7 @@ def _best_caption(task: Captioning, model: EncoderDecoder, source: Picture, sear
 
 
 @first_example.register(TextTask)
-def _first_text(task: TextTask[Any]) -> tuple[str, str | None]:
+def _first_text(task: TextTask[Batch]) -> tuple[str, str | None]:
     corpus = task.corpus("valid")
     if not len(corpus):
         raise DataError("the validation data contain no examples")
@@ -362,5 +365,5 @@ def _first_caption(task: Captioning) -> tuple[Picture, Ids]:
 
 
 @first_example.register(PictureTask)
-def _first_picture(task: PictureTask[Any]) -> tuple[Picture, Any]:
+def _first_picture(task: PictureTask[Batch]) -> tuple[Picture, None]:
     return 0, None

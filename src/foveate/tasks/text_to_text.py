@@ -328,3 +328,6 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
 
     def prefix_ids(self, text: str) -> Ids:
         return self.target_tokenizer.beginnings(text, 1)[0]
+
+
+AnyTextToText = TextToText[Any]

@@ -279,7 +279,7 @@ def test_validation_measures_the_mean_and_gives_the_weights_back(tmp_path, monke
     plain = Trainer.measure
 
     def spy(trainer: Trainer, model: torch.nn.Module) -> object:
-        before = trainer.tools.mean
+        before = trainer.mean
         assert before is not None
         own = trainer.job.model.state_dict()
         measured.append(all(torch.equal(own[n], t) for n, t in before.tensors.items()))

@@ -27,7 +27,7 @@ from foveate.nn.context import State, definer
 from foveate.nn.linear import linear, single
 from foveate.nn.loss import Product, linear_cross_entropy, linear_divergence, linear_taught
 from foveate.nn.scores import HardChoice
-from foveate.tasks.base import DecoderBatch, Loss
+from foveate.tasks.base import AnyTask, DecoderBatch, Loss
 
 Choose = Literal["greedy", "sample"]
 
@@ -283,9 +283,9 @@ class Objective(Configurable):
         """What a model reads at this step in place of ``gold`` (B, T, …)."""
         return self.teacher_forcing.read(own, gold, self.step)
 
-    def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
-        """The loss of a batch of training, of which ``forward`` computes that of one pass."""
-        return forward(model)
+    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
+        """The loss of a batch of training; that of one pass is the task's."""
+        return task.loss(model, batch, self)
 
 
 class CrossEntropy(Objective):
@@ -341,7 +341,7 @@ class Compared(CrossEntropy):
         return super()._of_product(hidden, weight, target)
 
     def passes(
-        self, forward: Callable[[nn.Module], Loss], models: Sequence[nn.Module]
+        self, task: AnyTask, models: Sequence[nn.Module], batch: object
     ) -> tuple[list[Loss], list[Product]]:
         """The loss of each model, and the vectors and the weight of which its logits are made.
 
@@ -350,7 +350,7 @@ class Compared(CrossEntropy):
         products: list[Product] = []
         self._products = products
         try:
-            losses = [forward(model) for model in models]
+            losses = [task.loss(model, batch, self) for model in models]
         finally:
             self._products = None
         if len(products) != len(models):
@@ -376,8 +376,8 @@ class RDrop(Compared):
 
     config: Config
 
-    def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
-        (first, second), products = self.passes(forward, (model, model))
+    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
+        (first, second), products = self.passes(task, (model, model), batch)
         (hidden, weight), (other, _) = products
         divergence = linear_divergence(hidden, other, weight) / 2
         total = (first.total + second.total + self.config.weight * divergence) / 2
@@ -405,10 +405,10 @@ class Distillation(Compared):
         super().__init__(config)
         self.teachers: Sequence[nn.Module] = ()  # `foveate.run.training` reads the runs
 
-    def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
+    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
         with torch.no_grad():
-            _, taught = self.passes(forward, self.teachers)
-        (own,), (product,) = self.passes(forward, (model,))
+            _, taught = self.passes(task, self.teachers, batch)
+        (own,), (product,) = self.passes(task, (model,), batch)
         divergence = linear_taught(*product, taught)
         total = (1 - self.config.weight) * own.total + self.config.weight * divergence
         return Loss(total, own.count, own.logged | {"divergence": divergence.detach()})

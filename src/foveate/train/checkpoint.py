@@ -5,7 +5,7 @@ model.safetensors       the weights; one that has several names stands under the
 trained.safetensors     only with train.ema: the weights above are then their moving mean
 optimizer.safetensors   the optimiser's tensors, named parameter:state
 optimizer.json          the parts of its state that are not tensors
-state.json              step, place in the data, best figure, …: `foveate.train.trainer`
+state.json              step, position in the data, best figure, …: `TrainState`
 config.toml             the resolved config
 manifest.json           size and sha256 of the others; written last
 RUN/best.json               names the folder whose weights are the best so far
@@ -21,9 +21,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import torch
 from filelock import Timeout
@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from foveate.config import Config, ConfigError, load_tree
 from foveate.files import locked, read_bytes, replace_file, write_text
+from foveate.train.config import TrainConfig
 from foveate.train.stored import (
     MANIFEST,
     WEIGHTS,
@@ -125,6 +126,65 @@ def with_state(run: Path, step: int) -> Path:
             f'be resumed: start another run from them (start.run="{run}", --run)'
         )
     return path_of(run, step)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best value so far of the figure that decides, and the step that had it."""
+
+    figure: str
+    value: float
+    step: int
+
+
+@dataclass
+class TrainState:
+    """All that a run needs to go on, besides the weights and the optimiser's tensors."""
+
+    seed: int
+    plan: str  # fingerprint of the order of the data
+    data: dict[str, str] = field(default_factory=dict)  # `Task.digest` by split
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # what "auto" became at the start
+    accumulate: int = 0  # train.accumulate when ``batches`` was set; 0: not yet
+    batches: int = 1  # of a step, on all ranks together
+    step: int = 0
+    epoch: int = 0  # position in the data: epoch, and batch within it
+    position: int = 0
+    targets: int = 0  # real target tokens seen
+    seconds: float = 0.0  # wall clock of all sessions
+    paced: float = 0.0  # seconds of train.max_minutes that the schedule takes to be over
+    validated: int = 0  # step of the last validation
+    stale: int = 0  # validations since the best one
+    best: Best | None = None
+    figures: dict[str, float] = field(default_factory=dict)  # of the last validation
+    window: dict[str, float] = field(default_factory=dict)  # sums since the last line of the log
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """The state of a record that `dataclasses.asdict` made."""
+        best = record.pop("best")
+        return cls(**record, best=None if best is None else Best(**best))
+
+    def progress(self, config: TrainConfig, seconds: float) -> dict[str, tuple[float, float]]:
+        """How far a training is, and where it ends, by the limits that are set."""
+        limits = {
+            "max_steps": (self.step, config.max_steps),
+            "max_minutes": (seconds / 60, config.max_minutes),
+            "max_tokens": (self.targets, config.max_tokens),
+            "patience": (self.stale, config.validation.patience),
+            "max_epochs": (self.epoch, config.max_epochs),
+        }
+        return {name: (done, end) for name, (done, end) in limits.items() if end is not None}
+
+    def ended(self, config: TrainConfig, seconds: float) -> str | None:
+        """The limit that a training has reached."""
+        limits = self.progress(config, seconds).items()
+        return next((name for name, (done, end) in limits if done >= end), None)
+
+    def finished(self, config: TrainConfig) -> str | None:
+        """The limit that ended the training before, where the last step is validated too."""
+        due = config.validation.every is not None and self.validated < self.step
+        return None if due else self.ended(config, self.seconds)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import math
 import os
 import signal
 import socket
@@ -27,7 +28,6 @@ from torch.nn.utils import get_total_norm
 from foveate.config import ConfigError
 from foveate.tasks.base import Loss
 from foveate.train.config import TrainConfig
-from foveate.train.journal import why_not_finite
 from foveate.train.optim import MovingMean
 from foveate.train.stored import TrainError, own_part, own_tensors, whole
 
@@ -118,7 +118,6 @@ class Watchdog:
 # The processes that train one model together, and their messages besides gradients.
 
 T = TypeVar("T")
-B = TypeVar("B")  # a batch
 LossOf = Callable[[nn.Module, object], Loss]  # of a model and a batch
 Signal = signal.Signals | None
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -363,6 +362,7 @@ class Parallel:
         self.ranks, self.model, self._loss = ranks, model, loss
         self.moved: dict[str, int] = {}  # bytes by kind of collective, as this rank sent them
         self.plain = model  # the model with whole weights, on rank 0
+        self.described: list[str] = []  # lines for the start of a training
 
     def loss(self, batch: object) -> Loss:
         """The loss of a batch, with its graph."""
@@ -376,9 +376,9 @@ class Parallel:
         """What this rank holds of the gradients."""
         return [own_part(p.grad) for p in self.model.parameters() if p.grad is not None]
 
-    def norm(self, gradients: Sequence[Tensor]) -> float:
-        """‖g‖ of the gradients of all weights, wherever they are."""
-        return float(get_total_norm(gradients, foreach=True))
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """‖g‖ of the gradients of all weights, wherever they are; on their device."""
+        return get_total_norm(gradients, foreach=True)
 
     @contextlib.contextmanager
     def measured(self, mean: MovingMean | None) -> Iterator[nn.Module]:
@@ -389,11 +389,9 @@ class Parallel:
         with contextlib.nullcontext() if mean is None else mean.applied():
             yield self.plain
 
-    def why(
-        self, batches: Sequence[B], loss: float, forward: Callable[[B], Loss], rate: float
-    ) -> str:
-        """Why numbers are not finite, by this rank's batches with their summed loss."""
-        return why_not_finite(self.model, batches, forward, rate)
+    def why(self, loss: float, rate: float) -> str:
+        """Why numbers are not finite, where this rank with its summed loss cannot find out."""
+        return ""
 
     def volume(self, steps: int) -> dict[str, float]:
         """MiB that a rank sent by collectives, a step, over the ``steps`` since the last call."""
@@ -456,12 +454,9 @@ class Replicas(Parallel):
         assert work is not None  # it is asynchronous
         return work.get_future().then(lambda done: done.value()[0])
 
-    def why(
-        self, batches: Sequence[B], loss: float, forward: Callable[[B], Loss], rate: float
-    ) -> str:
-        if loss == loss and abs(loss) != float("inf"):
-            return "the loss of this rank is finite, but the sum over all ranks is not"
-        return super().why(batches, loss, forward, rate)
+    def why(self, loss: float, rate: float) -> str:
+        finite = "the loss of this rank is finite, but the sum over all ranks is not"
+        return finite if math.isfinite(loss) else ""
 
 
 class Shards(Parallel):
@@ -506,10 +501,11 @@ class Shards(Parallel):
     def loss(self, batch: object) -> Loss:
         return Loss(*self._whole(batch))
 
-    def norm(self, gradients: Sequence[Tensor]) -> float:
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """‖g‖² = Σ over ranks of ‖own part of g‖²."""
-        square = super().norm(gradients) ** 2
-        return float(self.ranks.sums({"square": square})["square"] ** 0.5)
+        square = super().norm(gradients).double().square()
+        dist.all_reduce(square)
+        return square.sqrt()
 
     @contextlib.contextmanager
     def measured(self, mean: MovingMean | None) -> Iterator[nn.Module]:
@@ -528,9 +524,7 @@ class Shards(Parallel):
             if self.ranks.leads:
                 self.plain.cpu()
 
-    def why(
-        self, batches: Sequence[B], loss: float, forward: Callable[[B], Loss], rate: float
-    ) -> str:
+    def why(self, loss: float, rate: float) -> str:
         return f"numbers are not finite (learning rate {rate:.2g}); one device can say where"
 
 
@@ -594,15 +588,18 @@ class _Scatter(_Gather):
 
 def parallel_of(
     name: Literal["auto", "none", "ddp", "fsdp"], ranks: Ranks, model: nn.Module, loss: LossOf
-) -> tuple[Parallel, list[str]]:
-    """How these ranks train the model together, and the lines that describe it.
+) -> Parallel:
+    """How these ranks train the model together.
 
     "auto" keeps replicas where weights, gradients and moments leave room for activations, and
     shards them elsewhere.
     """
     if type(ranks) is Ranks:
-        waiting = [f'train.parallel = "{name}" needs torchrun: this is a single process']
-        return Parallel(ranks, model, loss), waiting if name in ("ddp", "fsdp") else []
+        parallel = Parallel(ranks, model, loss)
+        if name in ("ddp", "fsdp"):
+            needs = f'train.parallel = "{name}" needs torchrun: this is a single process'
+            parallel.described.append(needs)
+        return parallel
     needed = BYTES * sum(p.numel() for p in model.parameters())
     memory = float("inf")  # on processors, where replicas are simplest
     if torch.cuda.is_available():
@@ -610,6 +607,7 @@ def parallel_of(
     sharded = name == "fsdp" or (name == "auto" and needed > SHARE * memory)
     parallel = (Shards if sharded else Replicas)(ranks, model, loss)
     size = needed / 2**20 / (ranks.world if sharded else 1)
-    return parallel, [
+    parallel.described.append(
         f"{ranks.world} ranks, {parallel.name}: weights, gradients and moments take {size:,.1f} MiB"
-    ]
+    )
+    return parallel

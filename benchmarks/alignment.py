@@ -23,23 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from foveate.align.aer import (
-    METHODS,
-    Gold,
-    Links,
-    Weights,
-    judge,
-    links,
-    mutual_links,
-    read_gold,
-    read_links,
-    read_pharaoh,
-    write_pharaoh,
-)
+from foveate.align.aer import METHODS, Gold, judge, mutual_links, read_gold
 from foveate.align.ibm import HMM, AgreementAligner, Pair
 from foveate.data.words import split_blanks, words
+from foveate.engine.links import Links, Weights, links, read_links, read_pharaoh, write_pharaoh
 from foveate.run import load
-from foveate.tasks.base import Aligns
+from foveate.run.linking import word_maps
+from foveate.tasks.abilities import Aligns
 
 GOLD = harness.DATA / "alignment-gold"
 CONFIG = harness.ROOT / "configs" / "translation" / "tatoeba-en-fr-guided.toml"
@@ -152,7 +142,7 @@ def maps_of(run: Path, pairs: Sequence[tuple[str, str]]) -> list[Weights]:
     """The maps of the guided head."""
     loaded = load(run, "last")
     task = loaded.need(Aligns, "align")
-    maps = task.word_maps(loaded.model, pairs, task.head.rows, split_blanks)
+    maps = word_maps(task, loaded.model, pairs, task.head.rows, split_blanks)
     return [task.head.weights(own) for own in maps]
 
 

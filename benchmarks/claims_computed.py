@@ -13,7 +13,7 @@ from torch import Tensor
 
 from foveate.align.ibm import EMTraining, Model1
 from foveate.bench.machine import counting
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.inspect.flow import by_distance
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
@@ -29,7 +29,7 @@ from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
 from foveate.nn.recurrent import ElmanCell, LSTMCell
 from foveate.nn.scores import CosineScore, Dot, Hardmax, Location, ScaledDot, Softmax, Sparsemax
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.train.optim import Noam
 from foveate.views.demos.networks import (
     NARROW,

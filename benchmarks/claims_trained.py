@@ -31,6 +31,7 @@ from foveate.data import synthetic
 from foveate.data.tokenizer import EOS
 from foveate.nn.context import State
 from foveate.run import Run
+from foveate.run.evaluation import examples
 from foveate.tasks.metrics import paired_texts
 from foveate.train.config import resolve
 
@@ -61,7 +62,7 @@ def sized(size: int) -> list[str]:
 @torch.inference_mode()
 def one_by_one(run: Run, texts: int = 64) -> float:
     """Nats a character of validation text, read one character at a time as in generation."""
-    ids = torch.from_numpy(run.task.examples("valid").ids[: texts * BLOCK].astype(np.int64))
+    ids = torch.from_numpy(examples(run.task, "valid").ids[: texts * BLOCK].astype(np.int64))
     ids = torch.cat((torch.full((texts, 1), EOS), ids.view(texts, BLOCK)), dim=1)
     state, total = State(), 0.0
     for t in range(BLOCK):
@@ -86,7 +87,7 @@ def no_mask(runs: Path, seconds: float, seeds: int) -> dict[str, Any]:
                          "train.validation.every=none"]  # fmt: skip
             trained = harness.trained(runs / f"mask-{name}-{seed}", TEXT, overrides)
             run = foveate.load(trained, "last")
-            lines = "\n".join(run.task.examples("train").text.lines)
+            lines = "\n".join(examples(run.task, "train").text.lines)
             text = run.generate(["\n"], max_length=2000, temperature=0.8, seed=1)[0].text
             each.append({
                 "training_loss": round(harness.logged(run.path, "train")[-1]["loss"], 4),

@@ -27,8 +27,9 @@ import harness
 from foveate.data import synthetic
 from foveate.engine.packed import PackedModel
 from foveate.native.kernels import without_kernels
-from foveate.pack import content
 from foveate.run import Run, load
+from foveate.run.evaluation import examples
+from foveate.run.pack import content
 
 TRAINED = """
 seed = 1
@@ -210,7 +211,7 @@ def continued(run: Run, models: dict[str, PackedModel], count: int) -> Figures:
 
 
 def labelled(run: Run, models: dict[str, PackedModel], count: int) -> Figures:
-    lines = list(run.task.examples("test").sources[:count])
+    lines = list(examples(run.task, "test").sources[:count])
     with without_kernels():
         expected = run.classify(lines)
     figures: Figures = {"labels": {}, "largest difference of p": {}}

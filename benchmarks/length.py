@@ -9,6 +9,7 @@ docs/results/attention-length.json, or ``--out``.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,6 @@ import typer
 from torch import Tensor, nn
 
 import harness
-from foveate.bench.cost import exponent
 from foveate.bench.machine import START_METHOD, ceilings, describe, peak, quickest
 from foveate.bench.training import Say, mute
 from foveate.config import Tree, kinds
@@ -39,6 +39,7 @@ PATIENCE = 60.0  # seconds: a figure that would take longer is left out
 ROOM = 8000.0  # MB: the same
 Layer = Callable[[Tensor], Tensor]
 Maker = Callable[["Variant", int], Layer]  # of a variant and the longest length
+FITTED = 4  # the number of longest lengths to which an exponent is fitted
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,21 @@ def variants() -> list[Variant]:
 
 
 # ------------------------------------------------------------------------------ one figure
+
+
+def exponent(
+    lengths: Sequence[int], figures: Sequence[float | None], fitted: int = FITTED
+) -> float | None:
+    """Fit p of figure ∝ length^p by least squares of the logarithms over the longest ``fitted``.
+
+    None if fewer than two figures are known; infinite figures and NaN count as unknown.
+    """
+    pairs = zip(lengths, figures, strict=True)
+    known = [(n, f) for n, f in pairs if f is not None and 0 < f < math.inf]
+    if len(known) < 2:
+        return None
+    x, y = np.log(np.array(known[-fitted:], dtype=float)).T
+    return round(float(np.polyfit(x, y, 1)[0]), 2)
 
 
 def cost(variant: Variant, length: int, longest: int, seconds: float) -> tuple[float, float]:

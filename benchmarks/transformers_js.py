@@ -29,6 +29,7 @@ from foveate.cli.doctor import find_browser
 from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.export.onnx import Encoding, Stepping, write_graph
 from foveate.run import Run, load
+from foveate.run.evaluation import examples
 
 GRAPHS = "encoder_model", "decoder_model_merged"
 PAGE = """<!doctype html><script type="module">
@@ -183,7 +184,7 @@ def main(run: Path, package: Path, lines: int = 100) -> None:
 
     loaded = load(run)
     engine = foveate.engine.packed.load(run / "packed.safetensors")
-    texts = [str(source) for source in loaded.task.examples("test").sources[:lines]]
+    texts = [str(source) for source in examples(loaded.task, "test").sources[:lines]]
     sources = [[*engine.tokenizers[0].encode(text).ids, EOS] for text in texts]
     right = [list(answer.outputs[0].ids) for answer in engine.translate(texts, beam_size=1)]
     with sync_playwright() as player, tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from foveate.run import Run
-from foveate.training import train
+from foveate.run.training import train
 
 CONFIG = """
 [task]

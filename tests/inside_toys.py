@@ -14,7 +14,7 @@ from foveate.inspect.hooks import ForcedPass
 from foveate.inspect.records import AttentionRecord, Maps, Units
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 
 
 def labels(ids: Tensor) -> list[str]:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from foveate import cli
+from foveate.run.training import train
 from foveate.train.distributed import ranks_of
-from foveate.training import train
 from train_toy import Toy, toy_config
 
 HARMS: dict[str, Callable[[], object]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foveate.run import Run
-from foveate.training import train
+from foveate.run.training import train
 from pictures import write_bars, write_squares
 
 

@@ -101,8 +101,8 @@ def configs() -> dict[str, tuple[str, str]]:
 
 def write(folder: Path) -> None:
     """Train the models, and write their files and answers. Raises ``FileExistsError``."""
-    from foveate.pack import pack
-    from foveate.training import train
+    from foveate.run.pack import pack
+    from foveate.run.training import train
     from small_runs import TRAIN, write_data
 
     folder.mkdir(parents=True)

@@ -36,8 +36,8 @@ from foveate.nn.linear import BatchNorm, normalize
 from foveate.nn.positions import Appended, Sinusoidal
 from foveate.nn.recurrent import ChoGRUCell, ElmanCell, GRUCell
 from foveate.nn.scores import Additive
+from foveate.nn.spec import Labels, Tokens
 from foveate.run import RunConfig
-from foveate.spec import Labels, Tokens
 from foveate.tasks.language import Language
 from foveate.tasks.objectives import CrossEntropy
 from laws.conftest import gradients_reach

@@ -15,16 +15,11 @@ from foveate.align.aer import (
     METHODS,
     Gold,
     LinkCounts,
-    Links,
     agree,
     judge,
-    link_lines,
-    links,
     rank_heads,
     read_gold,
-    read_pharaoh,
     symmetrize,
-    write_pharaoh,
 )
 from foveate.align.ibm import (
     HMM,
@@ -40,6 +35,7 @@ from foveate.align.ibm import (
 from foveate.config import kinds
 from foveate.data.synthetic import pairs
 from foveate.data.words import words
+from foveate.engine.links import Links, link_lines, links, read_pharaoh, write_pharaoh
 from foveate.kinds import load_kinds
 
 # ---- Statistical aligners against hands and brute force: IBM 1, HMM, both ways

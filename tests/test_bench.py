@@ -14,17 +14,17 @@ from typer.testing import CliRunner
 
 import length
 from foveate.bench import decoding, machine, memory, training
-from foveate.bench.cost import exponent
 from foveate.bench.decoding import Case, batches_of, forced
 from foveate.bench.machine import counting, group_of, shares
 from foveate.bench.training import SHAPES, workload
 from foveate.cli import app
 from foveate.config import ConfigError, kinds
 from foveate.data import synthetic
-from foveate.engine.base import SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.kinds import load_kinds
+from foveate.run import RunEngine
 from foveate.train.config import resolve
-from length import Variant, cost, variants, worth
+from length import Variant, cost, exponent, variants, worth
 
 TOML = """
 [task]
@@ -242,7 +242,7 @@ def test_outputs_are_as_long_as_they_are_forced_to_be(
     work: training.Workload, beam_size: int
 ) -> None:
     sources = [[5, 6, 7], [8]]
-    result = work.task.engine(work.model().eval()).outputs(
+    result = RunEngine(work.task, work.model().eval()).outputs(
         sources, SearchRequest(forced(beam_size, 7))
     )
     assert [len(outputs[0].ids) for outputs in result] == [7, 7]

@@ -15,11 +15,14 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import PAD, UNK, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import MinLength
-from foveate.engine.base import SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder
 from foveate.nn.scores import HardChoice, Sampled, choices
+from foveate.run import RunEngine, answering
+from foveate.run.evaluation import evaluate, examples
+from foveate.run.passes import explain
 from foveate.tasks.captioning import Captioning, nearest_captions
 from foveate.tasks.metrics import bleu
 from foveate.tasks.objectives import (
@@ -30,6 +33,7 @@ from foveate.tasks.objectives import (
     steps_drawn,
     watched,
 )
+from foveate.views.overlays import picture_view
 from pictures import png, write_squares
 from tolerances import MODEL, close, near
 
@@ -175,12 +179,12 @@ def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:
 def test_captions_of_files_and_numbers(task: Captioning, model: Any, tmp_path: Path) -> None:
     path = tmp_path / "mine.png"
     path.write_bytes(png("red"))
-    engine, request = task.engine(model), SearchRequest(Greedy.Config().build())
-    answers = task.answer(engine, [path, 0, str(path)], request)
+    engine, request = RunEngine(task, model), SearchRequest(Greedy.Config().build())
+    answers = answering.answer(task, engine, [path, 0, str(path)], request)
     assert [answer.name for answer in answers] == ["mine.png", "red.png", "mine.png"]
     assert answers[0].caption == answers[1].caption, "the same square"
     with pytest.raises(ValueError, match="picture 9: the test data has 0 to 2"):
-        task.answer(engine, [9], request)
+        answering.answer(task, engine, [9], request)
 
 
 def test_unknown_words_are_not_said(task: Captioning) -> None:
@@ -193,8 +197,8 @@ def test_unknown_words_are_not_said(task: Captioning) -> None:
     ):
         with torch.no_grad():
             model.output.weight.zero_()
-        (answer,) = task.answer(
-            task.engine(model), [0], SearchRequest(search)
+        (answer,) = answering.answer(
+            task, RunEngine(task, model), [0], SearchRequest(search)
         )  # all words are equally good
         assert UNK not in answer.ids
         assert answer.ids, "something is said"
@@ -202,19 +206,22 @@ def test_unknown_words_are_not_said(task: Captioning) -> None:
 
 
 def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
-    record = task.explain(model, 1, "A green square on grey .")
+    record = explain(task, model, 1, "A green square on grey .")
     rows, columns = record.axes("decoder.cross_attention")
     assert rows == ["A", "green", "square", "on", "grey", ".", "</s>"]
     assert columns == [f"{row},{column}" for row in range(4) for column in range(4)]
     assert record.title == "green.png → A green square on grey."
     close(record.select("cross_attention").sum(axis=1), 1)
-    view = task.view(model, 1, "A green square on grey .", Greedy.Config().build())
+    view = picture_view(task, model, 1, "A green square on grey .", Greedy.Config().build())
     assert view.arrays()["weights"].shape == (7, 4, 4)
 
 
 def test_evaluation_has_a_figure_without_a_model_beside_it(task: Captioning, model: Any) -> None:
-    result = task.evaluate(
-        task.engine(model), task.examples("test"), SearchRequest(Greedy.Config().build())
+    result = evaluate(
+        task,
+        RunEngine(task, model),
+        examples(task, "test"),
+        SearchRequest(Greedy.Config().build()),
     )
     assert result.figures["bleu_of_nearest_picture"] == pytest.approx(100), "train is test here"
     assert len(result.outputs) == 3

@@ -10,7 +10,7 @@ from torch import nn
 
 from foveate.models.vision import GaussianPlace, Glimpse, Retina
 from foveate.nn.scores import HardChoice, Sampled, choices
-from foveate.spec import Labels, Pixels, Tokens
+from foveate.nn.spec import Labels, Pixels, Tokens
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import Reinforce, add_choices
 from tolerances import close

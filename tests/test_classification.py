@@ -15,42 +15,48 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from foveate.answers import CUT, SKIPPED
 from foveate.cli import app
 from foveate.cli.answers import classify, evaluation_text
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
-from foveate.data.text import TextData
+from foveate.data.text import CUT, SKIPPED, TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, WordTokenizer
 from foveate.decode.beam import Greedy
-from foveate.engine.base import SearchRequest
-from foveate.engine.pytorch import together
+from foveate.decode.engine import SearchRequest
+from foveate.engine.answers import probabilities_of
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, Max
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
-from foveate.run import Run, RunConfig
-from foveate.start import Start
-from foveate.tasks.base import Table
+from foveate.run import Run, RunConfig, RunEngine
+from foveate.run.answering import answer
+from foveate.run.evaluation import (
+    Table,
+    as_examples,
+    confusion,
+    evaluate,
+    evaluation_of_labels,
+    read_examples,
+)
+from foveate.run.passes import explain
+from foveate.run.start import Start
+from foveate.run.training import train
 from foveate.tasks.classification import (
     TextClassification,
-    confusion,
-    evaluation_of_labels,
     figures_of_labels,
     load_labels,
     measures_of_labels,
     numbers_of,
-    probabilities_of,
     save_labels,
     sorted_labels,
 )
+from foveate.tasks.engine import together
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.config import SaveConfig, TrainConfig, ValidationConfig
 from foveate.train.optim import AdamWConfig, Constant
-from foveate.training import train
 from tolerances import MODEL, ROW, close, near
 
 GOOD = ["a warm and clever film", "we loved it", "what a joy", "clever , warm , loved by all"]
@@ -227,8 +233,8 @@ def test_eight_texts_are_learnt_by_heart(task, config) -> None:
     figures = task.measure(model, "train", SEARCH).figures
     assert figures["accuracy"] == figures["f1_macro"] == 100
     assert figures["loss"] < 0.3
-    result = task.evaluate(
-        task.engine(model), task.corpus("train"), SearchRequest(SEARCH, batch_tokens=20)
+    result = evaluate(
+        task, RunEngine(task, model), task.corpus("train"), SearchRequest(SEARCH, batch_tokens=20)
     )
     assert result.outputs == [label for _, label in TRAIN]
     assert result.tables["confusion"].cells == [[4, 0], [0, 4]]
@@ -249,7 +255,9 @@ def test_an_ensemble_has_the_mean_of_p(task: TextClassification) -> None:
 
 
 def answers(task: TextClassification, model: Any, lines: list[str], batch_tokens: int = 8192):
-    return task.answer(task.engine(model), lines, SearchRequest(SEARCH, batch_tokens=batch_tokens))
+    return answer(
+        task, RunEngine(task, model), lines, SearchRequest(SEARCH, batch_tokens=batch_tokens)
+    )
 
 
 @each_model
@@ -273,25 +281,26 @@ def test_long_texts_are_cut_and_named(task: TextClassification, tmp_path: Path) 
     model = model_of(short, MODELS["transformer"])
     result = answers(short, model, ["a joy", "clever , warm , loved by all"])
     assert [item.cut for item in result] == [0, 4]
-    evaluation = short.evaluate(
-        short.engine(model),
-        short.as_examples(["a", GOOD[3]], ["good", "good"]),
+    evaluation = evaluate(
+        short,
+        RunEngine(short, model),
+        as_examples(short, ["a", GOOD[3]], ["good", "good"]),
         SearchRequest(SEARCH),
     )
     assert evaluation.noted == {CUT: [2]}
     with pytest.raises(ValueError, match="2 texts but 1 labels"):
-        short.as_examples(["a", "b"], ["good"])
+        as_examples(short, ["a", "b"], ["good"])
     with pytest.raises(DataError, match="example:1: the label 'x'"):
-        short.as_examples(["a"], ["x"])
+        as_examples(short, ["a"], ["x"])
 
 
 def test_skipped_lines_are_noted(task: TextClassification, tmp_path: Path) -> None:
     skipping = make(tmp_path, TextData(on_bad_line="skip", max_length=3))
     skipping.restore(tmp_path)
-    engine = skipping.engine(model_of(skipping, MODELS["cbow"]))
+    engine = RunEngine(skipping, model_of(skipping, MODELS["cbow"]))
     (tmp_path / "mine.tsv").write_text(f"a joy\tgood\nbore\n{GOOD[3]}\tgood\na\tbad\tx\n")
-    examples = skipping.read(tmp_path / "mine.tsv")
-    evaluation = skipping.evaluate(engine, examples, SearchRequest(SEARCH))
+    examples = read_examples(skipping, tmp_path / "mine.tsv")
+    evaluation = evaluate(skipping, engine, examples, SearchRequest(SEARCH))
     assert len(evaluation.outputs) == 2
     assert evaluation.noted == {CUT: [3], SKIPPED: [2, 4]}
 
@@ -299,13 +308,13 @@ def test_skipped_lines_are_noted(task: TextClassification, tmp_path: Path) -> No
 def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text("a joy\tgood\nbore\tawful\n")
     with pytest.raises(DataError, match=r"mine\.tsv:2: the label 'awful'"):
-        task.read(tmp_path / "mine.tsv")
+        read_examples(task, tmp_path / "mine.tsv")
     (tmp_path / "mine.txt").write_text("a joy\n")
     (tmp_path / "mine.label").write_text("good \n")
-    assert task.read(tmp_path / "mine.txt", tmp_path / "mine.label").targets == ["good"]
+    assert read_examples(task, tmp_path / "mine.txt", tmp_path / "mine.label").targets == ["good"]
     (tmp_path / "none.tsv").write_text("")
     with pytest.raises(DataError, match="empty"):
-        task.read(tmp_path / "none.tsv")
+        read_examples(task, tmp_path / "none.tsv")
 
 
 # ------------------------------------------------------------------------------ looking
@@ -315,7 +324,7 @@ def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) ->
 def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
     task.prepare(tmp_path, seed=0)
-    record = task.explain(model_of(task, MODELS["transformer"]), "a warm film !", units="words")
+    record = explain(task, model_of(task, MODELS["transformer"]), "a warm film !", units="words")
     words = ["<s>", "a", "warm", "film", "!", "</s>"]
     own = "encoder.layers.0.self_attention"
     assert list(record.maps) == [own, "pooling.attention"]
@@ -330,7 +339,7 @@ def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
 
 @pytest.mark.parametrize("text", ["", "zebra 🦓", "  joy  "])
 def test_odd_texts_are_explained(task: TextClassification, text: str) -> None:
-    record = task.explain(model_of(task, MODELS["transformer"]), text)
+    record = explain(task, model_of(task, MODELS["transformer"]), text)
     for name, weights in record.maps.items():
         rows, columns = record.axes(name)
         assert weights.shape[1:] == (len(rows), len(columns))
@@ -383,7 +392,7 @@ def run(masked: Run) -> Run:
 
 BASELINE = """
 import sys
-from foveate.tasks.baselines import logistic_regression
+from foveate.run.baselines import logistic_regression
 texts = [f"the film {n % 7} is {word}" for n in range(40) for word in ("warm", "dull", "long")]
 log_p = logistic_regression(texts, [0, 1, 1] * 40, 2, ["a warm film", "long and dull", "7"])
 sys.stdout.buffer.write(log_p.tobytes())

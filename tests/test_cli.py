@@ -118,10 +118,10 @@ def test_the_package_train_does_not_hide_the_function() -> None:
         "        continue\n"
         "    import foveate\n"
         "    exec(first)\n"
-        "    import foveate.run, foveate.train, foveate.training\n"
+        "    import foveate.run, foveate.train, foveate.run.training\n"
         "    from foveate.train.fit import fit\n"
         "    from foveate import train\n"
-        "    assert foveate.train is train is foveate.training.train, foveate.train\n"
+        "    assert foveate.train is train is foveate.run.training.train, foveate.train\n"
         "    os._exit(0)\n"
     )
     done = python(code)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.align.aer import Gold, Head, choose, mutual_links, read_pharaoh
+from foveate.align.aer import Gold, choose, mutual_links
+from foveate.engine.links import Head, read_pharaoh
 from foveate.run import load
+from foveate.run.linking import word_maps
 from small_runs import Call
 from tolerances import close, differ, near
 
@@ -46,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("en", "fr"):
         (folder / f"valid.{name}").write_bytes((folder / f"train.{name}").read_bytes())
     (folder / "small.toml").write_text(CONFIG.format(folder=folder), encoding="utf-8")
-    from foveate.training import train
+    from foveate.run.training import train
 
     train(folder / "small.toml", folder=folder / "run")
     return folder
@@ -172,7 +174,7 @@ def test_links_of_two_runs_are_those_both_directions_give_weight(folder: Path, c
     loaded = load(run)
     pairs = list(zip(ENGLISH, FRENCH, strict=True))
     there, back = (
-        [Head().weights(m) for m in loaded.task.word_maps(loaded.model, texts)]
+        [Head().weights(m) for m in word_maps(loaded.task, loaded.model, texts)]
         for texts in (pairs, [pair[::-1] for pair in pairs])
     )
     for threshold in (0.15, 0.3):
@@ -201,7 +203,7 @@ def test_the_best_head_is_chosen_and_kept(folder: Path, call: Call) -> None:
     assert (head.layer, head.head) == (saved["layer"], saved["head"])
     loaded = load(run)
     pairs = list(zip(ENGLISH, FRENCH, strict=True))
-    (maps, *_) = loaded.task.word_maps(loaded.model, pairs)
+    (maps, *_) = word_maps(loaded.task, loaded.model, pairs)
     assert loaded.links(pairs[:1]) == [head.links(maps)]  # `translate --alignments` reads the same
     code, plain, _ = call("align", run, *sides(folder))
     assert plain.splitlines()[0] == " ".join(f"{s}-{t}" for s, t in sorted(head.links(maps)))
@@ -234,8 +236,8 @@ def test_what_is_wrong_is_said(folder: Path, call: Call) -> None:
 def test_the_tag_of_a_language_is_no_word(folder: Path, call: Call, tmp_path: Path) -> None:
     """Links are those of the lines as they stand in the files, packed or not."""
     from foveate.engine.packed import load as load_packed
-    from foveate.pack import pack
-    from foveate.training import train
+    from foveate.run.pack import pack
+    from foveate.run.training import train
 
     lines = "".join(f"{s}\t{t}\n" for s, t in zip(ENGLISH, FRENCH, strict=True))
     for split in ("train", "valid"):
@@ -290,8 +292,8 @@ def test_words_of_a_text_cut_by_others(folder: Path) -> None:
     from foveate.data.words import split_blanks
 
     choices: dict[str, Any] = {"cut": split_blanks}
-    produced = next(run.task.word_maps(run.model, pair, **choices))
-    read = next(run.task.word_maps(run.model, pair, rows="read", **choices))
+    produced = next(word_maps(run.task, run.model, pair, **choices))
+    read = next(word_maps(run.task, run.model, pair, rows="read", **choices))
     record = run.explain(*pair[0])
     for name, maps in produced.items():
         assert maps.shape == read[name].shape == (2, 3, 4)

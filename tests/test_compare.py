@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from foveate.bench import comparison, cost
+from foveate.bench import comparison
 from foveate.bench import lineage as lineages
 from foveate.bench.budget import Budget, ComparisonPlan, Contender, fitting, planned
 from foveate.bench.comparison import Comparison, as_table
-from foveate.bench.cost import most_bytes, writer
 from foveate.bench.lineage import lineage
 from foveate.bench.quality import lengths_of_texts, of_forecasts, slope_verdict
 from foveate.bench.training import mute, workload
@@ -24,19 +23,18 @@ from foveate.bench.training import train as measured_steps
 from foveate.data.series import labels
 from foveate.data.text import Corpus, TextData
 from foveate.errors import ConfigError
-from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.run.evaluation import ForecastEvaluation, examples
+from foveate.run.training import train
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.metrics import paired_means, paired_texts, slope
 from foveate.train.config import resolve
 from foveate.train.journal import read
-from foveate.training import train
 from small_runs import CONFIGS, MORE, TRAIN, Call, write_data
 
 
 @pytest.fixture
-def configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the data and a config of each family; short lengths are measured."""
-    monkeypatch.setattr(cost, "OUTPUTS", (4, 8))
-    monkeypatch.setattr(cost, "READ", (4, 8))
+def configs(tmp_path: Path) -> Path:
+    """A folder with the data and a config of each family."""
     write_data(tmp_path)
     for name, text in CONFIGS.items():
         text = text.format(folder=tmp_path.as_posix()) + TRAIN.format(steps=400, half=200)
@@ -61,8 +59,6 @@ def test_translators_are_trained_equally_and_drawn_on_one_page(configs: Path, ca
     quality = tree["chapters"]["Quality"]["Quality"]
     assert quality["figure"][:4] == ["BLEU", "BLEU", "chrF", "chrF"]
     assert quality["p bootstrap"][0] == "the first" != quality["p bootstrap"][3]
-    layers = tree["chapters"]["Cost"]["Layers"]
-    assert layers["sequential steps"] == ["n", "n", "2", "2"]
     example = tree["chapters"]["One example"]
     assert any(title.startswith("transformer: ") for title in example)  # its attention
     page = (configs / "page.html").read_text("utf-8")
@@ -146,7 +142,7 @@ def forecaster(folder: Path, name: str, **fields: Any) -> Contender:
     tree = {"series": {"path": str(folder / "days.csv"), "gaps": "split"}, "horizon": 3} | fields
     task = Forecasting.Config.parse(tree).build(TextData())
     task.prepare(folder, 0)
-    windows = task.examples("test")
+    windows = examples(task, "test")
     firsts = (windows.starts + windows.look_back).tolist()
     dates = labels(windows.first_dates(), windows.table.dates)
     outputs = [f"{date}\tmse {row % 11}" for date, row in zip(dates, firsts, strict=True)]
@@ -231,16 +227,6 @@ def test_the_first_config_sets_the_terms(configs: Path) -> None:
         "changed in transformer": "task.source, task.tokenizer, train.batch_tokens: as in rnn"
     }
     assert {config.task.tree()["source"] for config in plan.configs.values()} == {"other.tsv"}
-
-
-def test_the_memory_of_a_recurrent_state_does_not_grow(configs: Path) -> None:
-    growth = {}
-    for name in ("rnn", "transformer"):
-        limits = ["train.max_steps=1", "train.validation.every=1"]
-        run = train(configs / f"{name}.toml", limits, configs / name)
-        short, long = (most_bytes(run.model, writer(run, length)) for length in (64, 512))
-        growth[name] = long - short
-    assert growth["transformer"] > 100_000 > 8 * growth["rnn"]  # the RNN keeps the ids alone
 
 
 def test_paired_tests_and_slopes() -> None:

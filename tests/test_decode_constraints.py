@@ -31,15 +31,14 @@ from foveate.decode.constraints import (
 from foveate.decode.constraints import (
     START as START_STATE,
 )
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis, SearchRequest
 from foveate.decode.phrases import BannedPhrases, Phrase, Spelling, WordPieces
 from foveate.decode.search import Search
 from foveate.documents.memory import Assistance, Glossary, holds
-from foveate.engine.base import SearchRequest
 from foveate.engine.packed import load as load_packed
-from foveate.engine.pytorch import built
 from foveate.run import Run
-from foveate.training import train
+from foveate.run.training import train
+from foveate.tasks.engine import built
 from laws.conftest import defaults
 from laws.tables import END, START, Table, Tables, alike, limit, random_table
 from small_runs import CONFIGS, TRAIN, made
@@ -302,7 +301,7 @@ def test_a_phrase_is_written_once_as_a_whole_word(
     """The models write small letters: what else is a capital is a part of a phrase, left alone."""
     run, tried = translators[kind], 0
     if engine == "torch":
-        monkeypatch.setattr("foveate.engine.pytorch.compiled", lambda model: None)
+        monkeypatch.setattr("foveate.run.compiled", lambda model: None)
     own = load_packed(run.path / "packed.safetensors") if engine == "packed" else run
     lines = ["the dog runs", "a cat sleeps", "the dog sings"]
     for phrase in ("TNIM", "OUEA") if kind == "word" else ("MINET", "iPHONE", "TOUTOU", "M"):

@@ -13,7 +13,7 @@ from foveate.cli.train import write_distilled
 from foveate.config import ConfigError, parse_tree
 from foveate.data.text import TextData, read_split
 from foveate.run import Run, RunConfig
-from foveate.training import train
+from foveate.run.training import train
 
 SOURCES = [f"{a} {b}" for a in ("dog", "cat", "tab\there", "") for b in ("runs", "sleeps", "")]
 

@@ -41,8 +41,8 @@ def test_a_score_of_ones_own_is_in_every_model(tmp_path: Path, monkeypatch) -> N
 
     from foveate.config import kinds, load_tree, parse_tree
     from foveate.models.encoder_decoder import EncoderDecoder
+    from foveate.nn.spec import Tokens
     from foveate.run import RunConfig
-    from foveate.spec import Tokens
 
     (tmp_path / "my_scores.py").write_text(blocks("add-a-score.md", "python")[0])
     config = tmp_path / "config.toml"
@@ -71,8 +71,8 @@ def test_a_position_of_ones_own_is_in_every_transformer(tmp_path: Path, monkeypa
 
     from foveate.config import _FAMILIES, load_tree, parse_tree
     from foveate.models.encoder_decoder import EncoderDecoder
+    from foveate.nn.spec import Tokens
     from foveate.run import RunConfig
-    from foveate.spec import Tokens
 
     (tmp_path / "my_positions.py").write_text(blocks("add-a-position.md", "python")[0])
     config = tmp_path / "config.toml"

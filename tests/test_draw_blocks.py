@@ -25,8 +25,8 @@ from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import BaseAttention
 from foveate.nn.embedding import SeriesPatches
 from foveate.nn.recurrent import Cell
+from foveate.nn.spec import Input, Labels, Pixels, Series, Tokens
 from foveate.run import Run
-from foveate.spec import Input, Labels, Pixels, Series, Tokens
 from foveate.views import find
 from foveate.views.options import Question
 from inside_toys import language, translating

@@ -14,9 +14,10 @@ from foveate.config import ConfigError
 from foveate.draw.stages import FRAMES, StepsDrawing
 from foveate.errors import UserError
 from foveate.run import Run, load
+from foveate.run.snapshots import Snapshots
+from foveate.run.training import train
 from foveate.train import checkpoint
-from foveate.train.journal import MOST_SNAPSHOTS, SNAPSHOTS, Snapshots, interval, read
-from foveate.training import train
+from foveate.train.journal import MOST_SNAPSHOTS, SNAPSHOTS, interval, read
 from foveate.views import find
 from foveate.views.options import Question
 from foveate.views.training import film

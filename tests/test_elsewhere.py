@@ -16,7 +16,7 @@ import httpx
 import mypy
 import pytest
 
-from foveate.pack import pack
+from foveate.run.pack import pack
 from serve_tools import program
 from small_runs import Once, made
 

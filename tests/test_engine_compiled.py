@@ -18,7 +18,7 @@ from foveate.engine.program import CannotPack, Program
 from foveate.kinds import load_kinds
 from foveate.models.encoder_decoder import DecoderSteps, Model
 from foveate.models.language_model import LanguageSteps
-from foveate.spec import Labels, Tokens
+from foveate.nn.spec import Labels, Tokens
 
 load_kinds()
 SIZE, START, END, NEVER = 37, 2, 3, (1, 2)

@@ -22,7 +22,7 @@ from foveate.engine.building import FLAGS, FOLDER, SETS
 from foveate.engine.compiled import CompiledSearch, Settings, quantized
 from foveate.engine.loading import instruction_sets
 from foveate.engine.program import Program
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.system import c_compiler
 from test_engine_compiled import END, SIZE, START, built, compiled, mamba, recurrent, transformer
 

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 import foveate
 from foveate.decode.beam import Beam
+from foveate.decode.engine import SearchRequest
 from foveate.decode.search import token_log_probabilities
-from foveate.engine.base import SearchRequest
 from foveate.engine.compiled import CompiledSearch, Settings
-from foveate.engine.pytorch import compiled
 from foveate.inspect.edits import edit, silenced
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
 from foveate.models.presets import PRESETS
@@ -24,7 +23,7 @@ from foveate.models.transformer import EncoderLayer, TransformerEncoder
 from foveate.native.kernels import library, without_kernels
 from foveate.nn.context import Mask
 from foveate.nn.positions import Position
-from foveate.run import Run
+from foveate.run import Run, compiled
 from laws.conftest import build
 from small_runs import made as trained
 from tolerances import MODEL, close, differ

@@ -18,7 +18,7 @@ from foveate.engine import loading
 from foveate.engine.building import SETS
 from foveate.engine.compiled import CompiledModel, CompiledSearch, EngineFailure, Settings
 from foveate.engine.loading import LibraryError, instruction_sets, library
-from foveate.spec import Labels, Tokens
+from foveate.nn.spec import Labels, Tokens
 from foveate.system import c_compiler
 from test_engine_compiled import (
     END,

@@ -12,7 +12,7 @@ import pytest
 from fuzz_engine import Marked, marked
 
 from foveate.engine.compiled import CompiledModel, CompiledSearch, EngineFailure, Settings
-from foveate.spec import Labels, Tokens
+from foveate.nn.spec import Labels, Tokens
 from test_engine_compiled import (
     ADDITIVE,
     END,

@@ -43,7 +43,7 @@ from foveate.inspect.stages import capture_stages, joined
 from foveate.models.encoder_decoder import DecoderSteps
 from foveate.models.language_model import LanguageSteps
 from foveate.nn.attention import BaseAttention
-from foveate.spec import Labels, Tokens
+from foveate.nn.spec import Labels, Tokens
 from test_engine_compiled import (
     ADDITIVE,
     END,

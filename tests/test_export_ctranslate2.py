@@ -16,7 +16,7 @@ import foveate
 from foveate.cli.engines import RunSpec
 from foveate.config import kinds
 from foveate.data.catalogue import DataError
-from foveate.engine.base import EngineError, SearchRequest
+from foveate.decode.engine import EngineError, SearchRequest
 from foveate.export.base import POINTER, Different, ExchangeError, export, sample_of, targets
 from foveate.export.ctranslate2 import CTranslate2, first_misfit
 from foveate.export.ctranslate2_engine import CTranslate2Engine

@@ -23,7 +23,7 @@ from foveate.export.huggingface import from_huggingface, import_from, read_token
 from foveate.export.tokenizers import tokenizer_json
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.train import journal
 from small_runs import Call
 from variants import transformer, translator

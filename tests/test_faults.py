@@ -22,11 +22,11 @@ from safetensors import SafetensorError
 from foveate.errors import message_of
 from foveate.export.base import appearing
 from foveate.files import part_of, replace_file
+from foveate.run.training import average, train
 from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.train import checkpoint
 from foveate.train.checkpoint import LOCK, BusyError, run_lock
 from foveate.train.stored import WEIGHTS, DamagedError, TrainError
-from foveate.training import average, train
 from small_runs import made
 
 ROOT = Path(__file__).parent.parent

@@ -18,8 +18,8 @@ from foveate.cli.train import write_distilled
 from foveate.engine.packed import PackedModel
 from foveate.errors import NoOutputError, UserError
 from foveate.native.kernels import without_kernels
-from foveate.pack import content
-from foveate.run import Run
+from foveate.run import Run, packed_kind
+from foveate.run.pack import content
 from small_runs import CONFIGS, MORE, made
 
 NAMES = sorted(CONFIGS | MORE)
@@ -50,8 +50,8 @@ def verbs(run: Run) -> dict[str, Verb]:
         },
         "classification": shown | {"classify": lambda m: m.classify([LINE])},
         "image_classification": {"classify": lambda m: m.classify([0])},
-        "captioning": {"caption": lambda m: m.caption([0])},
-        "forecasting": {"forecast": lambda m: m.forecast()},
+        "captioning": {"caption": lambda m: m.answer([0])},
+        "forecasting": {"forecast": lambda m: m.answer([None])},
         "masked_language": shown | {"answer": lambda m: m.answer([LINE])},
     }  # fmt: skip
     return by_task[kind]
@@ -77,7 +77,7 @@ def numbers(value: object) -> Iterator[float]:
 @pytest.mark.parametrize("engine", ["packed", "torch", "modules"])
 def test_every_answer_is_finite_or_an_error(runs: dict[str, Run], name: str, engine: str) -> None:
     run, refused, answered = runs[name], 0, 0
-    if engine == "packed" and run.task.packed_kind is None:
+    if engine == "packed" and packed_kind(run.task) is None:
         return
     for weight in list(run.model.parameters())[::2]:
         kept = weight.detach().clone()

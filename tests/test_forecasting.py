@@ -18,8 +18,11 @@ from foveate.data.catalogue import DataError
 from foveate.models.forecaster import Forecaster, LinearForecaster, Patch, Recurrent
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.embedding import SeriesPatches
-from foveate.run import Run, RunConfig, load
-from foveate.tasks.baselines import ridge_regression
+from foveate.run import Run, RunConfig, load, passes
+from foveate.run.answering import forecast, forecast_at
+from foveate.run.baselines import ridge_regression
+from foveate.run.evaluation import examples
+from foveate.run.training import train
 from foveate.tasks.forecasting import (
     AbsoluteError,
     Forecasting,
@@ -35,7 +38,6 @@ from foveate.tasks.forecasting import (
     pinball,
 )
 from foveate.tasks.objectives import CrossEntropy
-from foveate.training import train
 from foveate.views import find
 from foveate.views.options import Question
 from tolerances import MODEL, close, near
@@ -181,10 +183,10 @@ def test_windows_that_would_span_a_gap_are_left_out_and_counted(tmp_path: Path) 
     with pytest.raises(ConfigError, match=r"a.csv:41: rows are missing .*no forecast spans it"):
         far.at("2020-01-23")  # the gap is further ahead than the model looks back
     model: Any = task.build(MODELS["linear"])
-    assert task.forecast(model).values.shape == (HORIZON, 2)
+    assert forecast(task, model).values.shape == (HORIZON, 2)
     path.write_text("".join(lines[:100] + lines[103:110]))
     with pytest.raises(DataError, match=r"a.csv:101: .* reads 16 rows without a gap"):
-        task.forecast(model, path)
+        forecast(task, model, path)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,7 @@ def test_figures_of_both_roads_and_of_naive_forecasts(trained: dict[str, Run]) -
 
 def test_the_baseline_of_a_series_is_a_linear_map(trained: dict[str, Run], tmp_path: Path) -> None:
     task = trained["rnn"].task
-    windows = task.examples("test")
+    windows = examples(task, "test")
     beside = trained["rnn"].evaluate(baseline=True).baseline
     assert beside is not None and "ridge" in beside.about
     forecast = ridge_regression(task.windows("train"), windows)
@@ -313,7 +315,7 @@ def test_evaluate_on_a_file(trained: dict[str, Run], tmp_path: Path) -> None:
 
 
 def test_forecast_after_the_end(trained: dict[str, Run], tmp_path: Path) -> None:
-    ahead = trained["patch"].forecast()
+    ahead = trained["patch"].answer([None])[0]
     assert ahead.values.shape == (HORIZON, 2)
     assert ahead.quantiles is not None
     assert (np.diff(ahead.quantiles, axis=-1) >= 0).all()
@@ -322,18 +324,18 @@ def test_forecast_after_the_end(trained: dict[str, Run], tmp_path: Path) -> None
     assert [line.split(",")[0] for line in lines[1:]] == [f"2020-04-{d}" for d in range(30, 31)] + [
         f"2020-05-0{d}" for d in range(1, 5)
     ]
-    same = trained["patch"].forecast(series(tmp_path / "same.csv"))
+    same = trained["patch"].answer([series(tmp_path / "same.csv")])[0]
     np.testing.assert_array_equal(same.values, ahead.values)
     with pytest.raises(DataError, match="9 rows; the model reads 16"):
-        trained["patch"].forecast(series(tmp_path / "short.csv", days=9))
+        trained["patch"].answer([series(tmp_path / "short.csv", days=9)])[0]
     other = tmp_path / "other.csv"
     other.write_text("date,x\n2020-01-01,1\n")
     with pytest.raises(DataError, match="no column 'wave'"):
-        trained["rnn"].forecast(other)
+        trained["rnn"].answer([other])[0]
 
 
 def test_a_forecast_is_in_the_units_of_the_file(trained: dict[str, Run]) -> None:
-    ahead = trained["rnn"].forecast()
+    ahead = trained["rnn"].answer([None])[0]
     assert (ahead.values[:, 1] > 90).all()  # the trend stands above 100
     assert (np.abs(ahead.values[:, 0]) < 10).all()
 
@@ -341,10 +343,10 @@ def test_a_forecast_is_in_the_units_of_the_file(trained: dict[str, Run]) -> None
 def test_a_run_needs_its_series_no_more(trained: dict[str, Run], tmp_path: Path) -> None:
     path = trained["rnn"].path
     own, away = path.parent / "waves.csv", path.parent / "away.csv"
-    expected = trained["rnn"].forecast().values
+    expected = trained["rnn"].answer([None])[0].values
     own.rename(away)
     try:
-        np.testing.assert_array_equal(load(path).forecast(away).values, expected)
+        np.testing.assert_array_equal(load(path).answer([away])[0].values, expected)
     finally:
         away.rename(own)
 
@@ -389,7 +391,7 @@ def test_the_view_of_one_forecast(trained: dict[str, Run]) -> None:
 def test_verbs(trained: dict[str, Run], tmp_path: Path) -> None:
     runner, runs = CliRunner(), [str(run.path) for run in trained.values()]
     printed = runner.invoke(app, ["forecast", runs[0]])
-    assert printed.output == trained["patch"].forecast().csv()
+    assert printed.output == trained["patch"].answer([None])[0].csv()
     out = tmp_path / "ahead.csv"
     written = runner.invoke(app, ["forecast", runs[0], "--out", str(out)])
     assert written.output == f"wrote {out}\n"
@@ -407,11 +409,11 @@ def test_verbs(trained: dict[str, Run], tmp_path: Path) -> None:
 
 def test_a_forced_pass_is_the_forecast_of_a_channel(trained: dict[str, Run]) -> None:
     run = trained["patch"]
-    forced = run.task.forced(run.model, "2020-04-15", "wave")
+    forced = passes.forced(run.task, run.model, "2020-04-15", "wave")
     record = forced.record()
     assert len(forced.produced) == len(forced.scores()) == run.config.task.horizon
     assert forced.produced[0] in record.title and forced.score_name == "forecast"
-    whole = run.task.forecast_at(run.model, "2020-04-15")
+    whole = forecast_at(run.task, run.model, "2020-04-15")
     channel = run.task.names.index("wave")
     scale = np.ptp(whole.values[:, channel]) / np.ptp(forced.scores())  # scores are standardised
     moved = whole.values[:, channel] - scale * forced.scores()

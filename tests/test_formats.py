@@ -19,8 +19,8 @@ from foveate.cli.new import TASKS, planned
 from foveate.data.report import report_files
 from foveate.data.text import BILINGUAL, READERS, TextData, read_pairs
 from foveate.errors import is_for_the_user
+from foveate.run.training import train
 from foveate.train.checkpoint import steps
-from foveate.training import train
 
 ONE_STEP = (
     *("train.max_steps=1", "train.schedule.warmup_steps=0", "train.threads=1"),

@@ -18,7 +18,7 @@ from foveate.nn.linear import Dropout, Linear, RMSNorm
 from foveate.nn.loss import linear_cross_entropy, linear_divergence, linear_taught
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.scores import Entmax15, Sparsemax
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from tolerances import close
 
 TARGET = torch.tensor([0, 2, 1, 3])

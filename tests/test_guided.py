@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.align.aer import Gold, Head, judge
+from foveate.align.aer import Gold, judge
+from foveate.align.guided import GuidedBatch, GuidedTranslation, piece_links
 from foveate.align.ibm import Aligner, Model1
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
@@ -16,10 +17,11 @@ from foveate.data.synthetic import pairs, write
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BPE, Tokenizer, WordTokenizer
 from foveate.data.words import split_words
+from foveate.engine.links import Head
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.tasks.guided import GuidedBatch, GuidedTranslation, piece_links
+from foveate.run.linking import word_maps
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation
 from tolerances import near
@@ -106,12 +108,12 @@ def test_the_guided_head_learns_its_links(corpus: Path, tmp_path: Path) -> None:
     held = pairs("valid", 50)
     gold = [Gold(set(pair.alignment), set(pair.alignment)) for pair in held]
 
-    assert task.head == Head(0, 1, "read")  # where `foveate align` looks by itself
+    assert task.head == (0, 1, "read")  # where `foveate align` looks by itself
 
     def error(head: int) -> float:
         texts = [(pair.source, pair.target) for pair in held]
         choice = Head(0, head, "read")
-        maps = task.word_maps(model.eval(), texts, rows="read")
+        maps = word_maps(task, model.eval(), texts, rows="read")
         return judge([choice.links(m) for m in maps], gold).aer
 
     before = error(1)

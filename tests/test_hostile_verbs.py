@@ -21,7 +21,7 @@ import typer
 import uvicorn
 
 from foveate import cli
-from foveate.align.aer import write_pharaoh
+from foveate.engine.links import write_pharaoh
 from foveate.views import VIEWS
 from small_runs import Once, made
 from test_docs_names import PAGES, commands

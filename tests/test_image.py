@@ -20,11 +20,15 @@ from foveate.data.catalogue import DataError
 from foveate.data.image import IDX, Canvas, Crop, ImageFiles, Shift, decode, read_idx
 from foveate.data.text import TextData
 from foveate.decode.beam import Greedy
+from foveate.decode.engine import SearchRequest
 from foveate.draw.pictures import AttendedPicture, PictureDrawing
-from foveate.engine.base import SearchRequest
 from foveate.models.classifier import Classifier, First
 from foveate.models.vision import Glimpse
+from foveate.run import RunEngine, answering
+from foveate.run.evaluation import evaluate, examples
+from foveate.run.passes import explain
 from foveate.tasks.image_classification import ImageClassification
+from foveate.views.overlays import picture_view
 from pictures import COLOURS, bars, idx, png, vit, write_bars, write_squares
 from tolerances import close, near
 
@@ -315,7 +319,7 @@ def test_figures_and_answers(task: ImageClassification) -> None:
     model: Any = task.build(VIT).eval()
     model.output.weight.zero_()
     model.output.bias.copy_(torch.tensor([0.0, 1.0]))
-    result = task.evaluate(task.engine(model), task.examples("test"), REQUEST)
+    result = evaluate(task, RunEngine(task, model), examples(task, "test"), REQUEST)
     assert result.figures["accuracy"] == 50
     nll = [float(torch.tensor([0.0, 1.0]).log_softmax(0)[label]) for label in (0, 1)]
     assert result.figures["loss"] == pytest.approx(-sum(nll) / 2)
@@ -326,8 +330,8 @@ def test_figures_and_answers(task: ImageClassification) -> None:
     assert result.tables["confusion"].cells == [[0, 12], [0, 12]]
     assert task.measure(model, "test", None).figures == result.figures
     few = replace(REQUEST, batch_tokens=7)
-    assert len(task.evaluate(task.engine(model), "test", few).outputs) == 24
-    (answer,) = task.answer(task.engine(model), [3], REQUEST)
+    assert len(evaluate(task, RunEngine(task, model), "test", few).outputs) == 24
+    (answer,) = answering.answer(task, RunEngine(task, model), [3], REQUEST)
     assert (answer.source, answer.label) == (3, "1")
     assert list(answer.probabilities) == ["1", "0"]  # the most probable first
     assert sum(answer.probabilities.values()) == pytest.approx(1)
@@ -336,13 +340,13 @@ def test_figures_and_answers(task: ImageClassification) -> None:
 @torch.no_grad()
 def test_answers_are_in_order_whatever_the_batch(task: ImageClassification) -> None:
     model: Any = task.build(VIT).eval()
-    engine = task.engine(model)
-    together = task.answer(engine, [5, 2, 9], replace(REQUEST, batch_tokens=2))
+    engine = RunEngine(task, model)
+    together = answering.answer(task, engine, [5, 2, 9], replace(REQUEST, batch_tokens=2))
     assert [item.source for item in together] == [5, 2, 9]
     for item in together:
-        (alone,) = task.answer(engine, [item.source], REQUEST)
+        (alone,) = answering.answer(task, engine, [item.source], REQUEST)
         assert item.probabilities == near(alone.probabilities)
-    assert task.answer(engine, [], REQUEST) == []
+    assert answering.answer(task, engine, [], REQUEST) == []
 
 
 def test_a_label_that_training_did_not_show_is_named(task: ImageClassification, tmp_path) -> None:
@@ -361,24 +365,24 @@ def test_several_labels_of_one_picture_are_refused(tmp_path: Path) -> None:
 
 def test_patches_are_named_on_the_maps(task: ImageClassification) -> None:
     model: Any = task.build(VIT).eval()
-    record = task.explain(model, 5)
+    record = explain(task, model, 5)
     rows, columns = record.axes("encoder.layers.1.self_attention")
     assert rows == columns == ["[class]", *(f"{y},{x}" for y in range(3) for x in range(3))]
     close(record.select("self_attention").sum(axis=1), 1)
-    view = task.view(model, 5, None, REQUEST.search)
+    view = picture_view(task, model, 5, None, REQUEST.search)
     assert isinstance(view, AttendedPicture)
     assert [overlay.title for overlay in view.overlays] == ["layer 0", "layer 1"]
 
 
 def test_the_path_of_glimpses_begins_in_the_middle(task: ImageClassification) -> None:
     model: Any = task.build(GLIMPSE).eval()
-    view = task.view(model, 2, None, REQUEST.search)
+    view = picture_view(task, model, 2, None, REQUEST.search)
     assert isinstance(view, PictureDrawing)
     assert len(view.path) == 3
     assert view.path[0] == (6, 6)
     assert tuple(view.sides) == (4, 8)
     with pytest.raises(ValueError, match="foveate look picture"):
-        task.explain(model, 2)
+        explain(task, model, 2)
 
 
 def test_a_picture_of_the_users(task: ImageClassification, tmp_path: Path) -> None:

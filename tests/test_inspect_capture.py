@@ -12,7 +12,7 @@ from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from tolerances import ROW, close, differ
 
 SOURCE, TARGET = torch.randint(4, 20, (2, 5)), torch.randint(4, 20, (2, 3))

@@ -18,7 +18,7 @@ from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.context import State
 from foveate.nn.recurrent import RecurrentStack
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from tolerances import close
 
 IDS = torch.tensor([[4, 7, 5, 9, 6, 8]])

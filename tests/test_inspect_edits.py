@@ -32,7 +32,7 @@ from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.attention import Attention
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from test_inspect_capture import SOURCE, TARGET, recurrent, taps, transformer
 from tolerances import MODEL, ROW, close, differ, near
 

@@ -13,7 +13,7 @@ from foveate.inspect.flow import Relevance, relevance, rolled, rollout
 from foveate.inspect.hooks import ForcedPass, capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentDecoder
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from inside_toys import language, language_model, translating
 from laws.test_learning import VOCABULARY, learn, recurrent, words
 from test_inspect_capture import recurrent as small_rnn

@@ -30,7 +30,7 @@ from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.positions import NoPosition, Position, Rotary
 from foveate.nn.recurrent import LSTMCell
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from inside_toys import language, language_model, translating
 from test_inspect_capture import recurrent, transformer
 from tolerances import MODEL, ROW, close, near, rounding

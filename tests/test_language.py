@@ -24,21 +24,24 @@ from foveate.data.corpus import Text, read_text, read_text_split
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Symbol, Tokenizer
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
 from foveate.decode.search import EnsembleSteps
 from foveate.draw.maps import attention, block_in
-from foveate.engine.base import SearchRequest
+from foveate.engine.answers import continued
 from foveate.errors import UserError
 from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.models.recurrent import RecurrentDecoder
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.recurrent import LSTMCell
-from foveate.run import Run, RunConfig, load
+from foveate.run import Run, RunConfig, RunEngine, load
+from foveate.run.evaluation import evaluate
+from foveate.run.passes import explain
+from foveate.run.training import train
 from foveate.tasks.language import LOGIT_ROWS, Language
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train.config import TrainConfig
-from foveate.training import train
 from tolerances import MODEL, close, near
 
 # ---- Language modelling end to end at a small size: blocks, measures, evaluation
@@ -115,21 +118,21 @@ def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
 
 def test_a_stream_is_the_lines_and_their_ends() -> None:
     made = task()
-    stream = made.examples("test")
+    stream = made.stream_of("test")
     assert len(stream) == sum(len(line.split()) + 1 for line in WORDS) * 5
     assert (stream.ids == EOS).sum() == 15
     assert made.text_of(stream.ids[:8].tolist()) == WORDS[0] + "\n"
     assert (stream.ids[stream.starts[1:] - 1] == EOS).all()
     shares = (0.701, 0.299, 0.0)  # within a word
     made = task(Character.Config(), text=str(folder() / "all.txt"), shares=shares)
-    cut = made.examples("train")
+    cut = made.stream_of("train")
     assert len(cut) == cut.text.characters and cut.ids[-1] != EOS
 
 
 @pytest.mark.parametrize("context", [0, 3])
 def test_an_epoch_predicts_each_token_at_most_once_whatever_the_turn(context: int) -> None:
     made = task(context=context)
-    ids, count = made.examples("train").ids, len(made.lengths("train"))
+    ids, count = made.stream_of("train").ids, len(made.lengths("train"))
     assert count == len(ids) // 8
     seen = []
     for noise in (0, 1, 2):
@@ -163,7 +166,7 @@ def test_what_was_read_is_said() -> None:
 def test_log_probabilities_are_those_of_one_token_after_another(name: str) -> None:
     """With a state over the whole text; in windows each token sees at least half a block."""
     made = task()
-    model, ids = model_of(made, name), made.examples("test").ids[:41]
+    model, ids = model_of(made, name), made.stream_of("test").ids[:41]
     result = made.log_probabilities(model, ids, batch_tokens=24)
     assert len(result) == len(ids)
     text = torch.tensor([[EOS, *ids]])
@@ -184,7 +187,7 @@ def test_a_state_is_carried_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None
     from foveate.tasks import language
 
     made = task()
-    model, ids = model_of(made, "lstm"), made.examples("test").ids
+    model, ids = model_of(made, "lstm"), made.stream_of("test").ids
     whole = made.log_probabilities(model, ids)
     monkeypatch.setattr(language, "CHUNK", 7)
     close(made.log_probabilities(model, ids), whole)
@@ -195,8 +198,8 @@ def test_figures_are_in_their_units() -> None:
     model = model_of(made, "lstm")
     with torch.no_grad():
         model.output.weight.zero_()  # every token as probable as any other
-    result = made.evaluate(
-        made.engine(model), made.examples("test"), SearchRequest(Greedy.Config().build())
+    result = evaluate(
+        made, RunEngine(made, model), made.stream_of("test"), SearchRequest(Greedy.Config().build())
     )
     vocabulary, tokens = made.tokenizer.vocab_size, result.figures["tokens"]
     assert result.figures["loss"] == pytest.approx(math.log(vocabulary))
@@ -336,25 +339,25 @@ def test_every_search_goes_on_whatever_stands_beside(name: str, kind: str) -> No
     made = task()
     model = model_of(made, name)
     configs: dict[str, Any] = {"greedy": Greedy, "beam": Beam, "sample": Sample}
-    config, engine = configs[kind].Config.parse(SHORT), made.engine(model)
-    together = made.generate(engine, PROMPTS, config)
+    config, engine = configs[kind].Config.parse(SHORT), RunEngine(made, model)
+    together = continued(made.tokenizer, engine, PROMPTS, SearchRequest(config.build()))
     assert [result.prompt for result in together] == PROMPTS
-    alone = made.generate(engine, PROMPTS[:1], config)[0]
+    alone = continued(made.tokenizer, engine, PROMPTS[:1], SearchRequest(config.build()))[0]
     assert alone.text == together[0].text
     assert alone.log_probability == near(together[0].log_probability, terms=MODEL)
 
 
 @each_decoder
 def test_an_ensemble_has_the_mean_of_p(name: str, tmp_path: Path) -> None:
-    """Over a text, with a cache and as it goes on; a run with itself is the run."""
+    """Over a text and as it goes on; a run with itself is the run."""
     run = trained(name)
     other = train(config(name, max_steps=10), folder=tmp_path / "early")
     both, twice = (load(run.path, ensemble=[each]) for each in (other.path, run.path))
-    ids = run.task.examples("test").ids
+    ids = run.task.stream_of("test").ids
     each = [one.task.log_probabilities(one.model, ids) for one in (run, other, both, twice)]
     close(np.exp(each[2]), (np.exp(each[0]) + np.exp(each[1])) / 2)
     close(each[3], each[0])
-    plain, mean = (one.evaluate(split="test", cache=20).figures for one in (run, twice))
+    plain, mean = (one.evaluate(split="test").figures for one in (run, twice))
     assert mean == near(plain)
     first, second = (one.generate(["the"], max_length=8, beam_size=1)[0] for one in (run, twice))
     assert first.text == second.text
@@ -368,7 +371,7 @@ def test_each_member_of_an_ensemble_reads_as_it_does_alone() -> None:
     """An LSTM from the beginning of the text, a Transformer in windows; of more than one piece."""
     lstm, transformer = trained("lstm"), trained("transformer")
     both = load(lstm.path, ensemble=[transformer.path])
-    ids = np.tile(lstm.task.examples("test").ids, 40)
+    ids = np.tile(lstm.task.stream_of("test").ids, 40)
     each = [one.task.log_probabilities(one.model, ids) for one in (lstm, transformer, both)]
     assert len(ids) > LOGIT_ROWS
     close(np.exp(each[2]), (np.exp(each[0]) + np.exp(each[1])) / 2)
@@ -480,7 +483,7 @@ def test_rows_are_what_is_produced_and_columns_what_was_read() -> None:
 
 def test_characters_are_labels_where_the_model_reads_characters() -> None:
     made = task(Character.Config())
-    record = made.explain(model_of(made, "transformer"), "a d")
+    record = explain(made, model_of(made, "transformer"), "a d")
     (name,) = record.maps
     assert record.axes(name) == (["a", "␣", "d", "⏎"], ["⏎", "a", "␣", "d"])
     assert record.maps[name].shape == (2, 4, 4)
@@ -489,10 +492,10 @@ def test_characters_are_labels_where_the_model_reads_characters() -> None:
 def test_pieces_make_words_and_what_is_too_long_is_cut_and_said() -> None:
     made = task(BPE.Config(vocab_size=264), block_length=12)
     model = model_of(made, "transformer")
-    record = made.explain(model, "the dog")
+    record = explain(made, model, "the dog")
     (name,) = record.maps
     assert record.axes(name)[0] == ["the", "dog", "⏎"]
-    cut = made.explain(model, "the dog sat on the log .")
+    cut = explain(made, model, "the dog sat on the log .")
     assert cut.notes == [
         f"the first 11 of {len(made.ids_of('the dog sat on the log .'))} tokens: "
         "the model reads no more"
@@ -523,28 +526,3 @@ def test_a_run_that_says_so_draws_its_answers() -> None:
     assert isinstance(other.search(3, None), Beam)
     cold = other.generate(["the"], max_length=30, seed=1)[0]
     assert cold == run.generate(["the"], max_length=30, seed=1, temperature=0.5)[0]
-
-
-# ------------------------------------------------------------------------------ cache
-def test_evaluation_with_a_cache() -> None:
-    """A model that knows nothing gains by what it read; without a cache nothing changes."""
-    request = SearchRequest(Greedy.Config().build())
-    made, with_cache = task(), task(cache=50)
-    model = model_of(made, "lstm")
-    with torch.no_grad():
-        model.output.weight.zero_()
-    plain, cached = (
-        one.evaluate(one.engine(model), one.examples("test"), request) for one in (made, with_cache)
-    )
-    assert cached.figures["perplexity_without_cache"] == plain.figures["perplexity"]
-    assert cached.figures["perplexity"] < plain.figures["perplexity"]
-    assert cached.figures["bits_per_character"] < plain.figures["bits_per_character"]
-    assert "a cache of the last 50 tokens, θ " in cached.signatures["loss"]
-    assert len(cached.outputs) == len(plain.outputs)
-
-
-def test_a_run_is_evaluated_with_a_cache() -> None:
-    run = trained("lstm")
-    plain, cached = run.evaluate(split="test"), run.evaluate(split="test", cache=50)
-    assert cached.figures["perplexity_without_cache"] == plain.figures["perplexity"]
-    assert run.task.config.cache is None

@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.answers import SKIPPED
 from foveate.data.catalogue import DataError
-from foveate.data.text import TextData
+from foveate.data.text import SKIPPED, TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, WordTokenizer
 from foveate.decode.beam import Greedy
-from foveate.engine.base import SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.models.classic import BagEncoder
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
+from foveate.run import RunEngine
+from foveate.run.evaluation import as_examples, evaluate, read_examples
+from foveate.run.passes import explain
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.objectives import CrossEntropy
 from tolerances import MODEL, close, near
@@ -133,8 +135,11 @@ def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     assert measures.figures["perplexity"] == pytest.approx(np.exp(measures.figures["loss"]))
     (sample,) = measures.samples
     assert sample.reference == TEXTS[0]
-    evaluation = task.evaluate(
-        task.engine(model), task.as_examples(TEXTS), SearchRequest(SEARCH, batch_tokens=30)
+    evaluation = evaluate(
+        task,
+        RunEngine(task, model),
+        as_examples(task, TEXTS),
+        SearchRequest(SEARCH, batch_tokens=30),
     )
     assert evaluation.figures == near(measures.figures, terms=MODEL)
     assert sum(a == b for a, b in zip(evaluation.outputs, TEXTS, strict=True)) >= 6
@@ -180,23 +185,23 @@ def test_a_table_gives_its_first_column(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("".join(f"{text}\t1\n" for text in TEXTS))
     task = make(tmp_path, source=str(tmp_path / "{split}.tsv"))
     assert task.corpus("train").sources == TEXTS
-    assert task.read(tmp_path / "train.txt").sources == TEXTS
+    assert read_examples(task, tmp_path / "train.txt").sources == TEXTS
     (tmp_path / "none.txt").write_text("")
     with pytest.raises(DataError, match="empty"):
-        task.read(tmp_path / "none.txt")
+        read_examples(task, tmp_path / "none.txt")
 
 
 def test_a_table_of_the_user_gives_the_column_of_the_run(tmp_path: Path) -> None:
     task = MaskedLanguage.Config(source="unused").build(TextData(columns=("text", "id")))
     (tmp_path / "mine.csv").write_text("id,text\n" + "".join(f"7,{text}\n" for text in TEXTS))
-    assert task.read(tmp_path / "mine.csv").sources == TEXTS
+    assert read_examples(task, tmp_path / "mine.csv").sources == TEXTS
 
 
 def test_skipped_lines_are_noted(task: MaskedLanguage, tmp_path: Path) -> None:
     task.data = TextData(on_bad_line="skip")
     (tmp_path / "mine.txt").write_bytes(f"{TEXTS[0]}\ncaf\xe9\n{TEXTS[1]}\n".encode("latin-1"))
-    engine, request = task.engine(model_of(task).eval()), SearchRequest(SEARCH)
-    evaluation = task.evaluate(engine, task.read(tmp_path / "mine.txt"), request)
+    engine, request = RunEngine(task, model_of(task).eval()), SearchRequest(SEARCH)
+    evaluation = evaluate(task, engine, read_examples(task, tmp_path / "mine.txt"), request)
     assert (len(evaluation.outputs), evaluation.noted) == (2, {SKIPPED: [2]})
 
 
@@ -207,15 +212,15 @@ def test_empty_lines_are_dropped_and_counted(tmp_path: Path) -> None:
     assert "empty text: 2" in output
     assert "words between blanks" in output
     model = model_of(task).eval()
-    evaluation = task.evaluate(
-        task.engine(model), task.as_examples(["", TEXTS[0]]), SearchRequest(SEARCH)
+    evaluation = evaluate(
+        task, RunEngine(task, model), as_examples(task, ["", TEXTS[0]]), SearchRequest(SEARCH)
     )
     assert evaluation.outputs[0] == ""
 
 
 def test_an_explanation_speaks_in_words(tmp_path: Path) -> None:
     task = make(tmp_path, tokenizer=BPE.Config(vocab_size=280))
-    record = task.explain(model_of(task).eval(), "the grey cat")
+    record = explain(task, model_of(task).eval(), "the grey cat")
     words = ["<s>", "the", "grey", "cat", "</s>"]
     assert record.axes("encoder.layers.0.self_attention") == (words, words)
     close(record.select("self_attention").sum(axis=-1), 1)

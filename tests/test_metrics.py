@@ -24,7 +24,7 @@ from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import MinLength
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.errors import UserError

@@ -15,7 +15,7 @@ import pytest
 
 from foveate.cli.export import TARGETS
 from foveate.export.base import targets
-from foveate.training import train
+from foveate.run.training import train
 from small_runs import Once, made
 
 TESTS = Path(__file__).parent

@@ -13,8 +13,8 @@ from hatchling.builders.wheel import WheelBuilder
 
 import models
 from foveate.engine import packed
-from foveate.pack import pack
 from foveate.run import Run
+from foveate.run.pack import pack
 from small_runs import Call
 
 ROOT = Path(__file__).parent.parent

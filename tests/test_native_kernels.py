@@ -22,7 +22,7 @@ from foveate.native.kernels import (
     run_rows,
     without_kernels,
 )
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.cli.new import write_config
+from foveate.run.training import train
 from foveate.train.checkpoint import steps
-from foveate.training import train
 
 TINY = (
     "train.max_steps=2",

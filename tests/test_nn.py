@@ -19,6 +19,7 @@ from foveate.nn.attention import SHORT, Attention
 from foveate.nn.context import Mask, State
 from foveate.nn.linear import RMSNorm
 from foveate.nn.scores import Entmax15, Hardmax, Normalizer, Softmax, Sparsemax
+from foveate.nn.spec import Tokens
 from foveate.nn.ssm import (
     SelectiveStateSpace,
     convolve,
@@ -26,7 +27,6 @@ from foveate.nn.ssm import (
     scan_sequential,
     selective_scan,
 )
-from foveate.spec import Tokens
 from laws.conftest import each
 from tolerances import MODEL, ROW, close, rounding
 

@@ -22,20 +22,20 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save
 
 import foveate.engine.packed
-from foveate.align.aer import Head
+from foveate.align.shortlist import learn
 from foveate.cli.serve import ServerEngine
 from foveate.config import PACKAGED
-from foveate.decode.outputs import SearchStopped
+from foveate.decode.engine import SearchStopped
 from foveate.engine import compiled
+from foveate.engine.links import Head
 from foveate.engine.loading import SETS
 from foveate.engine.packed import KEY, NAME, PackedError, PackedModel, packed_file
 from foveate.engine.program import CannotPack
 from foveate.errors import UserError
 from foveate.native.kernels import without_kernels
-from foveate.pack import pack
 from foveate.run import Run
-from foveate.tasks.shortlist import learn
-from foveate.training import train
+from foveate.run.pack import pack
+from foveate.run.training import train
 from small_runs import LANGUAGE, TRAIN, Call, made, running, write_data
 
 LINES = ["a b c", "", "c a a b", "b", "a unknown b"]

@@ -13,9 +13,9 @@ import foveate.engine.packed
 from foveate.engine.packed import PackedModel
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord
-from foveate.pack import pack
 from foveate.run import Run
-from foveate.training import train
+from foveate.run.pack import pack
+from foveate.run.training import train
 from small_runs import TRAIN, Call, write_data
 from stored_models import configs
 from test_packed import no_torch

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from foveate.engine.packed import PackedModel
-from foveate.pack import content
-from foveate.training import train
+from foveate.run.pack import content
+from foveate.run.training import train
 from small_runs import TRAIN
 
 CONFIG = """

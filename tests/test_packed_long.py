@@ -9,8 +9,8 @@ import pytest
 
 from foveate.engine.packed import PackedModel
 from foveate.native.kernels import without_kernels
-from foveate.pack import content
-from foveate.training import train
+from foveate.run.pack import content
+from foveate.run.training import train
 from small_runs import CLASSIFIER, TRAIN, TRANSLATOR, write_data
 
 SIZES = 'kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 1'

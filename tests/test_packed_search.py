@@ -13,8 +13,8 @@ from foveate.decode.search import Search
 from foveate.engine.packed import PackedModel, PackedSearch
 from foveate.errors import UserError
 from foveate.native.kernels import without_kernels
-from foveate.pack import content
 from foveate.run import Run
+from foveate.run.pack import content
 from small_runs import made
 
 LINES = ["the dog runs", "a girl"]

@@ -19,10 +19,10 @@ from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, Model
 from foveate.models.pointer import PointerGenerator
 from foveate.nn.scores import Normalizer
+from foveate.nn.spec import Tokens
 from foveate.run import Run
-from foveate.spec import Tokens
+from foveate.run.training import train
 from foveate.tasks.objectives import mean_nll
-from foveate.training import train
 from test_views_text import draw
 from tolerances import close
 

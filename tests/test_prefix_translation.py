@@ -14,10 +14,12 @@ from foveate.config import ConfigError
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
-from foveate.engine.base import SearchRequest
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
+from foveate.run import RunEngine, answering
+from foveate.run.passes import explain
 from foveate.tasks.base import Task
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.prefix_translation import PrefixTranslation, join
@@ -71,7 +73,7 @@ def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -
     task, model = learnt
     for search in (Greedy.Config(), Beam.Config(beam_size=3), Sample.Config(top_k=1)):
         request = SearchRequest(search.build(), batch_tokens=16)
-        answers = task.answer(task.engine(model), [*PAIRS, ""], request)
+        answers = answering.answer(task, RunEngine(task, model), [*PAIRS, ""], request)
         assert [str(answer) for answer in answers[:-1]] == list(PAIRS.values())
         assert answers[-1].outputs == []
     measures = task.measure(model, "valid", Greedy.Config().build())
@@ -80,7 +82,9 @@ def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -
 
 def test_forced_scores_are_the_searchs(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
-    answers = task.answer(task.engine(model), list(PAIRS), SearchRequest(Greedy.Config().build()))
+    answers = answering.answer(
+        task, RunEngine(task, model), list(PAIRS), SearchRequest(Greedy.Config().build())
+    )
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
     pairs = [(s, a.outputs[0].ids) for s, a in zip(sources, answers, strict=True)]
     for log_p, answer in zip(task.force(model, pairs), answers, strict=True):
@@ -90,7 +94,7 @@ def test_forced_scores_are_the_searchs(learnt: tuple[PrefixTranslation, Any]) ->
 
 def test_rows_are_what_comes_next(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
-    record = task.explain(model, "a woman drinks")
+    record = explain(task, model, "a woman drinks")
     name = next(iter(record.maps))
     rows, columns = record.axes(name)
     words = ["a", "woman", "drinks", "</s>", "une", "femme", "boit"]

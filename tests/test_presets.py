@@ -16,7 +16,7 @@ from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.linear import RMSNorm
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 
 # ------------------------------ Models of the literature by name
 TRANSLATORS = [

@@ -82,7 +82,7 @@ def test_a_run_with_its_packed_file_needs_no_pytorch(
 ) -> None:
     run = shutil.copytree(PACKAGED / "kinds-of-sentences", tmp_path / "run")
     assert call("pack", run).code == 0
-    monkeypatch.setitem(sys.modules, "foveate.pack", None)
+    monkeypatch.setitem(sys.modules, "foveate.run.pack", None)
     published.packed_run(run, own := tmp_path / "own.safetensors", "int8", "ours")
     assert load(own).precision == "int8" and header_of(own).licence == "ours"
     assert load(own).classify(["Is it old"]) == load(

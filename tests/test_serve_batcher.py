@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.decode.outputs import SearchStopped, Stop
+from foveate.decode.engine import SearchStopped, Stop
 from foveate.server.batching import AnswerPlan, Batcher, Operation
 from foveate.server.common import RequestError
 from foveate.server.waiting import (

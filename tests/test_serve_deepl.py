@@ -19,8 +19,8 @@ from fastapi import FastAPI
 import foveate.engine.packed
 import own_loop
 from foveate.config import ConfigError
-from foveate.pack import pack
 from foveate.run import Run
+from foveate.run.pack import pack
 from foveate.server.glossary_store import GlossaryStore
 from foveate.server.keys import KeyFile
 from foveate.server.translation_schemas import Limits

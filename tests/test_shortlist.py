@@ -9,12 +9,13 @@ import pytest
 import torch
 
 import foveate
+from foveate.align.shortlist import learn, partners, reach
 from foveate.config import ConfigError
 from foveate.models.encoder_decoder import DecoderSteps, rows_of
 from foveate.run import Run
-from foveate.tasks.shortlist import FILE, Shortlist, learn, partners, reach
-from foveate.training import train
-from foveate.watching import Watched
+from foveate.run.training import train
+from foveate.run.watching import Watched
+from foveate.tasks.shortlist import FILE, Shortlist
 from small_runs import TRAIN, TRANSLATOR
 from tolerances import close
 

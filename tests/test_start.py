@@ -13,8 +13,8 @@ from foveate.config import ConfigError, parse_tree
 from foveate.data.tokenizer import BPE, SPECIALS, Byte, Character, Tokenizer, Unigram
 from foveate.errors import UserError
 from foveate.run import Run, RunConfig
-from foveate.start import Start, by_pieces, copy_parts
-from foveate.training import train
+from foveate.run.start import Start, by_pieces, copy_parts
+from foveate.run.training import train
 from tolerances import ROW, close
 
 

@@ -12,10 +12,10 @@ import pytest
 import sizes
 
 SOURCE = Path(__file__).parent.parent / "src" / "foveate"
-FUNCTION, NESTING, ANY, CASTS = 60, 4, 174, 82
+FUNCTION, NESTING, ANY, CASTS = 60, 4, 168, 81
 
 # Lines of src/foveate. The cap only falls: a change that needs more takes something out first.
-LINES = 64_977
+LINES = 64_975
 
 # "file::function" → why its limits are raised.
 EXCEPTIONS: dict[str, str] = {}

@@ -38,6 +38,7 @@ from foveate.data.text import (
     taken,
 )
 from foveate.data.tokenizer import Character, Symbol
+from foveate.run.evaluation import read_examples
 from foveate.tasks.translation import Translation
 
 SKIP = TextData(on_bad_line="skip")
@@ -413,10 +414,10 @@ def test_a_raw_line_of_the_data_is_the_source_that_it_stands_for(tmp_path: Path,
     )
     task = config.build(TextData(format=Inflection.Config()))
     task.prepare(tmp_path, seed=1)
-    assert task.addressed([line, "", " "]) == ["Hahn<N><GEN><SG>", "", " "]
+    assert task.sides.addressed([line, "", " "]) == ["Hahn<N><GEN><SG>", "", " "]
     for wrong in ("Hahn", "Hahn N;GEN;SG", "Hahn\tHahnes", "\tN;SG", "a\tb\tc\tN;SG", "Hahn\t"):
         with pytest.raises(ValueError, match="write Hahn<N><GEN><SG>, or a line of the data"):
-            task.addressed([wrong])
+            task.sides.addressed([wrong])
 
 
 def test_a_format_wants_one_file(dictionary: Path) -> None:
@@ -449,7 +450,7 @@ def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) 
     assert task.batch("train", [0]).target.tolist() == [
         [*task.target_tokenizer.encode_ids(["AH0 M"])[0], 3]
     ]
-    read = task.read(dictionary)  # the user's own dictionary is read as the run's
+    read = read_examples(task, dictionary)  # the user's own dictionary is read as the run's
     assert read.references[1] == ("R EH1 D", "R IY1 D")
     with pytest.raises(ValueError, match="joint = false"):
         Translation.Config(source="x", target_tokenizer=Symbol.Config())

@@ -21,9 +21,10 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SPECIALS, UNK, Symbol, Tokenizer
 from foveate.documents.memory import aligner
 from foveate.run import Run, RunConfig
+from foveate.run.linking import word_maps
+from foveate.run.training import train
 from foveate.server.batching import AlignPairs
 from foveate.tasks.translation import Translation
-from foveate.training import train
 
 LINES = [
     "A man's dog runs in the snow.",
@@ -445,7 +446,7 @@ def test_links_count_the_words_behind_the_tag(tree: dict[str, Any], tmp_path: Pa
     assert named.alignment() and named.record() is not None
     (written,) = run.translate(["<2fr> the cat"], prefix="le chat", beam_size=1)
     assert (written.source, written.alignment()) == ("<2fr> the cat", named.alignment())
-    (maps,) = built.word_maps(run.model, [("<2fr> the cat", "le chat")])
+    (maps,) = word_maps(built, run.model, [("<2fr> the cat", "le chat")])
     ((weights,),) = maps.values()
     assert weights.shape == (2, 3)  # the, cat and the end
     assert (weights.sum(axis=1) < 0.99).all()  # the rest is of the tag

@@ -19,10 +19,10 @@ import torch
 from safetensors.torch import load_file
 
 from foveate.config import ConfigError
+from foveate.run.training import train
 from foveate.train import checkpoint
 from foveate.train.distributed import Ranks, layers, ranks_of
 from foveate.train.journal import read
-from foveate.training import train
 from small_runs import Once
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyModel, final, toy_config

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import threading
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from torch import nn
 
 from foveate.config import ConfigError
 from foveate.data.batches import BatchPlan
-from foveate.draw.maps import shorten
+from foveate.run.snapshots import Snapshots
 from foveate.tasks.base import Loss
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
@@ -222,7 +223,8 @@ def test_batches_without_targets_are_named(tmp_path: Path) -> None:
     from foveate.train.fit import fit
     from foveate.train.trainer import Job
 
-    job = Job(Empty(ToyCopy.Config()), ToyModel(), None, None, 1, "", BatchPlan, shorten)
+    task, model = Empty(ToyCopy.Config()), ToyModel()
+    job = Job(task, model, None, None, 1, "", BatchPlan, partial(Snapshots, task, model))
     with pytest.raises(TrainError, match="step 1 has no targets: epoch 0, training examples"):
         fit(job, toy_config(), tmp_path)
 

@@ -13,9 +13,9 @@ from foveate.data.catalogue import DataError
 from foveate.errors import UserError
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig, load
+from foveate.run.training import train
 from foveate.train import checkpoint, journal
 from foveate.train.stored import WEIGHTS, TrainError, sealed_folder
-from foveate.training import train
 
 load_kinds()
 

@@ -14,7 +14,7 @@ from foveate.nn.embedding import SegmentStem
 from foveate.nn.feed_forward import GEGLU, GELU, GELUTanh, SiLU
 from foveate.nn.linear import LayerNorm
 from foveate.nn.positions import SinusoidalHalves, T5Bias, T5CausalBias
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.tasks.objectives import CrossEntropy
 from tolerances import MODEL, close
 

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.answers import SKIPPED
 from foveate.data.catalogue import DataError
-from foveate.data.text import Corpus, TextData
+from foveate.data.text import SKIPPED, Corpus, TextData
 from foveate.data.tokenizer import (
     BOS,
     BPE,
@@ -27,21 +26,30 @@ from foveate.data.tokenizer import (
 )
 from foveate.data.words import words
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
-from foveate.engine.base import SearchRequest
-from foveate.engine.pytorch import Ensemble, check_pieces, steps_of, together
 from foveate.errors import NoOutputError
 from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
+from foveate.run import RunEngine, answering
+from foveate.run.evaluation import (
+    as_examples,
+    baseline,
+    beside_baseline,
+    evaluate,
+    read_examples,
+    swapped,
+)
+from foveate.run.passes import explain
 from foveate.tasks.base import Task
+from foveate.tasks.engine import Ensemble, check_pieces, steps_of, together
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.prefix_translation import PrefixTranslation
 from foveate.tasks.text import collate
-from foveate.tasks.text_to_text import swapped
 from foveate.tasks.translation import Translation
 from tolerances import MODEL, ROW, close, near
 
@@ -251,8 +259,8 @@ def test_answers_come_in_order(task, config, budget) -> None:
     model, search = model_of(task, config), Beam.Config(beam_size=3, max_extra=3).build()
     texts = ["Children play.", "", "The small dog runs.", "Yes.", "", "A woman drinks cold water."]
     sources = task.source_tokenizer.encode_ids(texts)
-    engine, request = task.engine(model), SearchRequest(search, batch_tokens=3 * budget)
-    answers = task.answer(engine, texts, request)
+    engine, request = RunEngine(task, model), SearchRequest(search, batch_tokens=3 * budget)
+    answers = answering.answer(task, engine, texts, request)
     result = [answer.outputs for answer in answers]
     assert [bool(outputs) for outputs in result] == [bool(text) for text in texts]
     for ids, outputs in zip(sources, result, strict=True):
@@ -268,15 +276,15 @@ def test_weights_that_are_no_numbers_give_no_answer(task, search) -> None:
     model = model_of(task, TRANSFORMER)
     with torch.no_grad():
         model.output.weight.fill_(torch.nan)
-    engine, request = task.engine(model), SearchRequest(search.build())
+    engine, request = RunEngine(task, model), SearchRequest(search.build())
     for call in (
-        lambda: task.answer(engine, ["Yes."], request),
-        lambda: task.evaluate(engine, task.corpus("valid"), request),
+        lambda: answering.answer(task, engine, ["Yes."], request),
+        lambda: evaluate(task, engine, task.corpus("valid"), request),
         lambda: task.measure(model, "valid", search.build()),
     ):
         with pytest.raises(NoOutputError, match=r"source \d has no output: .*NaN"):
             call()
-    assert task.answer(engine, [" "], request)[0].scores == [0.0]
+    assert answering.answer(task, engine, [" "], request)[0].scores == [0.0]
 
 
 @MODELS
@@ -286,7 +294,7 @@ def test_outputs_are_as_long_as_their_own_source_allows(task, config) -> None:
         model.output.weight[EOS] = 0  # an end is never the most probable
         model.output.weight[4:] *= 5
     sources = task.source_tokenizer.encode_ids(["Yes.", "The small dog runs.", "Children play."])
-    outputs = task.engine(model).outputs(sources, SearchRequest(search))
+    outputs = RunEngine(task, model).outputs(sources, SearchRequest(search))
     for ids, (output,) in zip(sources, outputs, strict=True):
         assert len(output.ids) == len(ids) + 2
         assert not output.ended
@@ -297,7 +305,7 @@ def test_the_score_of_an_output_is_that_of_forcing_it(task, config) -> None:
     model, sources = model_of(task, config), task.source_tokenizer.encode_ids([s for s, _ in VALID])
     pairs, scores = [], []
     request = SearchRequest(Beam.Config(max_extra=3).build())
-    result = task.engine(model).outputs(sources, request)
+    result = RunEngine(task, model).outputs(sources, request)
     for ids, outputs in zip(sources, result, strict=True):
         pairs += [(ids, h.ids) for h in outputs]
         scores += [(h.log_probability, h.ended) for h in outputs]
@@ -341,7 +349,7 @@ def test_an_explanation_speaks_in_words(tmp_path, config, tokenizer) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
     task.prepare(tmp_path, seed=0)
     model, (source, target) = model_of(task, config), TRAIN[2]
-    record = task.explain(model, source, target, units="words")
+    record = explain(task, model, source, target, units="words")
     source_words = ["The", "man", "doesn't", "see", "the", "bird", ".", "</s>"]
     target_words = ["L'", "homme", "ne", "voit", "pas", "l'", "oiseau", "."]
     axes = {
@@ -381,7 +389,7 @@ def test_words_add_up_their_pieces(tmp_path: Path) -> None:
         [(x[0] + x[1] + y[0] + y[1]) / 2, (x[2] + x[3] + y[2] + y[3]) / 2, (x[4] + y[4]) / 2]
         for x, y in ((d, e), (end, end))
     ]
-    record = task.explain(model, "ab c", "de", units="words")
+    record = explain(task, model, "ab c", "de", units="words")
     close(record.select(), expected, terms=ROW)
     assert record.axes("decoder.cross_attention") == (["de", "</s>"], ["ab", "c", "</s>"])
 
@@ -390,7 +398,7 @@ def test_words_add_up_their_pieces(tmp_path: Path) -> None:
 def test_ids_are_explained_as_their_text(task: Translation, config: EncoderDecoder.Config) -> None:
     model, (source, target) = model_of(task, config), TRAIN[0]
     ids = task.target_tokenizer.encode_ids([target])[0]
-    by_text, by_ids = task.explain(model, source, target), task.explain(model, source, ids)
+    by_text, by_ids = explain(task, model, source, target), explain(task, model, source, ids)
     for name, weights in by_text.maps.items():
         assert np.array_equal(weights, by_ids.maps[name])
         assert by_text.axes(name) == by_ids.axes(name)
@@ -401,7 +409,7 @@ def test_ids_are_explained_as_their_text(task: Translation, config: EncoderDecod
     ("source", "target"), [("", "Oui."), ("Yes.", ""), ("", ""), ("Zebra 🦓 ?", "Oui.")]
 )
 def test_odd_texts_are_explained(task, config, source, target) -> None:
-    record = task.explain(model_of(task, config), source, target)
+    record = explain(task, model_of(task, config), source, target)
     for name, weights in record.maps.items():
         rows, columns = record.axes(name)
         assert weights.shape[1:] == (len(rows), len(columns))
@@ -410,7 +418,7 @@ def test_odd_texts_are_explained(task, config, source, target) -> None:
 
 @MODELS
 def test_an_unknown_word_is_one_word(task: Translation, config: EncoderDecoder.Config) -> None:
-    record = task.explain(model_of(task, config), "Yes.", "Oui zèbre zébu .")
+    record = explain(task, model_of(task, config), "Yes.", "Oui zèbre zébu .")
     rows, _ = record.axes(record.names("cross_attention")[-1])
     assert rows == ["Oui", "<unk>", "<unk>", ".", "</s>"]
     close(record.select().sum(axis=-1), 1)
@@ -421,7 +429,7 @@ def test_explaining_leaves_the_model_as_it_was(task, config) -> None:
     model, batch = model_of(task, config), task.batch("train", [0, 2])
     objective = CrossEntropy.Config().build()
     before = task.loss(model, batch, objective).total.detach()
-    task.explain(model, *TRAIN[0])
+    explain(task, model, *TRAIN[0])
     loss = task.loss(model, batch, objective)
     assert torch.equal(loss.total.detach(), before)
     loss.total.backward()
@@ -433,16 +441,16 @@ def test_examples_come_from_two_files_or_a_table(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("one\tun\ntwo\tdeux\n")
     task = Translation.Config(source="unused").build(TextData())
     for corpus in (
-        task.read(tmp_path / "a.en", tmp_path / "a.fr"),
-        task.read(tmp_path / "a.tsv"),
-        task.as_examples(["one", "two"], ["un", "deux"]),
+        read_examples(task, tmp_path / "a.en", tmp_path / "a.fr"),
+        read_examples(task, tmp_path / "a.tsv"),
+        as_examples(task, ["one", "two"], ["un", "deux"]),
     ):
         assert (corpus.sources, corpus.targets) == (["one", "two"], ["un", "deux"])
     (tmp_path / "b.tsv").write_text("")
     with pytest.raises(DataError, match="empty"):
-        task.read(tmp_path / "b.tsv")
+        read_examples(task, tmp_path / "b.tsv")
     with pytest.raises(ValueError, match="2 sources but 1 references"):
-        task.as_examples(["one", "two"], ["un"])
+        as_examples(task, ["one", "two"], ["un"])
 
 
 def test_a_table_of_the_user_is_laid_out_as_the_run_has_it(tmp_path: Path) -> None:
@@ -457,7 +465,7 @@ def test_a_table_of_the_user_is_laid_out_as_the_run_has_it(tmp_path: Path) -> No
         ("a.jsonl", TextData(keys=("en", "fr"))),
         ("swapped.tsv", TextData(columns=(2, 1))),
     ):
-        corpus = Translation.Config(source="unused").build(data).read(tmp_path / name)
+        corpus = read_examples(Translation.Config(source="unused").build(data), tmp_path / name)
         assert (corpus.sources, corpus.targets) == (["one", "two"], ["un", "deux"]), name
 
 
@@ -465,9 +473,9 @@ def test_skipped_lines_are_noted(task: Translation, tmp_path: Path) -> None:
     task.data = TextData(on_bad_line="skip")
     (tmp_path / "a.en").write_bytes(b"A man runs.\ncaf\xe9\nYes.\n")
     (tmp_path / "a.fr").write_bytes(b"Un homme court.\ncaf\xe9\nOui.\n")
-    examples = task.read(tmp_path / "a.en", tmp_path / "a.fr")
+    examples = read_examples(task, tmp_path / "a.en", tmp_path / "a.fr")
     request = SearchRequest(Greedy.Config().build())
-    evaluation = task.evaluate(task.engine(model_of(task, RECURRENT)), examples, request)
+    evaluation = evaluate(task, RunEngine(task, model_of(task, RECURRENT)), examples, request)
     assert (len(evaluation.outputs), evaluation.noted) == (2, {SKIPPED: [2]})
 
 
@@ -485,9 +493,14 @@ def test_answers_begin_with_the_text_that_is_given(tmp_path, tokenizer, config) 
     lines = ["The small dog runs.", "", "Yes.", "Children play."]
     prefixes = ["Le petit", "Rien", "", "Des enfants "]
     search = Beam.Config(beam_size=3, max_ratio=0.0, max_extra=4).build()
-    prefix_ids, engine = task.beginnings(prefixes, len(lines)), task.engine(model)
+    prefix_ids, engine = (
+        task.target_tokenizer.beginnings(prefixes, len(lines)),
+        RunEngine(task, model),
+    )
     for budget in (1, 4096):
-        answers = task.answer(engine, lines, SearchRequest(search, prefix_ids, batch_tokens=budget))
+        answers = answering.answer(
+            task, engine, lines, SearchRequest(search, prefix_ids, batch_tokens=budget)
+        )
         assert answers[1].outputs == []
         for answer, prefix in zip(answers, prefixes, strict=True):
             assert all(text.startswith(prefix.rstrip()) for text in answer.hypotheses if text)
@@ -498,18 +511,24 @@ def test_answers_begin_with_the_text_that_is_given(tmp_path, tokenizer, config) 
     for log_p, item in zip(forced, answers[0].outputs, strict=True):
         expected = sum(log_p) if item.ended else sum(log_p[:-1])
         assert expected == near(item.log_probability, terms=MODEL)
-    assert answers[2].outputs == task.answer(engine, lines, SearchRequest(search))[2].outputs
+    assert (
+        answers[2].outputs
+        == answering.answer(task, engine, lines, SearchRequest(search))[2].outputs
+    )
 
 
 def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> None:
-    assert task.beginnings("Le petit", 2) == [task.beginnings(["Le petit"], 1)[0]] * 2
-    assert task.beginnings("", 1) == [[]]
+    assert (
+        task.target_tokenizer.beginnings("Le petit", 2)
+        == [task.target_tokenizer.beginnings(["Le petit"], 1)[0]] * 2
+    )
+    assert task.target_tokenizer.beginnings("", 1) == [[]]
     with pytest.raises(
         ValueError, match="'Le zèbre' contains characters that are not in the target vocabulary"
     ):
-        task.beginnings(["Le petit", "Le zèbre"], 2)
+        task.target_tokenizer.beginnings(["Le petit", "Le zèbre"], 2)
     with pytest.raises(ValueError, match="1 prefixes for 3 lines"):
-        task.beginnings(["Le"], 3)
+        task.target_tokenizer.beginnings(["Le"], 3)
 
 
 def test_swapped_sides_are_told_by_their_languages() -> None:
@@ -527,8 +546,10 @@ SOURCES = [source for source, _ in VALID]
 
 def test_a_model_with_itself_is_the_model(task: Any) -> None:
     model = model_of(task, TRANSFORMER).double()
-    alone = task.answer(task.engine(model), SOURCES, SearchRequest(SEARCH))
-    twice = task.answer(task.engine(Ensemble([model, model])), SOURCES, SearchRequest(SEARCH))
+    alone = answering.answer(task, RunEngine(task, model), SOURCES, SearchRequest(SEARCH))
+    twice = answering.answer(
+        task, RunEngine(task, Ensemble([model, model])), SOURCES, SearchRequest(SEARCH)
+    )
     assert [a.hypotheses for a in alone] == [a.hypotheses for a in twice]
     for item, other in zip(alone, twice, strict=True):
         expected = [h.log_probability for h in item.outputs]
@@ -542,7 +563,7 @@ def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -
     ids = task.source_tokenizer.encode_ids(SOURCES)
     for source, answer in zip(
         ids,
-        task.answer(task.engine(both), SOURCES, SearchRequest(SEARCH)),
+        answering.answer(task, RunEngine(task, both), SOURCES, SearchRequest(SEARCH)),
         strict=True,
     ):
         for item in answer.outputs:
@@ -570,7 +591,7 @@ def test_joined_models_decode_together(tmp_path: Path) -> None:
     ids = task.source_tokenizer.encode_ids(SOURCES)
     for source, answer in zip(
         ids,
-        task.answer(task.engine(both), SOURCES, SearchRequest(SEARCH)),
+        answering.answer(task, RunEngine(task, both), SOURCES, SearchRequest(SEARCH)),
         strict=True,
     ):
         for item in answer.outputs:
@@ -587,7 +608,7 @@ def test_what_does_not_go_together_is_refused(task: Any) -> None:
     with pytest.raises(ValueError, match="cannot decode together"):
         Ensemble([pair, language])
     with pytest.raises(ValueError, match="look at a run by itself"):
-        task.explain(Ensemble([pair, pair]), SOURCES[0], "L'eau")
+        explain(task, Ensemble([pair, pair]), SOURCES[0], "L'eau")
 
 
 def test_other_vocabularies_are_named_with_the_remedy() -> None:
@@ -607,18 +628,16 @@ def test_one_model_needs_no_ensemble(task: Any) -> None:
 @pytest.mark.parametrize("metrics", [("bleu", "chrf"), ("ter",)])
 def test_the_baseline_copies_the_source_and_a_model_below_it_is_told(task, metrics) -> None:
     from foveate.cli.answers import evaluation_text
-    from foveate.run import Run
-    from foveate.tasks.base import Evaluation
+    from foveate.run.evaluation import Evaluation
 
     own = copy.copy(task)
     own.config = task.config.model_copy(update={"metrics": metrics})
     sources = ["the red house is old", "a small dog sleeps here"]
-    examples = own.as_examples(sources, ["the red house is old", "a small cat sleeps here"])
-    fitted = own.baseline(examples)
+    examples = as_examples(own, sources, ["the red house is old", "a small cat sleeps here"])
+    fitted = baseline(own, examples)
     assert fitted.about == "copying the source" and fitted.figures.keys() == {*metrics}
     for worse, told in ((True, True), (False, False)):
         model = {n: v - own.better(n) * (1 if worse else -1) for n, v in fitted.figures.items()}
-        run = Run.__new__(Run)
-        seen = run.beside_baseline(own, examples, Evaluation(model, {}, sources))
+        seen = beside_baseline(own, examples, Evaluation(model, {}, sources))
         assert seen.baseline.better == (list(metrics) if told else [])
         assert ("warning: the baseline beats the model in" in evaluation_text(seen, False)) == told

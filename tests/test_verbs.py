@@ -29,10 +29,12 @@ from foveate.draw.maps import attention
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord
 from foveate.run import Run, load
-from foveate.tasks.base import Evaluation
-from foveate.training import train
+from foveate.run.evaluation import Evaluation
+from foveate.run.training import train
+from foveate.tasks.captioning import Captioning
 from foveate.views import find
 from foveate.views.options import Question
+from foveate.views.overlays import picture_view
 from pictures import png, write_bars, write_squares
 from tolerances import near
 
@@ -413,9 +415,12 @@ def test_a_run_of_labels(labeller: Run) -> None:
     assert answer.label in ("0", "1")
     with pytest.raises(ValueError, match="has no attention over patches"):
         answer.record()
-    assert "glimpse      x      y" in again.view(3).text()
+    assert (
+        "glimpse      x      y"
+        in picture_view(again.task, again.model, 3, None, again.search()).text()
+    )
     with pytest.raises(ConfigError, match="cannot caption"):
-        again.caption([0])
+        again.need(Captioning, "caption")
 
 
 def classify(run: Run, *words: object) -> list[str]:

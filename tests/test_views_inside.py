@@ -13,7 +13,7 @@ from foveate.config import ConfigError
 from foveate.draw.analyses import lens
 from foveate.inspect.flow import relevance, rollout
 from foveate.inspect.perturbations import importance
-from foveate.run import Run
+from foveate.run import Run, passes
 from foveate.views import find
 from foveate.views.examples import shared_passes
 from foveate.views.options import Question
@@ -29,7 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def forced(run: Run) -> Any:
-    return run.task.forced(run.model, "b a", "B A")
+    return passes.forced(run.task, run.model, "b a", "B A")
 
 
 @pytest.mark.parametrize(("name", "made"), [("rollout", rollout), ("relevance", relevance)])

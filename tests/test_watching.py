@@ -10,9 +10,9 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
 from foveate.draw.lanes import LanesDrawing
 from foveate.run import Run
+from foveate.run.watching import Watched
 from foveate.views import find
 from foveate.views.options import Question
-from foveate.watching import Watched
 from small_runs import made
 
 

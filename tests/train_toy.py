@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.data.batches import BatchPlan
-from foveate.draw.maps import shorten
+from foveate.run.snapshots import Snapshots
 from foveate.tasks.base import Loss, Measures, Task, ValidationSample
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
@@ -59,7 +60,7 @@ class ToyBatch:
     reference: Tensor
 
 
-class ToyCopy(Task[Any, Any, ToyBatch]):
+class ToyCopy(Task[ToyBatch]):
     """Say again the token of two places before; a bit of noise replaces tokens."""
 
     class Config(Task.Config, kind="toy-copy"):
@@ -138,7 +139,16 @@ class Toy:
         torch.manual_seed(11)
         self.model = ToyModel(self.dropout)
         task = ToyCopy(ToyCopy.Config(), before or self.before)
-        job = Job(task, self.model, None, None, self.seed, "seed = 3\n", self.plan, shorten)
+        job = Job(
+            task,
+            self.model,
+            None,
+            None,
+            self.seed,
+            "seed = 3\n",
+            self.plan,
+            partial(Snapshots, task, self.model),
+        )
         return fit(job, self.config, self.folder, ranks)
 
 

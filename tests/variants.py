@@ -13,7 +13,7 @@ from foveate.decode.beam import Beam
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.run import Run
-from foveate.training import train
+from foveate.run.training import train
 from small_runs import CONFIGS, TRAIN, made
 
 SIZES: dict[str, Any] = {

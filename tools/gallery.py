@@ -23,7 +23,7 @@ from foveate.data.text import decoded_lines
 from foveate.export.publish import PublishedFile, examples_of, packed_run, publish
 from foveate.files import replace_file
 from foveate.run import RunConfig
-from foveate.training import train
+from foveate.run.training import train
 
 SETTINGS = Path(__file__).with_suffix(".toml")
 PAGES = {  # titles, and the runs of each

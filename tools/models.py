@@ -26,8 +26,8 @@ from everyday import Pair, bare, folded, lines, tatoeba, tidy
 from foveate.bench.machine import describe
 from foveate.engine import packed
 from foveate.files import replace_file
-from foveate.pack import pack
 from foveate.run import load
+from foveate.run.pack import pack
 from foveate.tasks.metrics import bleu, chrf
 
 ROOT = Path(__file__).parent.parent

@@ -27,12 +27,12 @@ from foveate.config import PACKAGED, merge, parse_tree, read, shipped
 from foveate.data.catalogue import find
 from foveate.engine.packed import NAME
 from foveate.files import replace_file
-from foveate.pack import pack
 from foveate.run import Run, RunConfig, load
-from foveate.train.journal import LOG, SNAPSHOTS, Snapshots
+from foveate.run.pack import pack
+from foveate.run.training import train
+from foveate.train.journal import LOG, SNAPSHOTS, SnapshotConfig
 from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors
-from foveate.training import train
 from foveate.views.demos.trained import (
     STORED,
     train_coreference,
@@ -119,7 +119,7 @@ def of_lineage(work: Path, name: str) -> Run:
     """A model of the lineage, trained with its budget; of the Transformer the film of learning."""
     plan, budget = lineage(work, [model := LINEAGE[name]])
     if model == "transformer":
-        config, film = plan.configs[model], Snapshots.Config(source=EXAMPLE[0], target=EXAMPLE[1])
+        config, film = plan.configs[model], SnapshotConfig(source=EXAMPLE[0], target=EXAMPLE[1])
         training = config.train.model_copy(update={"snapshots": film})
         plan.configs[model] = config.model_copy(update={"train": training})
     return contenders(plan, budget, work, print)[0].run

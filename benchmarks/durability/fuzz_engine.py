@@ -131,7 +131,7 @@ def programs(size: int = TOKENS) -> list[Marked]:
 
     from foveate.kinds import load_kinds
     from foveate.models.encoder_decoder import Model
-    from foveate.spec import Labels, Tokens
+    from foveate.nn.spec import Labels, Tokens
 
     load_kinds()
     torch.manual_seed(1)

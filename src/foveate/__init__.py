@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from foveate.inspect.hooks import capture
     from foveate.native.kernels import changed
     from foveate.run import load
-    from foveate.training import train
+    from foveate.run.training import train
 
 __version__ = "1.0.0rc1"
 __all__ = ["Config", "__version__", "capture", "changed", "draw", "inspect", "load", "train"]
@@ -31,7 +31,7 @@ _HOME = {
     "capture": "foveate.inspect.hooks",
     "changed": "foveate.native.kernels",
     "load": "foveate.run",
-    "train": "foveate.training",
+    "train": "foveate.run.training",
 }
 
 

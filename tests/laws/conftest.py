@@ -29,7 +29,7 @@ from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention
 from foveate.nn.linear import LayerNorm
 from foveate.nn.recurrent import LSTMCell
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from variants import at_scale
 
 load_kinds()

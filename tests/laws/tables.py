@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foveate.decode.constraints import Constraints
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Search
 from foveate.laws.searches import (
     END as END,

@@ -28,7 +28,7 @@ from foveate.nn.efficient_attention import (
     SparseAttention,
 )
 from foveate.nn.positions import ALiBi, Rotary
-from foveate.spec import Labels, Tokens
+from foveate.nn.spec import Labels, Tokens
 from laws.conftest import (
     MODELS,
     REFUSED,

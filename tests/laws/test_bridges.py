@@ -14,7 +14,7 @@ from foveate.models.presets import PRESETS
 from foveate.models.recurrent import Bridge, RecurrentDecoder, StatesBridge
 from foveate.nn.context import State
 from foveate.nn.recurrent import GRUCell, LSTMCell
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from laws.conftest import RECURRENT, TRANSFORMER, build, changed, defaults, each, ids, real
 from laws.test_learning import VOCABULARY, learn, loss_of, words
 from tolerances import close

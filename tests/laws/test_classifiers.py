@@ -17,7 +17,7 @@ from foveate.models.classifier import Attentive, Classifier, First, Mean
 from foveate.models.encoder_decoder import Encoder, Memory
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.nn.embedding import TokenStem
-from foveate.spec import Labels, Tokens
+from foveate.nn.spec import Labels, Tokens
 from foveate.train.stored import load_weights, save_weights
 from laws.conftest import (
     RECURRENT,

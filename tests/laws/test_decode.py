@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from foveate.decode.beam import Beam, DiverseBeam, Greedy
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foveate.config import ConfigError
 from foveate.decode.beam import Beam, DiverseBeam
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Search
 from laws.tables import END, Prefix, Table, alike, limit, random_table, search
 

@@ -26,8 +26,8 @@ from foveate.nn.feed_forward import FeedForward
 from foveate.nn.linear import BatchNorm, Norm
 from foveate.nn.positions import Position
 from foveate.nn.recurrent import Cell
+from foveate.nn.spec import Tokens
 from foveate.nn.ssm import SSRU
-from foveate.spec import Tokens
 from laws.conftest import defaults
 
 SIZE, HEADS, LENGTH = 16, 2, 5

@@ -20,7 +20,7 @@ from foveate.nn.attention import BaseAttention
 from foveate.nn.context import State
 from foveate.nn.efficient_attention import LowRankAttention
 from foveate.nn.linear import Dropout
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.train.stored import load_weights, save_weights
 from laws.conftest import (
     MODELS,

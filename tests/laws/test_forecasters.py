@@ -14,7 +14,7 @@ from foveate.models.mamba import MambaEncoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.nn.embedding import SeriesPatches, SeriesSteps
 from foveate.nn.linear import WindowNorm
-from foveate.spec import Series
+from foveate.nn.spec import Series
 from foveate.tasks.objectives import (
     CrossEntropy,
     LinearDecay,

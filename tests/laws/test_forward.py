@@ -19,7 +19,7 @@ from foveate.draw.blocks import blocks_of, equation_of
 from foveate.draw.forward import ForwardDrawing
 from foveate.inspect.forward import frames
 from foveate.run import Run
-from foveate.tasks.base import Generates
+from foveate.tasks.abilities import Generates
 from foveate.views import find
 from foveate.views.options import Question
 from small_runs import made

@@ -13,7 +13,7 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentDecoder
 from foveate.nn.context import State
 from foveate.nn.recurrent import LSTMCell
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.train.stored import load_weights, save_weights
 from laws.conftest import VOCABULARY, defaults, gradients_reach, ids, shrink
 from tolerances import MODEL, close, differ

@@ -12,11 +12,12 @@ from torch import Tensor
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.engine import SearchRequest
 from foveate.decode.search import Search
-from foveate.engine.base import SearchRequest
 from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
+from foveate.run import RunEngine
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation
@@ -179,7 +180,7 @@ def test_translation_overfits_eight_sentences(task, config) -> None:
     searches: list[Search.Config] = [Greedy.Config(), Beam.Config()]
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
     for search in searches:
-        result = task.engine(model).outputs(sources, SearchRequest(search.build()))
+        result = RunEngine(task, model).outputs(sources, SearchRequest(search.build()))
         outputs = [task.target_tokenizer.decode(hypotheses[0].ids) for hypotheses in result]
         known = task.target_tokenizer.encode_ids(list(PAIRS.values()))
         assert outputs == [task.target_tokenizer.decode(ids) for ids in known]

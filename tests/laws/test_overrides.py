@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.program import CannotPack, Program
-from foveate.engine.pytorch import compiled
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory
 from foveate.models.language_model import LanguageSteps
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
@@ -23,8 +22,9 @@ from foveate.nn.context import Mask
 from foveate.nn.feed_forward import FeedForward, NoFeedForward
 from foveate.nn.linear import NoNorm, Norm
 from foveate.nn.recurrent import Cell, Recurrence
+from foveate.nn.spec import Labels, Tokens
 from foveate.nn.ssm import SelectiveStateSpace
-from foveate.spec import Labels, Tokens
+from foveate.run import compiled
 from foveate.tasks.base import DecoderBatch, Loss
 from foveate.tasks.classification import LabelledBatch, TextClassification
 from foveate.tasks.masked import MaskedBatch, MaskedLanguage

@@ -14,7 +14,7 @@ from foveate.data.image import IDX, ImageFiles
 from foveate.data.text import TextData
 from foveate.data.tokenizer import WordTokenizer
 from foveate.decode.beam import Greedy
-from foveate.engine.base import SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.inspect.hooks import capture
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.encoder_decoder import EncoderDecoder, Model
@@ -25,7 +25,9 @@ from foveate.nn.context import State
 from foveate.nn.embedding import PatchStem
 from foveate.nn.recurrent import GRUCell
 from foveate.nn.scores import Sampled, choices
-from foveate.spec import Labels, Pixels, Tokens
+from foveate.nn.spec import Labels, Pixels, Tokens
+from foveate.run import RunEngine
+from foveate.run.evaluation import evaluate
 from foveate.tasks.captioning import Captioning
 from foveate.tasks.image_classification import ImageClassification
 from foveate.tasks.objectives import CrossEntropy, Reinforce
@@ -246,8 +248,8 @@ def test_captioning_overfits_its_captions(describing: Captioning, name: str) -> 
     torch.manual_seed(0)
     model: Any = describing.build(CAPTIONERS[name])
     learn(describing, model, Reinforce.Config().build(), steps=80)
-    outputs = describing.evaluate(
-        describing.engine(model), "train", SearchRequest(Greedy.Config().build())
+    outputs = evaluate(
+        describing, RunEngine(describing, model), "train", SearchRequest(Greedy.Config().build())
     ).outputs
     for output, colour in zip(outputs, ("red", "green", "blue"), strict=True):
         assert output in (f"A {colour} square on grey.", f"The square is {colour}."), outputs

@@ -21,7 +21,7 @@ from foveate.nn.positions import (
     Sinusoidal,
 )
 from foveate.nn.scores import Dot
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from laws.conftest import (
     SIZE,
     TRANSFORMER,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foveate.decode.beam import Beam, DiverseBeam, Greedy
 from foveate.decode.constraints import Constraints, MinLength, NoRepeat
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps

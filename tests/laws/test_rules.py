@@ -7,7 +7,7 @@ import torch
 
 from conftest import MODELS, build, defaults, ids
 from foveate.decode.constraints import MinLength, NoRepeat, OutputRule
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Search
 from foveate.models.encoder_decoder import DecoderSteps
 

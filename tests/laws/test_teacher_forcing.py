@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ from torch import Tensor
 
 from conftest import defaults, each, ids, real
 from foveate.data.batches import BatchPlan
-from foveate.draw.maps import shorten
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
+from foveate.run.snapshots import Snapshots
 from foveate.tasks.objectives import (
     CrossEntropy,
     InverseSigmoidDecay,
@@ -187,7 +188,9 @@ def test_the_objective_knows_the_step_also_after_a_stop(tmp_path: Path) -> None:
     for steps in (5, 9):
         torch.manual_seed(11)
         recorder, task = Recorder(), ToyCopy(ToyCopy.Config())
-        job = Job(task, ToyModel(), recorder, None, 3, "seed = 3\n", BatchPlan, shorten)
+        model = ToyModel()
+        snapshots = partial(Snapshots, task, model)
+        job = Job(task, model, recorder, None, 3, "seed = 3\n", BatchPlan, snapshots)
         fit(job, toy_config(max_steps=steps, accumulate=2), tmp_path)
         messages.append(recorder.steps)
     assert messages == [[1, 2, 3, 4, 5], [6, 7, 8, 9]]

@@ -23,7 +23,7 @@ from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.presets import PRESETS
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.positions import Rotary
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from tolerances import MODEL, rounding
 
 transformers = pytest.importorskip("transformers", reason="parity needs transformers (extra: dev)")

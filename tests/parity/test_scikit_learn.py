@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foveate.tasks.baselines import STRENGTH, logistic_regression, terms
-from foveate.tasks.classification import confusion, figures_of_labels
+from foveate.run.baselines import STRENGTH, logistic_regression, terms
+from foveate.run.evaluation import confusion
+from foveate.tasks.classification import figures_of_labels
 from tolerances import near
 
 

@@ -21,7 +21,7 @@ from foveate.models.recurrent import (
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentStack
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from tolerances import close
 
 CELLS: dict[str, tuple[Cell.Config, Callable[..., nn.RNNBase]]] = {

@@ -14,7 +14,7 @@ from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.feed_forward import GELU, ReLU
 from foveate.nn.positions import Sinusoidal
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from tolerances import MODEL, close
 
 pytest.importorskip("transformers", reason="parity needs the transformers library (extra: dev)")

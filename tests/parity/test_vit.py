@@ -18,7 +18,7 @@ from foveate.export.base import ExchangeError
 from foveate.export.huggingface import from_huggingface, to_huggingface
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.presets import PRESETS
-from foveate.spec import Labels, Pixels
+from foveate.nn.spec import Labels, Pixels
 from pictures import vit
 from tolerances import MODEL, rounding
 

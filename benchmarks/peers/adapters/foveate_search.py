@@ -15,12 +15,14 @@ from common import Job
 from foveate.bench.decoding import WHOLE, forced
 from foveate.bench.training import workload
 from foveate.data.corpus import Arrays, Work, Workers
-from foveate.engine.base import SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.engine.packed import PackedEngine, PackedSearch
-from foveate.engine.pytorch import compile_model, packed_engine
+from foveate.engine.program import compile_model
 from foveate.models.presets import PRESETS
 from foveate.models.transformer import SSRUDecoder, TransformerEncoder
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
+from foveate.run import packed_engine, packed_kind
+from foveate.tasks.engine import TorchEngine
 from foveate.train.config import resolve
 
 ALONE = 10**9  # source tokens: a batch is not cut up
@@ -34,9 +36,9 @@ def searcher(values: Mapping[str, Any]) -> Work:
     torch.set_num_threads(values["threads"])
     with workload(values["shape"]) as work:
         model, task = work.model().eval(), work.task
-    engine = task.engine(model)
+    engine = TorchEngine(task, model)
     if values["numbers"] == "int8":
-        engine = packed_engine(task, task.packed_kind, model, compile_model(model, int8=True))
+        engine = packed_engine(task, packed_kind(task), model, compile_model(model, int8=True))
     precision = resolve("bf16" if values["numbers"] == "bf16" else "fp32", torch.device("cpu"))
 
     def search(sentences: Ids, beam: int, rows: int | None) -> Arrays:

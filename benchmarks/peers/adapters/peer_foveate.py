@@ -20,8 +20,8 @@ from foveate.bench import training
 from foveate.bench.training import workload
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell
 from foveate.nn.ssm import SelectiveStateSpace
+from foveate.run.training import job_of
 from foveate.train.fit import fit
-from foveate.training import job_of
 
 SHAPES = {"tiny": "transformer-tiny"}
 KEPT = ("parameters", "padding_share", "steps", "seconds", "flops_per_target_token", "utilisation")

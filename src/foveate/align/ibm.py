@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.align.aer import Links, Method, symmetrize
+from foveate.align.aer import Method, symmetrize
 from foveate.config import BaseConfig, Configurable
+from foveate.engine.links import Links
 from foveate.errors import UserError
 
 Words = Sequence[str]

@@ -1,4 +1,4 @@
-"""Runs on equal terms: the same examples, tokenizers and budget; those that exist go on."""
+"""Train models on equal terms: the same examples, tokenizers and budget; runs can be resumed."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from foveate.config import ConfigError, read
 from foveate.errors import NoOutputError
 from foveate.files import write_text
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
-from foveate.tasks.base import Generates
+from foveate.run.training import train
+from foveate.tasks.abilities import Generates
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import ValidationConfig, resolve
 from foveate.train.journal import Line
 from foveate.train.journal import read as read_journal
 from foveate.train.optim import Constant
 from foveate.train.trainer import portions
-from foveate.training import train
 
-VALIDATIONS = 6  # of each training, the last step among them
-FEWEST = 10  # steps of a training
-PILOT = 1 / 20  # the share of the minutes in which the time of a step is measured
+VALIDATIONS = 6  # validations in each run, including one at the last step
+FEWEST = 10  # steps in a run
+PILOT = 1 / 20  # the share of the minutes spent on measuring the time of a step
 T = TypeVar("T")
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What each model may spend in training: exactly one of the three."""
+    """The training budget of each model: exactly one of the three limits."""
 
     minutes: float | None = None
     steps: int | None = None
-    tokens: int | None = None  # of targets
+    tokens: int | None = None  # target tokens
 
     def __post_init__(self) -> None:
         if sum(limit is not None for limit in (self.minutes, self.steps, self.tokens)) != 1:
@@ -54,14 +54,14 @@ class Budget:
 
 @dataclass(frozen=True)
 class Contender:
-    """A trained model with its name; ``before`` says that it was trained before, not for this."""
+    """A trained model with its name; ``before`` is true if it is older than the comparison."""
 
     name: str
     run: Run
     before: bool
 
     def result(self, of: Callable[[Run], T]) -> T:
-        """Return the result of a function of its run; an error of numbers names the model."""
+        """Return ``of(run)``; a ``NoOutputError`` names the model."""
         try:
             return of(self.run)
         except NoOutputError as error:
@@ -74,7 +74,7 @@ class Contender:
 
     @cached_property
     def spent(self) -> dict[str, float]:
-        """What its training spent: steps, target tokens, minutes, and target tokens a second."""
+        """Steps, target tokens, minutes, and target tokens per second of its training."""
         lines = [line for line in self.journal if line["event"] == "train"]
         each = sorted(line["tokens_per_second"] for line in lines)
         return {
@@ -89,7 +89,7 @@ class Contender:
 
 @dataclass
 class ComparisonPlan:
-    """The models to compare: what is trained already, the configs of the others, and remarks."""
+    """The models to compare: existing runs, the configs of all, and remarks."""
 
     names: list[str] = field(default_factory=list)
     runs: dict[str, Path] = field(default_factory=dict)
@@ -98,14 +98,14 @@ class ComparisonPlan:
 
     @property
     def first(self) -> RunConfig:
-        """The config whose task, data and search hold for all."""
+        """The config whose task, data and search apply to all models."""
         return self.configs[self.names[0]]
 
 
 def planned(paths: Sequence[Path], overrides: Sequence[str], data: Sequence[str]) -> ComparisonPlan:
-    """The plan of configs and runs, with the examples, tokenizers and batches of the first.
+    """Plan a comparison of configs and runs on the examples, tokenizers and batches of the first.
 
-    ``data`` replaces the files of its task. Raises ``ConfigError`` where tasks differ in kind.
+    ``data`` replaces the files of its task. Raises ``ConfigError`` if the tasks differ in kind.
     """
     plan = ComparisonPlan()
     for path in paths:
@@ -125,7 +125,7 @@ def planned(paths: Sequence[Path], overrides: Sequence[str], data: Sequence[str]
 
 
 def add(plan: ComparisonPlan, name: str, config: RunConfig) -> None:
-    """Add a model to a plan, its config changed to the terms of the first."""
+    """Add a model to a plan, with its config changed to the terms of the first."""
     first = plan.first if plan.names else config
     plan.names.append(name)
     if family_of(config) is not family_of(first):
@@ -152,13 +152,13 @@ def add(plan: ComparisonPlan, name: str, config: RunConfig) -> None:
 
 
 def family_of(config: RunConfig) -> type:
-    """The class of tasks that can be compared: all from text to text, else of one kind."""
+    """Return the class of comparable tasks: all text-to-text tasks, else the task's own class."""
     task = task_of(config)
     return TextToText if issubclass(task, TextToText) else task
 
 
 def with_data(config: RunConfig, data: Sequence[str]) -> RunConfig:
-    """The config with other files of its task: source and target, source and labels, or text."""
+    """Return the config with other files for its task: source and target or labels, or text."""
     if not data:
         return config
     known = type(config.task).model_fields
@@ -172,9 +172,9 @@ def with_data(config: RunConfig, data: Sequence[str]) -> RunConfig:
 
 
 def contenders(plan: ComparisonPlan, budget: Budget, folder: Path, say: Say) -> list[Contender]:
-    """Train what is not trained, each model in a run below ``folder``; an unfinished one goes on.
+    """Train each model that has no run, in a folder below ``folder``; resume unfinished runs.
 
-    Raises ``ConfigError`` with the remedy for a budget that is too small.
+    Raises ``ConfigError`` with the remedy if a budget is too small.
     """
     result = []
     for number, name in enumerate(plan.names, start=1):
@@ -196,9 +196,9 @@ def contenders(plan: ComparisonPlan, budget: Budget, folder: Path, say: Say) -> 
 
 
 def limited(name: str, config: RunConfig, budget: Budget, place: Path, say: Say) -> RunConfig:
-    """The config with the budget as its limit, and a schedule that ends with it.
+    """Return the config with the budget as its limit, and a schedule that ends with it.
 
-    How many steps fit into minutes is measured, and kept beside the run for the next session.
+    How many steps fit into the minutes is measured, and stored beside the run for a later call.
     """
     stored = place.with_name(f"{place.name}.steps.json")
     budgeted = [budget.minutes, budget.steps, budget.tokens]
@@ -238,7 +238,7 @@ def limited(name: str, config: RunConfig, budget: Budget, place: Path, say: Say)
 
 
 def fitting(name: str, work: Workload, budget: Budget) -> int:
-    """How many steps the minutes or tokens of a budget are, measured or counted from the data."""
+    """Return how many steps a budget of minutes or tokens buys, measured or counted in the data."""
     train_config = work.config.train
     if budget.tokens is not None:
         if not isinstance(work.task, Generates):
@@ -247,7 +247,7 @@ def fitting(name: str, work: Workload, budget: Budget) -> int:
         parts = portions(work.plan(), train_config.accumulate, (0, 0), None)
         seen = accumulate(sum(int(counts[rows].sum()) for rows in part.indices) for part in parts)
         steps = next(step for step, tokens in enumerate(seen, 1) if tokens >= budget.tokens)
-        return math.ceil(1.02 * steps)  # the tokens end it, also where chance cuts words
+        return math.ceil(1.02 * steps)  # tokens end it, also with random segmentation
     assert budget.minutes is not None
     steady = train_config.model_copy(update={"schedule": Constant.Config()})
     work = replace(work, config=work.config.model_copy(update={"train": steady}))

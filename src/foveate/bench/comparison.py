@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from foveate.bench.budget import Budget, ComparisonPlan, Contender, Say, contenders
-from foveate.bench.cost import laws, written
 from foveate.bench.machine import describe
 from foveate.bench.quality import (
     LossChart,
@@ -30,27 +29,27 @@ from foveate.draw.page import chapters
 from foveate.draw.parts import Cell, listed, visible
 from foveate.draw.texts import TableDrawing
 from foveate.files import replace_file
-from foveate.tasks.base import Classifies
+from foveate.tasks.abilities import Classifies
 from foveate.tasks.language import Language
 from foveate.tasks.text_to_text import TextToText
 from foveate.views.examples import crosses
 from foveate.views.text import forced, token_name
 
-WORDS = (8, 14)  # of the sentence that all translate, where none is given
-TOP = 3  # tokens of each model that may come next
-ADDED = 40  # tokens that language models add
+WORDS = (8, 14)  # in the sentence that all models translate, if none is given
+TOP = 3  # most probable next tokens shown for each model
+ADDED = 40  # tokens that language models append
 
 
 @dataclass
 class Comparison:
-    """Chapters of drawings, and what holds for all of them: models, budget, data, remarks."""
+    """Chapters of drawings, and what applies to all of them: models, budget, data, remarks."""
 
     names: list[str]
     terms: dict[str, str]
     chapters: dict[str, list[Drawing]]
 
     def html(self) -> str:
-        """One page that needs no network, a chapter at a time."""
+        """Return one page that needs no network, with one chapter visible at a time."""
         groups = {
             title: [each for drawing in drawings for each in drawing.drawings()]
             for title, drawings in self.chapters.items()
@@ -62,7 +61,7 @@ class Comparison:
         return chapters(groups, f"Comparison of {len(self.names)} models")
 
     def json(self) -> str:
-        """All numbers: by chapter and drawing, each column or line by its name."""
+        """Return all numbers: by chapter and drawing, each column or line by its name."""
         tree = {
             "what": "comparison",
             "models": self.names,
@@ -76,7 +75,7 @@ class Comparison:
         return json.dumps(tree, ensure_ascii=False, indent=1)
 
     def markdown(self) -> str:
-        """The tables, and lines and bars as tables; maps stand on the page alone."""
+        """Return the tables, with lines and bars as tables; maps are only on the page."""
         lines = [
             f"# Comparison of {', '.join(self.names)}",
             "",
@@ -94,7 +93,7 @@ class Comparison:
         return "\n".join(lines) + "\n"
 
     def save(self, out: Path) -> list[Path]:
-        """Write the page, and JSON and Markdown beside it; gives the paths."""
+        """Write the page, and JSON and Markdown beside it; return the paths."""
         texts = {".html": self.html, ".json": self.json, ".md": self.markdown}
         paths = [out.with_suffix(ending) for ending in texts]
         for path, text in zip(paths, texts.values(), strict=True):
@@ -110,7 +109,7 @@ def _plain(array: np.ndarray) -> object:
 
 
 def as_table(drawing: Drawing) -> TableDrawing | None:
-    """A drawing as rows: tables as they are, lines with a row for each place (12 at most)."""
+    """Return a drawing as rows: a table as it is, lines with at most 12 positions, else None."""
     if isinstance(drawing, TableDrawing):
         return drawing
     if isinstance(drawing, BarsDrawing):
@@ -145,7 +144,7 @@ def _written(cell: Cell) -> str:
 def compare(
     plan: ComparisonPlan, budget: Budget, folder: Path, text: str | None, say: Say
 ) -> Comparison:
-    """Train what is not trained below ``folder``, measure all models, and draw the figures.
+    """Train models without a run below ``folder``, measure all models, and draw the figures.
 
     ``text`` is the sentence that all answer. Raises ``ConfigError`` for fewer than two models.
     """
@@ -155,13 +154,12 @@ def compare(
         )
     models = contenders(plan, budget, folder, say)
     quality, corpus = quality_of(models, say)
-    say("losses, operations, speed and memory")
+    say("losses")
     parts = {"Quality": [spent_table(models), *quality.drawings]}
     findings: dict[str, str] = {}
     if corpus is not None:
         parts["Length of the source"], findings = lengths_of_texts(models, corpus, quality.outputs)
     parts["Losses"] = losses(models, quality)
-    parts["Cost"] = [*laws(models), *written(models, say)]
     parts["One example"] = examples(models, corpus, text)
     return Comparison(
         plan.names, terms(plan, budget, models, quality) | findings,
@@ -172,7 +170,7 @@ def compare(
 def terms(
     plan: ComparisonPlan, budget: Budget, models: Sequence[Contender], quality: Quality
 ) -> dict[str, str]:
-    """In what the models are equal, and in what they are not."""
+    """Return the terms that are equal for all models, and those that are not."""
     lines = {"models": ", ".join(plan.names)}
     new = [each for each in models if not each.before]
     if new:
@@ -193,12 +191,12 @@ def terms(
 
 
 def examples(models: Sequence[Contender], corpus: Corpus | None, text: str | None) -> list[Drawing]:
-    """One sentence answered by all, with attention maps, and what each expects as the next word."""
+    """Draw the answers of all models to one sentence: attention maps, and each one's next word."""
     task = models[0].run.task
     if isinstance(task, TextToText) and corpus is not None:
         return translated(models, *_sentence(corpus, text))
     if isinstance(task, Language):
-        prompt = text or " ".join(task.examples("valid").text.lines[0].split()[:4])
+        prompt = text or " ".join(task.stream_of("valid").text.lines[0].split()[:4])
         return continued(models, prompt)
     if isinstance(task, Classifies) and task.reads == "text" and text is not None:
         return labelled(models, text)
@@ -214,7 +212,7 @@ def _sentence(corpus: Corpus, text: str | None) -> tuple[str, str | None]:
 
 
 def translated(models: Sequence[Contender], text: str, reference: str | None) -> list[Drawing]:
-    """The outputs for a sentence, the next word after half of the reference, attention maps."""
+    """Draw the outputs for a sentence, the next word after half the reference, attention maps."""
     rows: list[list[Cell]] = [[e.name, str(e.run.translate([text])[0])] for e in models]
     if reference is not None:
         rows.append(["reference", reference])
@@ -231,7 +229,7 @@ def translated(models: Sequence[Contender], text: str, reference: str | None) ->
 
 
 def continued(models: Sequence[Contender], prompt: str) -> list[Drawing]:
-    """What language models write after a prompt, and which token they expect first."""
+    """Draw what language models write after a prompt, and the token each expects first."""
     rows: list[list[Cell]] = [
         [e.name, e.run.generate([prompt], max_length=ADDED, beam_size=1)[0].text] for e in models
     ]
@@ -240,7 +238,7 @@ def continued(models: Sequence[Contender], prompt: str) -> list[Drawing]:
 
 
 def labelled(models: Sequence[Contender], text: str) -> list[Drawing]:
-    """P of every label of one text."""
+    """Draw the probability of every label of one text."""
     p = {e.name: e.run.classify([text])[0].probabilities for e in models}
     labels = list(dict.fromkeys(label for of_model in p.values() for label in of_model))
     bars = {name: np.array([row.get(label, 0.0) for label in labels]) for name, row in p.items()}
@@ -248,11 +246,11 @@ def labelled(models: Sequence[Contender], text: str) -> list[Drawing]:
 
 
 def next_word(models: Sequence[Contender], text: str, prefix: str) -> list[Drawing]:
-    """P of the tokens that the models expect most after the prefix of an output."""
+    """Draw the probabilities of the most probable tokens after the prefix of an output."""
     p: dict[str, dict[str, float]] = {}
     for each in models:
         passed = forced(each.run, text, prefix or None)
-        row = passed.log_p[len(passed.ids) - 1]  # after all that is read
+        row = passed.log_p[len(passed.ids) - 1]  # after the whole input
         best = torch.topk(row, min(50, len(row))).indices.tolist()
         p[each.name] = {visible(token_name(passed.tokenizer, i)): float(row[i].exp()) for i in best}
     tokens = list(dict.fromkeys(t for row in p.values() for t in list(row)[:TOP]))

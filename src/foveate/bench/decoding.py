@@ -1,7 +1,7 @@
-"""Sentences a second in decoding, every output forced to as many tokens.
+"""Decoding speed in sentences per second, with every output forced to the same length.
 
 An untrained model then does the work of a trained one, and every program the same work. Single
-sentences and batches of 32 are timed over batches of the test data, shortest to longest mixed;
+sentences and batches of 32 are timed over batches of the test data, short and long ones mixed;
 the whole corpus is passed to the task at once, as ``foveate translate`` does.
 """
 
@@ -21,28 +21,29 @@ from foveate.bench.machine import ceilings, describe, peak
 from foveate.bench.training import Say, Workload, mute
 from foveate.config import ConfigError, Tree
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.engine import Engine, SearchRequest
 from foveate.decode.search import Search
-from foveate.engine.base import Engine, SearchRequest
-from foveate.engine.pytorch import compile_model, packed_engine
+from foveate.engine.program import compile_model
 from foveate.native.kernels import sleep_at_barriers, without_kernels
-from foveate.run import device
+from foveate.run import device, packed_engine, packed_kind
+from foveate.tasks.engine import TorchEngine
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Name, Precision, resolve
 
-LENGTH = 20  # tokens of each output
-WHOLE = 4096  # source tokens of a batch where the whole corpus is decoded
+LENGTH = 20  # tokens in each output
+WHOLE = 4096  # source tokens per batch when the whole corpus is decoded
 Ids = list[int]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A setting of decoding: the beam size (1: greedy) and the sentences of a batch."""
+    """A decoding setting: the beam size (1: greedy) and the sentences per batch."""
 
     beam_size: int
     rows: int | None  # None: the whole corpus at once
 
     def name(self) -> str:
-        """As in the tables: "beam 5, batch 32"."""
+        """Return the name used in tables: "beam 5, batch 32"."""
         how = "greedy" if self.beam_size == 1 else f"beam {self.beam_size}"
         together = {None: "whole corpus", 1: "one by one"}
         return f"{how}, {together.get(self.rows, f'batch {self.rows}')}"
@@ -54,12 +55,12 @@ CASES = (Case(5, 32), Case(1, 32), Case(5, 1), Case(1, 1), Case(5, None))
 def measure(
     work: Workload, seconds: float, sentences: int = 1000, precision: str = "fp32", say: Say = mute
 ) -> Tree:
-    """Sentences/s of each case, each for about ``seconds``, the whole corpus at least once.
+    """Return sentences/s of each case, timed for about ``seconds`` and at least one whole corpus.
 
-    fp32 and int8 are computed by the engine in C where it has the model, bf16 by PyTorch.
+    fp32 and int8 run in the C engine if it supports the model, bf16 in PyTorch.
     ``say`` gets each stage as a sentence.
 
-    Raises ``ConfigError`` where the task does not search for outputs of sources.
+    Raises ``ConfigError`` if the task does not search for outputs of sources.
     """
     task, place = _task(work), device()
     if precision not in (known := (*get_args(Name), "int8")):
@@ -67,7 +68,7 @@ def measure(
     before = ceilings(1.0, place)
     model = work.model().eval()
     numbers = resolve("fp32" if precision == "int8" else cast(Name, precision), place)
-    engine = _int8(work, model) if precision == "int8" else task.engine(model)
+    engine = _int8(work, model) if precision == "int8" else TorchEngine(task, model)
     by = nullcontext if numbers.name == "fp32" else without_kernels
     sources = _sources(work, task, sentences)
     speeds = dict[str, float]()
@@ -90,8 +91,8 @@ def measure(
 
 
 def _int8(work: Workload, model: torch.nn.Module) -> Engine:
-    """The engine in C with the matrices rounded. Raises ``ConfigError`` where it lacks the task."""
-    if (kind := work.task.packed_kind) is None:
+    """Return the C engine with rounded matrices. Raises ``ConfigError`` if it lacks the task."""
+    if (kind := packed_kind(work.task)) is None:
         raise ConfigError(f"the engine, which has int8, lacks the task {work.config.task.kind}")
     return packed_engine(work.task, kind, model, compile_model(model, int8=True))
 
@@ -104,7 +105,7 @@ def _task(work: Workload) -> TextToText[Any]:
 
 
 def _sources(work: Workload, task: TextToText[Any], sentences: int) -> list[Ids]:
-    """The ids of so many sentences of the test data."""
+    """Return the ids of the first ``sentences`` test sentences."""
     sources = task.source_tokenizer.encode_ids(task.corpus("test").sources[:sentences])
     return [ids[: work.config.data.max_length] for ids in sources]
 
@@ -112,10 +113,10 @@ def _sources(work: Workload, task: TextToText[Any], sentences: int) -> list[Ids]
 def speed(
     engine: Engine, sources: Sequence[Ids], case: Case, seconds: float, precision: Precision
 ) -> float:
-    """Sentences/s of a case after one batch of warm-up, over whole batches."""
+    """Return sentences/s of a case over whole batches, after a warm-up batch."""
     sleep_at_barriers()
     batches = batches_of(sources, case.rows)
-    budget = WHOLE if case.rows is None else 10**9  # tokens; a batch of its own is not cut up
+    budget = WHOLE if case.rows is None else 10**9  # tokens; a single batch is not split
     request = SearchRequest(forced(case.beam_size), batch_tokens=budget * case.beam_size)
     done = 0
     with precision.context():
@@ -130,9 +131,9 @@ def speed(
 
 
 def batches_of(sources: Sequence[Ids], rows: int | None) -> list[list[Ids]]:
-    """Batches of so many sentences of like lengths, in an order drawn once and for all.
+    """Return batches of ``rows`` sentences of similar length, in a fixed random order.
 
-    A window that ends early has then seen short and long ones.
+    A measurement that ends early has then seen both short and long ones.
     """
     if rows is None:
         return [list(sources)]
@@ -143,7 +144,7 @@ def batches_of(sources: Sequence[Ids], rows: int | None) -> list[list[Ids]]:
 
 
 def forced(beam_size: int, length: int = LENGTH) -> Search:
-    """A search whose outputs all have ``length`` tokens: no fewer by a rule, no more by limits."""
+    """Return a search whose outputs all have ``length`` tokens: a rule and limits ensure it."""
     rules = [{"kind": "min_length", "length": length}]
     limits: Tree = {"max_ratio": 0.0, "max_extra": length, "rules": rules}
     wide = {"beam_size": beam_size} if beam_size > 1 else {}

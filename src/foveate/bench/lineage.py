@@ -1,6 +1,6 @@
-"""The models of the lectures on the embedded grammar: from no attention to Transformer and Mamba.
+"""The lecture's models on the embedded grammar: from no attention to the Transformer and Mamba.
 
-Which models, their sizes, their budget and the texts stand in ``lineage.toml`` beside this module.
+The models, their sizes, their budget and the texts are in ``lineage.toml`` beside this module.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from foveate.data import synthetic
 from foveate.files import replace_file
 from foveate.run import RunConfig
 
-SENTENCES = 60_000  # of the embedded corpus that are read
-TENTH = 10  # of the sentences, one for validation and one for the test
-SHORTEST, MEAN = 4, 6  # words of a text and, about, of a sentence
+SENTENCES = 60_000  # sentences read from the embedded corpus
+TENTH = 10  # one sentence in ten is for validation, one for testing
+SHORTEST, MEAN = 4, 6  # words in the shortest text, and about how many in a sentence
 
 
 def lineage(
     folder: Path, names: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> tuple[ComparisonPlan, Budget]:
-    """The plan of the lecture, and the budget of each model; its data is written to ``folder``.
+    """Return the plan of the lecture and the budget of each model; write its data to ``folder``.
 
-    ``names`` are other models than the usual ones. Raises ``ConfigError`` naming those that exist.
+    ``names`` replaces the usual models. Raises ``ConfigError`` with the known names.
     """
     text = files("foveate.bench").joinpath("lineage.toml").read_text(encoding="utf-8")
     settings = tomllib.loads(text.replace("{folder}", folder.as_posix()))
@@ -49,20 +49,20 @@ def lineage(
 def write_data(
     folder: Path, words: int, rare: str, each: int, longest: int, train: int, valid: int, test: int
 ) -> None:
-    """Texts of several sentences of the ``words`` most frequent words, up to ``longest`` words.
+    """Write texts of up to ``longest`` words: sentences in the ``words`` most frequent words.
 
-    ``train``, ``valid`` and ``test`` are how many; no split has a sentence of another. In valid and
-    test each length is as frequent. In training short texts are more frequent, and all single
-    sentences stand beside them: a small vocabulary and short examples are learnt soon, and what
-    remains difficult is the length. Training has ``each`` sentences more for each of the ``rare``
-    words, those with the fewest other words that are not frequent.
+    ``train``, ``valid`` and ``test`` are counts; no split has a sentence of another. In valid and
+    test all lengths are equally frequent. In training short texts are more frequent, and all single
+    sentences are added: a small vocabulary and short examples are learned quickly, and the
+    difficulty that remains is length. Training has ``each`` more sentences for each ``rare``
+    word: those with the fewest other infrequent words.
     """
     folder.mkdir(parents=True, exist_ok=True)
     sides = (synthetic.read_lines("train", ending, SENTENCES) for ending in ("en", "fr"))
     pairs = list(zip(*sides, strict=True))
     counts = Counter(word for source, _ in pairs for word in cut(source))
     known = {word for word, _ in counts.most_common(words)}
-    others = {pair: set(cut(pair[0])) - known for pair in pairs}  # words that are not frequent
+    others = {pair: set(cut(pair[0])) - known for pair in pairs}  # infrequent words
     pairs = [pair for pair, unknown in others.items() if not unknown]
     written = {"valid": (pairs[::TENTH], valid), "test": (pairs[1::TENTH], test)}
     rest = [pair for number, pair in enumerate(pairs) if number % TENTH > 1]
@@ -89,5 +89,5 @@ def write_data(
 
 
 def cut(text: str) -> list[str]:
-    """The words and signs of a text, in small letters."""
+    """Return the words and punctuation marks of a text in lower case."""
     return re.findall(r"\w+|[^\w\s]", text.lower())

@@ -1,4 +1,4 @@
-"""The machine: processor, threads, memory, and how fast its matrix products are."""
+"""The machine: processor, threads, memory, and the speed of its matrix products."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from foveate.train.journal import peak_memory
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SIZE = 2048  # rows and columns of the products; 512 and 4,096 are slower on the CPUs tried
 MIB = 2**20
-START_METHOD = "spawn" if sys.platform == "win32" else "forkserver"  # of processes of their own
+START_METHOD = "spawn" if sys.platform == "win32" else "forkserver"  # for child processes
 
 
 def quickest(
     work: Callable[[], object], seconds: float = 0.0, least: int = 1,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:  # fmt: skip
-    """The time of the quickest call of those in ``seconds``, and of ``least`` calls."""
+    """Return the time of the fastest of all calls in ``seconds``, at least ``least`` calls."""
     best, calls, until = math.inf, 0, clock() + seconds
     while calls < least or clock() < until:
         started = clock()
@@ -47,9 +47,9 @@ def product_rate(
     device: str = "cpu",
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """GFLOP/s of square matrix products, 2·size³ each: the best of those done in the time.
+    """Return the GFLOP/s of square matrix products (2·size³ FLOPs each): the best in the time.
 
-    Where one would take longer (bf16 on processors without it), products of an eighth of the size.
+    If one product would take longer (bf16 on processors without it), it has an eighth of the size.
     """
     rate = _product_rate(dtype, seconds / 10, size // 8, device, clock)
     if 2 * size**3 / rate / 1e9 > seconds:
@@ -66,7 +66,7 @@ def _product_rate(
 
 
 def ceilings(seconds: float = 1.0, device: str = "cpu") -> dict[str, float]:
-    """GFLOP/s of the best matrix product by precision; what a model can reach at most."""
+    """Return the GFLOP/s of the fastest matrix product by precision: a bound for any model."""
     return {
         name: round(product_rate(dtype, seconds, device=device), 1)
         for name, dtype in DTYPES.items()
@@ -74,7 +74,7 @@ def ceilings(seconds: float = 1.0, device: str = "cpu") -> dict[str, float]:
 
 
 def describe() -> Tree:
-    """Machine, versions and commit (``None`` outside a git checkout)."""
+    """Return machine, versions and commit (``None`` outside a git checkout)."""
     machine: Tree = {
         "date": time.strftime("%Y-%m-%d"),
         "cpu": processor_name(),
@@ -92,7 +92,7 @@ def describe() -> Tree:
 
 
 def resident() -> float | None:
-    """MiB that the process holds in memory now; ``None``: unknown."""
+    """Return the MiB that the process has in memory now; ``None`` if unknown."""
     pages = system_text("/proc/self/statm").split()
     if sys.platform == "linux" and len(pages) > 1:
         return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
@@ -100,7 +100,7 @@ def resident() -> float | None:
 
 
 def peak(device: str = "cpu") -> float | None:
-    """The most MiB that the process (or on a GPU its tensors) held so far; ``None``: unknown."""
+    """Return the peak MiB of the process so far (on a GPU, of its tensors); ``None`` if unknown."""
     return peak_memory(torch.device(device))
 
 
@@ -110,7 +110,7 @@ def _wait(result: torch.Tensor) -> None:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this file is part of."""
+    """Return the commit of the checkout that contains this file."""
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty"],
@@ -122,15 +122,15 @@ def _commit() -> str | None:
     return done.stdout.strip() or None if done.returncode == 0 else None
 
 
-# What a stretch of work consists of: matrix products counted, time divided among operations.
+# What work consists of: matrix products counted, time divided among operations.
 #
 # **Counted FLOPs.** Every product that PyTorch dispatches counts by its shapes, (m × k)(k × n) as
-# 2·m·k·n: linear layers forwards and backwards, batched products of attention, fused attention
-# (five products in its backward, which forms the weights anew), LSTM kernels. Padding counts; sums,
-# norms and softmax do not. Native kernels are not dispatched: PyTorch computes and counts the same
-# without them.
+# 2·m·k·n: linear layers forward and backward, batched products of attention, fused attention (five
+# products in its backward pass, which recomputes the weights), LSTM kernels. Padding counts; sums,
+# norms and softmax do not. Native kernels are not dispatched: for counting they are switched off,
+# and PyTorch computes the same.
 
-# Groups of operations by what their names hold; the first that fits takes an operation.
+# Groups of operations by parts of their names; the first match takes an operation.
 GROUPS = {
     "attention, native": ("Attend",),
     "attention, fused": ("scaled_dot_product", "flash_attention", "efficient_attention"),
@@ -146,7 +146,7 @@ GROUPS = {
 }
 REST = "other"
 Shape = Sequence[int]
-# Native kernels, which count with their own time.
+# Native kernels, timed separately.
 NATIVE = ("Attend", "Scan", "Convolve", "_ByteDropout", "_LinearCrossEntropy", "_Map")
 
 
@@ -158,13 +158,13 @@ class Counted:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The FLOPs of all operations."""
         return sum(self.by_operation.values())
 
 
 @contextmanager
 def counting() -> Iterator[Counted]:
-    """Count the products within; the result is filled at the end."""
+    """Count the matrix products within the block; the result is filled in at its end."""
     counted = Counted()
     aten = torch.ops.aten
     kernels: dict[object, Callable[..., int]] = {
@@ -178,7 +178,7 @@ def counting() -> Iterator[Counted]:
 
 
 def _rnn_layer(x: Shape, weight_x: Shape, weight_h: Shape, *rest: object, **named: object) -> int:
-    """A layer of recurrence in one kernel: a product with each weight at every step."""
+    """Count a recurrent layer in one kernel: one product with each weight at every step."""
     rows = x[0] * x[1]
     return int(2 * rows * (weight_x[0] * weight_x[1] + weight_h[0] * weight_h[1]))
 
@@ -186,9 +186,9 @@ def _rnn_layer(x: Shape, weight_x: Shape, weight_h: Shape, *rest: object, **name
 def _convolution_backward(
     y: Shape, x: Shape, weight: Shape, *rest: Sequence[bool], **named: object
 ) -> int:
-    """Each gradient that is wanted costs what the convolution did, whatever its groups.
+    """Count each requested gradient as much as the convolution itself, whatever its groups.
 
-    PyTorch's own formula counts a convolution of one channel each as one of all channels.
+    PyTorch's own formula counts a depthwise convolution as one over all channels.
     """
     transposed, wanted = rest[4], rest[7][:2]  # gradients of inputs, of weights
     each = conv_flop_count(list(x), list(weight), list(y), transposed=bool(transposed))
@@ -197,7 +197,7 @@ def _convolution_backward(
 
 @contextmanager
 def shares() -> Iterator[dict[str, float]]:
-    """The share of each group of operations in the time of the processor (or GPU) within."""
+    """Yield each group of operations' share of the processor's (or GPU's) time in the block."""
     time_shares: dict[str, float] = {}
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
@@ -216,7 +216,7 @@ def shares() -> Iterator[dict[str, float]]:
 
 
 def group_of(operation: str) -> str:
-    """The group of an operation such as ``aten::addmm``."""
+    """Return the group of an operation such as ``aten::addmm``."""
     name = operation.partition("::")[2] or operation
     for group, parts in GROUPS.items():
         if any(part in name for part in parts):

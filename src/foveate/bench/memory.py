@@ -1,9 +1,9 @@
-"""How much memory training and decoding take at most, and what it consists of.
+"""Peak memory of training and decoding, and what it consists of.
 
-Each runs in a process of its own. Weights, gradients and the optimiser's numbers are counted
-from their shapes; activations from the tensors that autograd saves for the largest batch; the
-program with the data is the memory of the process before the model is made. The rest of the peak
-is temporaries, and memory that the allocator holds.
+Each runs in its own process. Weights, gradients and optimiser state are counted from their
+shapes; activations from the tensors that autograd saves for the largest batch; program and data
+are the memory of the process before the model is built. The rest of the peak is temporary
+tensors, and memory that the allocator holds.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from foveate.bench import decoding, training
 from foveate.bench.machine import MIB, START_METHOD, describe, peak, resident
 from foveate.bench.training import Say, Workload, mute, workload
 from foveate.config import Tree
-from foveate.engine.base import SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.run import device
+from foveate.run.training import job_of
+from foveate.tasks.engine import TorchEngine
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, resolve
-from foveate.training import job_of
 
-STEPS = 3  # of training, those of the largest batches among them
+STEPS = 3  # training steps, on the largest batches among others
 ROWS = 64  # sentences decoded together
 
 
 def measure_memory(shape: str, overrides: Sequence[str] = (), say: Say = mute) -> Tree:
-    """Peaks in MiB and their parts, of training and of decoding with beam 5 (where it decodes)."""
+    """Return peaks in MiB and their parts: training, and decoding with beam 5 if it applies."""
     fresh = multiprocessing.get_context(START_METHOD)
     result: Tree = {"what": "memory"}
     for name, work in {"training": of_training, "decoding": of_decoding}.items():
@@ -46,7 +47,7 @@ Parts = tuple[Tree, dict[str, float] | None]
 
 
 def of_training(shape: str, overrides: list[str]) -> Parts:
-    """The peak of some steps, the largest batch among them."""
+    """Return the peak of a few training steps, the largest batch among them."""
     with workload(shape, overrides) as work:
         work.task.lengths("train")
         base = resident() or 0.0
@@ -67,7 +68,7 @@ def of_training(shape: str, overrides: list[str]) -> Parts:
 
 
 def of_decoding(shape: str, overrides: list[str]) -> Parts:
-    """The peak of one batch with beam 5; ``None`` for a task that does not decode sources."""
+    """Return the peak of one batch with beam 5; ``None`` if the task decodes no sources."""
     with workload(shape, overrides) as work:
         if not isinstance(work.task, TextToText):
             return {}, None
@@ -76,7 +77,7 @@ def of_decoding(shape: str, overrides: list[str]) -> Parts:
         model = work.model().eval()
         longest = sorted(sources, key=len)[-ROWS:]
         request = SearchRequest(decoding.forced(5), batch_tokens=10**9)
-        work.task.engine(model).outputs(longest, request)
+        TorchEngine(work.task, model).outputs(longest, request)
         highest = peak(device()) or 0.0
     parts = {
         "program and data": 0.0 if device() == "cuda" else base,
@@ -86,7 +87,7 @@ def of_decoding(shape: str, overrides: list[str]) -> Parts:
 
 
 def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float:
-    """MiB that autograd keeps of the loss of the batch of the most places, of all its passes."""
+    """Return the MiB that autograd saves for the loss of the batch with the most positions."""
     sizes = dict[int, int]()
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
@@ -107,12 +108,12 @@ def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float
 
 
 def size_of(tensors: Iterable[Tensor]) -> float:
-    """MiB of some tensors."""
+    """Return the size of tensors in MiB."""
     return sum(t.numel() * t.element_size() for t in tensors) / MIB
 
 
 def size_of_optimizer(work: Workload, model: torch.nn.Module) -> float:
-    """MiB of what the optimiser remembers of each weight, by one step along no gradient."""
+    """Return the MiB of the optimiser's state, measured by one step with zero gradients."""
     optimizer = work.config.train.optimizer.build(model)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)

@@ -1,4 +1,4 @@
-"""What is measured of several models on the same examples: quality, lengths, losses, drawn."""
+"""Quality, length effects and losses of several models on the same examples, with drawings."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, Cell
 from foveate.draw.texts import TableDrawing
 from foveate.run import Run
-from foveate.tasks.base import Classifies, Evaluation
-from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.run.evaluation import Evaluation, ForecastEvaluation
+from foveate.tasks.abilities import Classifies
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.metrics import (
@@ -43,15 +44,15 @@ TITLES = {
     "exact_match": "exact match, %",
     "accuracy": "accuracy, %",
 }
-WORDS = 10  # the slope over length is for so many words
+WORDS = 10  # the slope over length is per this many words
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Figures of each model by the figure's name, and what else was measured on the way.
+    """Figures of each model by the figure's name, and other measurements.
 
-    ``units`` is what a negative log-likelihood is divided by (token or word), ``factors`` by how
-    much one per token is multiplied to be one per unit.
+    ``unit`` is what a negative log-likelihood is divided by (token or word); ``factors`` convert
+    a value per token to one per unit.
     """
 
     figures: dict[str, list[PairedFigure]]
@@ -63,12 +64,12 @@ class Quality:
 
 
 def p_value(p: float | None) -> str:
-    """A p-value as texts print it; the first model has none."""
+    """Return a p-value as printed; the first model has none."""
     return "the first" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def quality_table(names: Sequence[str], figures: Mapping[str, list[PairedFigure]]) -> TableDrawing:
-    """A row for each model and figure: value, interval, both p-values."""
+    """Return a table with a row for each model and figure: value, interval, both p-values."""
     rows: list[list[Cell]] = []
     for title, of_models in figures.items():
         for name, figure in zip(names, of_models, strict=True):
@@ -83,7 +84,7 @@ def quality_table(names: Sequence[str], figures: Mapping[str, list[PairedFigure]
 
 
 def bars(names: Sequence[str], title: str, figures: Sequence[PairedFigure]) -> BarsDrawing:
-    """One figure of all models with its intervals."""
+    """Draw one figure of all models with its intervals."""
     ends = np.array([[f.low, f.high] for f in figures]).T
     values = np.array([f.value for f in figures])
     return bar_chart(
@@ -92,7 +93,7 @@ def bars(names: Sequence[str], title: str, figures: Sequence[PairedFigure]) -> B
 
 
 def of_texts(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Quality:
-    """Translations of the same sources by the search of the first model, judged and tested."""
+    """Return the quality of translations of the same sources by the first model's search."""
     search, names = contenders[0].run.config.decode, [c.name for c in contenders]
 
     def translated(run: Run) -> list[str]:
@@ -135,7 +136,7 @@ def of_texts(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Quali
 def likelihoods(
     contenders: Sequence[Contender], corpus: Corpus
 ) -> tuple[str, list[Floats], list[Floats]]:
-    """−log p of each reference by each model, its tokens, and whether tokens are the same units."""
+    """Return the unit of losses, and by model −log p and token count of each reference."""
     pairs = list(zip(corpus.sources, corpus.targets, strict=True))
     scores = [each.result(lambda run: run.score(pairs)) for each in contenders]
     sums = [np.array([-s.log_probability for s in row]) for row in scores]
@@ -144,7 +145,7 @@ def likelihoods(
 
 
 def unit_of(contenders: Sequence[Contender]) -> str:
-    """What losses are divided by: tokens if all runs have the same, else words."""
+    """Return what losses are divided by: tokens if all runs have the same, else words."""
     pieces = [
         {name: t.pieces for name, t in each.run.task.tokenizers_by_name().items()}
         for each in contenders
@@ -155,7 +156,7 @@ def unit_of(contenders: Sequence[Contender]) -> str:
 def lengths_of_texts(
     contenders: Sequence[Contender], corpus: Corpus, outputs: Mapping[str, list[str]]
 ) -> tuple[list[Drawing], dict[str, str]]:
-    """BLEU and chrF by the words of the source, their slopes, and what those of BLEU say."""
+    """Draw BLEU and chrF by source length and their slopes; return verdicts on the BLEU slopes."""
     references = corpus.references
     cut = contenders[0].run.need(TextToText, "give texts for texts").config.bleu_tokenizer
     systems = {name: (corpus.sources, texts, references) for name, texts in outputs.items()}
@@ -190,13 +191,13 @@ def lengths_of_texts(
     return [*drawings, chart, table], findings
 
 
-Slope = tuple[float, float, float]  # with the ends of its interval
+Slope = tuple[float, float, float]  # value, and both ends of its interval
 
 
 def slope_verdict(own: Slope, difference: Slope | None, first: str) -> str:
-    """In words whether a slope, and its difference to that of the first, has an interval without 0.
+    """Return in words whether a slope, and its difference to the first's, is distinct from 0.
 
-    A slope below that of the first is steeper: what is asked is how much quality falls.
+    A slope below the first's is steeper: the question is how much quality falls.
     """
 
     def sign(slope: Slope, below: str, above: str, neither: str) -> str:
@@ -210,9 +211,9 @@ def slope_verdict(own: Slope, difference: Slope | None, first: str) -> str:
 
 
 def of_language(contenders: Sequence[Contender], say: Say, split: str) -> Quality:
-    """Losses of the lines of the same text, per token, or per word where tokenizers differ."""
+    """Return losses of the lines of one text, per token, or per word if tokenizers differ."""
     task = contenders[0].run.need(Language, "model a text")
-    lines = task.examples(split).text.lines
+    lines = task.stream_of(split).text.lines
     unit, names = unit_of(contenders), [c.name for c in contenders]
     sums, tokens = [], []
     for each in contenders:
@@ -220,7 +221,7 @@ def of_language(contenders: Sequence[Contender], say: Say, split: str) -> Qualit
         evaluation = each.result(lambda run: run.evaluate("\n".join(lines) + "\n"))
         sums.append(-np.array(list(map(float, evaluation.outputs))))
         tokens.append(evaluation.figures["tokens"])
-    words = np.array([len(line.split()) + 1.0 for line in lines])  # with the end of the line
+    words = np.array([len(line.split()) + 1.0 for line in lines])  # counting the end of the line
     ids = task.tokenizer.encode_ids(list(lines))
     units = words if unit == "word" else np.array([len(line) + 1.0 for line in ids])
     losses = paired_means(sums, units)
@@ -239,7 +240,7 @@ def of_language(contenders: Sequence[Contender], say: Say, split: str) -> Qualit
 
 
 def of_labels(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Quality:
-    """Accuracy and loss on the same labelled texts."""
+    """Return accuracy and loss on the same labelled texts."""
     right, losses, names = [], [], [c.name for c in contenders]
     for each in contenders:
         say(f"{each.name}: {len(corpus):,} texts")
@@ -257,10 +258,10 @@ def of_labels(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Qual
 
 
 def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quality:
-    """Squared errors of the same windows, and against the steps ahead.
+    """Return squared errors on the same windows, and by the number of steps ahead.
 
-    Windows are the same where their first dates and all the values asked for are: not those of
-    another horizon or scaling, of which figures stand side by side without tests.
+    Windows are the same if their first dates and all forecast values are equal, so not for
+    another horizon or scaling; figures of these are listed side by side without tests.
     """
     names, errors = [c.name for c in contenders], list[dict[str, float]]()
     evaluations: list[Evaluation] = []
@@ -276,7 +277,7 @@ def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quali
     dates = [date for date in errors[0] if all(date in of_model for of_model in errors)]
     shared, targets = set(dates), []
     for each, of_model in zip(contenders, errors, strict=True):
-        values = each.run.need(Forecasting, "forecast").examples(split).targets()
+        values = each.run.need(Forecasting, "forecast").windows_of(split).targets()
         targets.append(values[[date in shared for date in of_model]])
     if dates and all(np.array_equal(targets[0], values) for values in targets):
         paired = [np.array([of_model[date] for date in dates]) for of_model in errors]
@@ -293,7 +294,7 @@ def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quali
 
 
 def side_by_side(names: Sequence[str], evaluations: Sequence[Evaluation], note: str) -> Quality:
-    """The figures of all models without tests, for the reason in the note."""
+    """Return the figures of all models without tests; the note gives the reason."""
     columns = list(dict.fromkeys(name for each in evaluations for name in each.figures))
     rows: list[list[Cell]] = [
         [name, *(evaluation.figures.get(column) for column in columns)]
@@ -313,7 +314,7 @@ def _quality(
 
 
 def quality_of(contenders: Sequence[Contender], say: Say) -> tuple[Quality, Corpus | None]:
-    """The quality of runs of any task, and the examples where these are pairs of texts."""
+    """Return the quality of runs of any task, and the examples if they are pairs of texts."""
     task = contenders[0].run.task
     if isinstance(task, TextToText):
         corpus = task.corpus(evaluated_split(task))
@@ -334,7 +335,7 @@ def quality_of(contenders: Sequence[Contender], say: Say) -> tuple[Quality, Corp
 
 
 def spent_table(contenders: Sequence[Contender]) -> TableDrawing:
-    """Parameters, and what each training spent."""
+    """Return a table of parameters, and what each training run spent."""
     rows: list[list[Cell]] = []
     for each in contenders:
         spent = each.spent
@@ -352,7 +353,7 @@ def spent_table(contenders: Sequence[Contender]) -> TableDrawing:
 
 
 def losses(contenders: Sequence[Contender], quality: Quality) -> list[Drawing]:
-    """Losses of training and validation against target tokens and against minutes."""
+    """Draw training and validation losses against target tokens and against minutes."""
     unit = f"nats a {quality.unit}"
     return [
         loss_chart(contenders, quality, event, across, f"{title}, {unit}")
@@ -364,7 +365,7 @@ def losses(contenders: Sequence[Contender], quality: Quality) -> list[Drawing]:
 def loss_chart(
     contenders: Sequence[Contender], quality: Quality, event: str, across: str, title: str
 ) -> LinesDrawing:
-    """One loss of all models from their logs; that of training is smoothed, as `curves` does."""
+    """Draw one loss of all models from their logs; training loss is smoothed, as in `curves`."""
     points: dict[str, tuple[Floats, Floats]] = {}
     for each in contenders:
         trained = [line for line in each.journal if line["event"] == "train"]
@@ -387,9 +388,9 @@ def loss_chart(
 
 
 class LossChart(LinesDrawing):
-    """Losses of several models at the positions of all; ``measured`` says which are of the log.
+    """Losses of several models at common positions; ``measured`` marks those taken from the log.
 
-    The others lie on the straight line between two measurements.
+    The others are interpolated linearly between two measurements.
     """
 
     measured: dict[str, NDArray[np.bool_]] = Field(exclude=True)

@@ -1,4 +1,4 @@
-"""Speed of training on this machine, and the workloads that are measured."""
+"""Training speed on this machine, and the workloads that are measured."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from foveate.data.batches import BatchPlan, Indices, Mixture
 from foveate.data.catalogue import DataError, find
 from foveate.native.kernels import without_kernels
 from foveate.run import RunConfig, device
+from foveate.run.training import job_of
 from foveate.tasks.base import AnyTask
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, SaveConfig, ValidationConfig, resolve
 from foveate.train.fit import fit
 from foveate.train.journal import read
 from foveate.train.optim import Constant
-from foveate.training import job_of
 
 Say = Callable[[str], None]  # gets each stage as a sentence
 SHAPES = {"small": "transformer-small", "base": "vaswani-base", "rnnsearch": "bahdanau-2015"}
@@ -45,29 +45,29 @@ class Workload:
     task: AnyTask
 
     def model(self) -> torch.nn.Module:
-        """The model with its first weights, on the device of training."""
+        """Return the model with initial weights, on the training device."""
         torch.manual_seed(self.config.seed)
         built: torch.nn.Module = self.task.build(self.config.model)
         return built.to(device())
 
     def summary(self) -> Tree:
-        """Name, data, sizes: what belongs to every figure."""
+        """Return name, data and sizes, which every figure includes."""
         summary: Tree = {"shape": self.name, "data": self.data}
         if isinstance(self.task, TextToText):
             summary["vocabulary"] = self.task.target_tokenizer.vocab_size
         return summary | {"batch_tokens": self.config.train.batch_tokens}
 
     def plan(self) -> BatchPlan | Mixture:
-        """Which examples stand together in the batches of each epoch."""
+        """Return the plan that groups examples into batches in each epoch."""
         size, seed = self.config.train.batch_tokens, self.config.seed
         return self.task.plan(self.task.lengths("train"), size, seed)
 
     def batches(self) -> list[Indices]:
-        """The examples of each batch of the first epoch."""
+        """Return the examples of each batch of the first epoch."""
         return self.plan().epoch(0)
 
     def padding(self) -> float:
-        """The share of padding in the batches of the first epoch, all sides together."""
+        """Return the share of padding in the batches of the first epoch, over all sides."""
         lengths = self.task.lengths("train")
         lengths = lengths.reshape(len(lengths), -1)
         places = sum(int(lengths[b].max(axis=0).sum()) * len(b) for b in self.batches() if len(b))
@@ -76,9 +76,9 @@ class Workload:
 
 @contextlib.contextmanager
 def workload(shape: str, overrides: Sequence[str] = ()) -> Iterator[Workload]:
-    """The workload of a shape, a preset or a config file; its tokenizers are learnt here.
+    """Yield the workload of a shape, a preset or a config file, with tokenizers trained for it.
 
-    Raises ``ConfigError`` for a name that is none of these.
+    Raises ``ConfigError`` for an unknown name.
     """
     with tempfile.TemporaryDirectory(prefix="foveate-bench-") as place:
         folder, path = Path(place), Path(shape)
@@ -94,7 +94,7 @@ def workload(shape: str, overrides: Sequence[str] = ()) -> Iterator[Workload]:
 
 
 def _tree(model: str, folder: Path) -> tuple[Tree, str]:
-    """The config of a preset on the available data, and the name of these data."""
+    """Return the config of a preset on the available data, and the name of these data."""
     task = {"kind": "translation", "tokenizer": {"kind": "bpe", "vocab_size": VOCABULARY}}
     try:
         find("multi30k/train.en"), find("multi30k/train.fr")
@@ -115,24 +115,24 @@ def _tree(model: str, folder: Path) -> tuple[Tree, str]:
 _SIDES = {"source": "en", "target": "fr"}
 
 
-# Target tokens a second in training, measured on the trainer itself.
+# Training speed in target tokens per second, measured on the trainer itself.
 #
-# `foveate.train.fit.fit` trains three times in a temporary folder: a few steps to warm up; then for
-# the requested time, read from the log of the run; then a few steps under the profiler. Products
+# `foveate.train.fit.fit` runs three times in a temporary folder: a few steps to warm up; then for
+# the requested time, read from the log of that run; then a few steps under the profiler. Products
 # are counted in a few batches without native kernels, so that PyTorch dispatches every one.
 
-COUNTED = 5  # steps to warm up, and under the profiler
-BATCHES = 3  # whose products are counted
-WARM = 3  # steps of the measured training that are left out
-LEAST = 2  # steps that are measured at least
-ENDLESS = 10**9  # steps of a training that ends by the clock; schedules may ask for a number
-Steps = list[Tree]  # lines of the log, one for each step
+COUNTED = 5  # steps for warm-up, and under the profiler
+BATCHES = 3  # batches whose products are counted
+WARM = 3  # initial steps left out of the measurement
+LEAST = 2  # minimum number of measured steps
+ENDLESS = 10**9  # steps of a run that ends by the clock; schedules may require a number
+Steps = list[Tree]  # lines of the log, one per step
 
 
 def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute) -> Tree:
-    """Speed, utilisation and memory of training for ``seconds``, or of `LEAST` steps if longer.
+    """Return speed, utilisation and memory of training for ``seconds``, or `LEAST` steps if longer.
 
-    ``quick`` leaves out the shares of time; ``say`` gets each stage as a sentence.
+    ``quick`` skips the shares of time; ``say`` gets each stage as a sentence.
     """
     say("the machine: its fastest matrix products")
     place = device()
@@ -140,7 +140,7 @@ def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute
     precision = resolve(work.config.train.precision, place)
     model = work.model()
     say(f"{COUNTED} steps, to know how long one takes")
-    # a training's clock also counts what comes before its steps
+    # the clock of a run also counts what precedes its steps
     lines = train(work, model, precision, steps=COUNTED)
     prepared, pace = lines[0]["seconds"], lines[-1]["seconds"] / COUNTED
     say(f"training for {max(seconds, pace * LEAST):.0f} s; a step takes {pace:.2g} s or less")
@@ -178,7 +178,7 @@ def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute
 
 
 def products(work: Workload, model: torch.nn.Module) -> float:
-    """FLOPs a target token of the first batches, forwards and backwards."""
+    """Return the FLOPs per target token of the first batches, forward and backward."""
     job, targets = job_of(work.config, work.task, model), 0
     with counting() as counted, without_kernels():
         for chosen in work.batches()[:BATCHES]:
@@ -196,12 +196,12 @@ def train(
     steps: int | None = None,
     minutes: float | None = None,
 ) -> Steps:
-    """Train as ``foveate train`` does, without validation; the log's line of each step."""
+    """Train as ``foveate train`` does, without validation; return the log line of each step."""
     limits = {
         "max_steps": steps or ENDLESS,
         "max_minutes": minutes,
         "max_epochs": None,
-        "schedule": Constant.Config(),  # the rate of a schedule may need more steps than these
+        "schedule": Constant.Config(),  # a schedule may need more steps than these
         "precision": precision.name,
         "log_every": 1,
         "average": None,
@@ -216,7 +216,7 @@ def train(
 
 
 def rates(steps: Steps) -> Tree:
-    """Real target tokens a second by the wall clock after the warm-up, and the median step's."""
+    """Return target tokens per second by the wall clock after warm-up, and in the median step."""
     start, measured = steps[WARM - 1], steps[WARM:]
     spent = measured[-1]["seconds"] - start["seconds"]
     tokens = measured[-1]["target_tokens"] - start["target_tokens"]

@@ -14,8 +14,9 @@ from foveate.cli.options import Checkpoint, DefaultGroup, Json, load, say, to_js
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
-    from foveate.align.aer import Gold, Links, Maps, Method, Rows, Weights
+    from foveate.align.aer import Gold, Method
     from foveate.align.ibm import Pair
+    from foveate.engine.links import Links, Maps, Rows, Weights
 
 
 class _Align(DefaultGroup):
@@ -274,19 +275,21 @@ def by_run(
     messages; ``save`` stores the choice, ``to`` names the language where the run knows several,
     and ``marks`` are tags of another run's languages, not words of the target.
     """
-    from foveate.align.aer import Head, choose
+    from foveate.align.aer import choose
     from foveate.config import kinds, shipped
     from foveate.data.tokenizer import bare
     from foveate.data.words import CUTS
-    from foveate.pack import renew
-    from foveate.tasks.base import Aligns
+    from foveate.engine.links import Head
+    from foveate.run.linking import word_maps
+    from foveate.run.pack import renew
+    from foveate.tasks.translation import Translation
 
     folder = shipped(folder)
     if not folder.is_dir():
         names = ", ".join(sorted(kinds("aligner")["aligner"]))
         raise ConfigError(f"{folder} is neither the folder of a run nor one of {names}")
     run, texts = load(folder, checkpoint), read_texts(files.source, files.target)
-    task = run.need(Aligns, "align")
+    task = run.need(Translation, "align")
     sources = run.addressed([source for source, _ in texts], to)
     targets = [bare(target, marks) for _, target in texts]
     read = list(zip(sources, targets, strict=True))
@@ -296,14 +299,14 @@ def by_run(
     selection = selection or HeadSelection()
     reference = selection.reference()
     layer = -1 if selection.layer is None else selection.layer
-    saved = Head.load(folder, task.head)
+    saved = Head.load(folder, Head(*task.head))
     named = selection.layer is not None or selection.head is not None or reference is not None
     head = Head(layer, selection.head, selection.rows) if named else saved
     if selection.rows == "read":
         head = replace(head, rows="read")
 
     def maps() -> Iterable[Maps]:
-        return task.word_maps(run.model, read, head.rows, CUTS[files.words or "text"])
+        return word_maps(task, run.model, read, head.rows, CUTS[files.words or "text"])
 
     if reference is not None:
         selection.check(reference, files, files.cut(texts))
@@ -342,7 +345,7 @@ def links_of_maps(
 ) -> list[Links]:
     """The links of one head, or those on which the heads of two directions agree."""
     from foveate.align.aer import mutual_links
-    from foveate.align.aer import read_links as links_of_map
+    from foveate.engine.links import read_links as links_of_map
 
     if back is None:
         return [links_of_map(w) for w in weights]
@@ -380,8 +383,8 @@ def check_method(method: str) -> None:
 
 def read_links(path: Path) -> list[Links]:
     """The links of a Pharaoh file, a line for a pair. Raises `UserError` naming the line."""
-    from foveate.align.aer import link_lines, read_pharaoh
     from foveate.data.catalogue import find
+    from foveate.engine.links import link_lines, read_pharaoh
 
     lines = link_lines(find(path))
     return [read_pharaoh(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
@@ -389,7 +392,7 @@ def read_links(path: Path) -> list[Links]:
 
 def write_links(each: Sequence[Links], out: Path | None) -> None:
     """Write a line of links for each pair, to a file that appears whole or to standard output."""
-    from foveate.align.aer import write_pharaoh
+    from foveate.engine.links import write_pharaoh
     from foveate.files import replace_file
 
     text = "".join(write_pharaoh(links) + "\n" for links in each)

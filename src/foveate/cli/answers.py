@@ -19,10 +19,10 @@ from foveate.cli.options import CHUNK, Tally, chunks, hint, load, one_line, say,
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
-    from foveate.answers import Answer, Continuation, LabelAnswer
+    from foveate.engine.answers import Answer, Continuation, LabelAnswer
     from foveate.engine.packed import PackedModel
     from foveate.run import Run
-    from foveate.tasks.base import Evaluation
+    from foveate.run.evaluation import Evaluation
     from foveate.tasks.metrics import BleuSignature, BleuTokenizer
     from foveate.views.examples import Picture
 
@@ -91,7 +91,7 @@ def _noted(
     tally: Tally,
 ) -> Iterator[AnswerType]:
     """The answers to all items; inputs that were cut are noted."""
-    from foveate.answers import CUT
+    from foveate.data.text import CUT
 
     for number, each in enumerate(chain.from_iterable(answer(i, batch_tokens) for i in items), 1):
         if each.cut:
@@ -268,7 +268,11 @@ def caption(
     checkpoint: options.Checkpoint = "best",
 ) -> None:
     """Describe pictures, a line for each."""
-    for answer in load(run, checkpoint).caption(pictures_of(images), beam_size):
+    from foveate.tasks.captioning import Captioning
+
+    loaded = load(run, checkpoint)
+    loaded.need(Captioning, "caption")
+    for answer in loaded.answer(pictures_of(images), beam_size=beam_size):
         line = f"{answer.name}\t{answer.caption}"
         typer.echo(f"{answer.score:.4f}\t{line}" if scores else line)
 
@@ -282,7 +286,11 @@ def forecast(
     checkpoint: options.Checkpoint = "best",
 ) -> None:
     """The rows after the end of a series, as CSV."""
-    text = load(run, checkpoint).forecast(source).csv()
+    from foveate.tasks.forecasting import Forecasting
+
+    loaded = load(run, checkpoint)
+    loaded.need(Forecasting, "forecast")
+    text = loaded.answer([source])[0].csv()
     if out is None:
         typer.echo(text.rstrip("\n"))
         return
@@ -304,7 +312,7 @@ def score(
     """Log-probabilities of given pairs (TSV, stdin)."""
     spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
     loaded = spec.packed({}, threads, verbose) or _scorer(spec)
-    layout = loaded.format
+    layout = loaded.sides("score").format
     check = None if layout is None else layout.build().source
     hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
     say(score_lines(loaded, sys.stdin.buffer, sys.stdout, tokens, check).report())
@@ -312,7 +320,7 @@ def score(
 
 def _scorer(spec: RunSpec) -> Run:
     """The run. Raises ``ConfigError`` where it gives no scores of pairs."""
-    from foveate.tasks.base import Scores
+    from foveate.tasks.abilities import Scores
 
     loaded = spec.load()
     loaded.need(Scores, "score")
@@ -385,9 +393,6 @@ def evaluate(
         str | None,
         typer.Option(metavar="papers|sacrebleu|both", help="which BLEU"),
     ] = None,
-    cache: Annotated[
-        int | None, typer.Option(min=1, help="last tokens that a language model looks up")
-    ] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="RUN", help="also another run on the same lines, with p")
     ] = None,
@@ -411,7 +416,6 @@ def evaluate(
         batch_tokens=batch_tokens,
         bleu_tokenizer=cast("BleuTokenizer | None", bleu_tokenizer),
         signature=cast("BleuSignature | None", signature),
-        cache=cache,
         against=None if against is None else RunSpec(str(against), precision=precision).load(),
         baseline=baseline,
     )

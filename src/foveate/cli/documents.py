@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 
-from foveate.answers import TextAnswer, TranslateOptions, Translator
 from foveate.documents.base import Document, DocumentOptions
 from foveate.documents.formats import same_language
 from foveate.documents.memory import AssistedRun, aligner
 from foveate.documents.translate import joined_all
+from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
 from foveate.errors import ConfigError
 from foveate.server.languages import directions
 

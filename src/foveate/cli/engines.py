@@ -144,7 +144,7 @@ def _in_int8(run: Run) -> Run:
     import torch
 
     from foveate.engine.packed import PackedModel
-    from foveate.pack import content
+    from foveate.run.pack import content
 
     try:
         model = PackedModel(run.path, *content(run, "int8"), torch.get_num_threads())
@@ -158,7 +158,7 @@ def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
     """The run with its searches on an export, which is made at the first use and cached."""
     from foveate.export.base import export, sample_of
     from foveate.export.ctranslate2_engine import CTranslate2Engine
-    from foveate.pack import made_of
+    from foveate.run.pack import made_of
 
     quantization = "float32" if precision == "fp32" else precision
     name = f"{str(made_of(run)['sha256'])[:32]}-{quantization}"

@@ -59,7 +59,7 @@ def pack(
 ) -> None:
     """Write a run as one file that answers without PyTorch."""
     from foveate.engine.packed import NAME
-    from foveate.pack import pack
+    from foveate.run.pack import pack
 
     loaded = load(run, checkpoint)
     if out is not None and out.suffix != ".safetensors":

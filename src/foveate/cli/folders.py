@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foveate import __version__
-from foveate.answers import CUT, STAYED, TranslateOptions, Translator
 from foveate.cli.documents import translate_document, with_languages
 from foveate.cli.engines import RunSpec
 from foveate.cli.options import DAMAGED, SHOWN, Tally, say
 from foveate.config import ConfigError, shipped
 from foveate.data.corpus import Arrays, Meter, Work, WorkerError, cores, in_order
+from foveate.data.text import CUT
 from foveate.documents import folders
 from foveate.documents.base import DocumentOptions
 from foveate.documents.folders import (
@@ -43,6 +43,7 @@ from foveate.documents.formats import (
     read_document,
 )
 from foveate.documents.spans import DocumentError, Rules
+from foveate.engine.answers import STAYED, TranslateOptions, Translator
 from foveate.errors import message_of
 
 if TYPE_CHECKING:

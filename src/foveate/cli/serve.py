@@ -14,7 +14,7 @@ from foveate.cli.options import Ban, CopyUnknown, DefaultGroup, Fuzzy, Sample, V
 from foveate.system import processors
 
 if TYPE_CHECKING:
-    from foveate.answers import Translator
+    from foveate.engine.answers import Translator
     from foveate.server.launch import RunLoader
 
 

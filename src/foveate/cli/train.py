@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foveate.align.aer import Gold, LinkCounts
-    from foveate.answers import TranslateOptions
+    from foveate.engine.answers import TranslateOptions
     from foveate.run import Run
 
     Maps = dict[str, NDArray[np.float32]]
@@ -80,7 +80,7 @@ def train(
     load_tree(shipped(config))  # what cannot be read is said before PyTorch is imported
     for override in overrides or ():
         assigned(override)
-    from foveate.training import train
+    from foveate.run.training import train
 
     train(config, overrides or [], run, changed_data)
 
@@ -90,7 +90,7 @@ def average(
     last: Annotated[int | None, typer.Option(min=1, help="how many; default: all kept")] = None,
 ) -> None:
     """Average the weights of the last checkpoints."""
-    from foveate.training import average
+    from foveate.run.training import average
 
     typer.echo(average(run, last))
 
@@ -207,8 +207,8 @@ def shortlist(
     likely: Annotated[int, typer.Option(min=1, help="tokens for each source token")] = 100,
 ) -> None:
     """Learn which tokens may come next, for decode.shortlist=true."""
-    from foveate.pack import renew
-    from foveate.tasks.shortlist import learn, reach
+    from foveate.align.shortlist import learn, reach
+    from foveate.run.pack import renew
     from foveate.tasks.translation import Translation
 
     loaded = load(run)
@@ -251,7 +251,7 @@ def start(
     from rich.console import Console
 
     from foveate.data.synthetic import write
-    from foveate.training import train
+    from foveate.run.training import train
 
     console, own = Console(stderr=True, highlight=False, markup=False), CORPORA[corpus]
     sizes = sizes or own.sizes
@@ -357,9 +357,10 @@ def _explained(run: Run, split: str) -> Iterator[Maps]:
 
 def _gold(run: Run, data: Path) -> dict[str, list[Gold]]:
     """The links of the validation and the test data."""
-    from foveate.align.aer import Gold, read_pharaoh
+    from foveate.align.aer import Gold
     from foveate.align.ibm import AgreementAligner
     from foveate.data.words import words
+    from foveate.engine.links import read_pharaoh
     from foveate.files import split_lines
 
     if (data / "test.align").exists():

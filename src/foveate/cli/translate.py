@@ -19,9 +19,9 @@ from foveate.cli.options import CHUNK, Tally, hint, one_line, say
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from foveate.answers import TextAnswer, TranslateOptions, Translator
     from foveate.documents.base import DocumentOptions
     from foveate.documents.memory import Assistance, AssistedRun
+    from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
     from foveate.inspect.records import AttentionRecord
 
 SHARE = 512  # lines that a process of several translates together
@@ -85,7 +85,7 @@ def translate(
     verbose: engines.Verbose = False,
 ) -> None:
     """Translate lines of stdin, a document, or a folder of them."""
-    from foveate.answers import TranslateOptions
+    from foveate.engine.answers import TranslateOptions
 
     others = tuple(map(str, ensemble or ())), tuple(overrides or ())
     request = Request(
@@ -183,9 +183,10 @@ class Request:
         self, source: Path | None, target: Path | None, format: str | None
     ) -> list[str]:
         """A document of a file or of standard input, written to a file or to standard output."""
-        from foveate.answers import CUT, STAYED
         from foveate.cli.documents import translate_document, with_languages
+        from foveate.data.text import CUT
         from foveate.documents.formats import format_of, read_document
+        from foveate.engine.answers import STAYED
         from foveate.files import replace_file
 
         self._refuse_line_outputs(self.processes or 1)
@@ -304,7 +305,7 @@ def translate_lines(
     ``search`` goes to ``run.translate``. Several hypotheses have the usual form of n-best lists:
     ``line ||| hypothesis ||| features ||| score``, lines counted from 0.
     """
-    from foveate.answers import CUT
+    from foveate.data.text import CUT
 
     tally, number = Tally(), 0
     lines = tally.read(source, SHARE if run.engine.processes else CHUNK)

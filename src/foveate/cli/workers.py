@@ -12,18 +12,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from foveate.align.aer import Head, Links
-from foveate.answers import TextAnswer, TranslateOptions, Translator
 from foveate.cli.engines import RunSpec
 from foveate.data.corpus import Arrays, Work, Workers
-from foveate.decode.outputs import Hypothesis, check_stop
+from foveate.decode.engine import (
+    ALL,
+    Example,
+    Hypothesis,
+    Ids,
+    Module,
+    Result,
+    SearchRequest,
+    Source,
+    check_stop,
+)
 from foveate.decode.search import Positions, Search
-from foveate.engine.base import ALL, Engine, Ids, Module, Picture, Result, SearchRequest, Source
+from foveate.engine.answers import ModelEngine, TextAnswer, TranslateOptions, Translator
+from foveate.engine.links import Head, Links
 from foveate.inspect.records import AttentionRecord, Units
 from foveate.run import Run, device
 
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
 Job = tuple[list[str], TranslateOptions]  # lines, and the options of `foveate.run.Run.translate`
 
 
-class ProcessEngine(Engine):
+class ProcessEngine(ModelEngine):
     """Searches, scores and links by ``processes`` of one thread each, with the same weights.
 
     A process that is killed is replaced; its callers get a ``WorkerError``. All processes end when
@@ -75,7 +85,7 @@ class ProcessEngine(Engine):
         rows = _values(self.workers(("links", list(pairs), head and vars(head))))
         return [{(i, j) for i, j in links} for links in rows]
 
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+    def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         return self.local.explain(source, target, units)
 
 
@@ -95,7 +105,7 @@ def in_order(run: Translator | AssistedRun, jobs: Iterable[Job]) -> Iterator[lis
     threads = ThreadPoolExecutor(engine.processes)
     try:
         for lines, options in jobs:
-            pending.append(threads.submit(run.translate, lines, **options))
+            pending.append(threads.submit(partial(run.translate, lines, **options)))
             if len(pending) > 2 * engine.processes:
                 yield next_result()
         while pending:

@@ -84,6 +84,9 @@ QUOTED = 1000  # most lines that a quoted cell of a CSV may span
 RATIO_FROM = 8  # a side with at most this many tokens is never dropped for its length ratio
 UNPAIRED = "has no counterpart"  # the reason for leaving out a line of the longer file
 
+CUT = "longer than the model allows, cut"  # noted of such an input
+SKIPPED = "that cannot be read, skipped"  # noted of a line of the data: it has no output
+
 
 class TextFormat(Configurable, ABC):
     """Reads lines of a layout that the ending of a file does not tell.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise, repeat
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import tokenizers as rust
@@ -24,6 +24,9 @@ from foveate.config import BaseConfig, Configurable, Tree
 from foveate.data.words import split_blanks, split_words
 from foveate.errors import UserError
 from foveate.files import read_bytes, replace_file
+
+if TYPE_CHECKING:
+    from foveate.data.text import TextFormat
 
 UNK, PAD, BOS, EOS = range(4)
 SPECIALS = ("<unk>", "<pad>", "<s>", "</s>")
@@ -788,3 +791,65 @@ def most_frequent(counts: Counter[str], size: int | None, min_frequency: int) ->
     """Return at most ``size`` pieces, most frequent first, ties by code point."""
     frequent = (piece for piece, count in counts.items() if count >= min_frequency)
     return sorted(frequent, key=lambda piece: (-counts[piece], piece))[:size]
+
+
+END_OF_LINE = "⏎"  # the sign of an end of line on an axis
+
+
+def lines_of(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """The runs of ids between ends of lines, and the ends, each with its place."""
+    start = 0
+    for place, i in enumerate([*ids, EOS]):
+        if i == EOS:
+            if place > start:
+                yield start, list(ids[start:place])
+            if place < len(ids):
+                yield place, [EOS]
+            start = place + 1
+
+
+@dataclass(frozen=True)
+class TextSides:
+    """What a model reads of source lines, and the tokens of both sides.
+
+    ``format`` is the layout of raw lines of the data, which may be given in place of sources;
+    of a source at most ``max_length`` tokens are read.
+    """
+
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    format: TextFormat.Config | None
+    max_length: int
+
+    @property
+    def languages(self) -> list[str]:
+        """The languages of the tags, such as "fr" of ``<2fr>``."""
+        return [tag[2:-1] for tag in self.source_tokenizer.tags]
+
+    def tokenizers_of(self, source: str) -> tuple[Tokenizer, Tokenizer]:
+        """Return the tokenizers of one source and of its targets."""
+        return self.source_tokenizer, self.target_tokenizer
+
+    def sources(self, lines: Sequence[str]) -> Sequence[str]:
+        """Return what the model reads of lines: of raw ones of the data's format, their sources."""
+        return lines if self.format is None else self.format.sources(lines)
+
+    def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
+        """Put the tag of a language before the sources of lines, such as ``<2fr>`` for "fr".
+
+        Raises `UserError` if a line is neither raw nor a source, if there is no such tag, or if a
+        line needs one and has none.
+        """
+        return self.source_tokenizer.addressed(self.sources(lines), to)
+
+    def read_ids(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the ids of lines, none for an empty one."""
+        encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
+        return [ids if line.strip() else [] for ids, line in zip(encoded, lines, strict=True)]
+
+    def encode_pairs(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the ids of sources and of their targets."""
+        sources = self.source_tokenizer.encode_ids([source for source, _ in pairs])
+        return sources, self.target_tokenizer.encode_ids([target for _, target in pairs])

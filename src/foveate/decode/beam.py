@@ -21,7 +21,7 @@ from foveate.decode.constraints import (
     PhraseTracker,
     RequiredPhrases,
 )
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.search import (
     DONE,
     LIVE,

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Draw, Search, SingleSearch
 
 Scores = Float[Tensor, "N V"]

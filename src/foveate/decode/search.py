@@ -25,7 +25,7 @@ from foveate.decode.constraints import (
     OutputRule,
     Steps,
 )
-from foveate.decode.outputs import Hypothesis, Outputs, check_outputs
+from foveate.decode.engine import Hypothesis, Outputs, check_outputs
 
 PRUNED, LIVE, DONE = 0, 1, 2
 Outcome = Literal["pruned", "live", "done"]
@@ -458,3 +458,17 @@ def token_log_probabilities(
     """Return log p(y_t | y_<t, x) of each token of the target."""
     picked = logits.gather(-1, target[..., None]).squeeze(-1)
     return picked.float() - logits.float().logsumexp(dim=-1)
+
+
+@dataclass(frozen=True)
+class DecodingBatch:
+    """Sources that are decoded together, by their places among all sources.
+
+    ``lengths`` are those that limits of the output go by; ``vocabulary`` are the ids of the tokens
+    that the steps know, None for all.
+    """
+
+    places: Sequence[int]
+    steps: Steps
+    lengths: Sequence[int]
+    vocabulary: Int[Tensor, "W"] | None = None

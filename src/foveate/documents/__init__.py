@@ -1,1 +1,1 @@
-"""Documents as people have them: sentences for a model; markup and protected spans stay."""
+"""Documents: their sentences are translated; markup and protected spans stay unchanged."""

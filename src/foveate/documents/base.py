@@ -1,4 +1,4 @@
-"""What all formats of documents share: options, texts as UTF-8, archives within bounds."""
+"""Common parts of all document formats: options, UTF-8 decoding, archives within limits."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from foveate.documents.translate import Passage
 from foveate.errors import ConfigError, install
 
 if TYPE_CHECKING:
-    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # an element of lxml with types
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
 
 
 @dataclass(frozen=True)
 class DocumentOptions:
-    """How documents are read.
+    """Options for reading documents.
 
-    Of a document in several languages, ``source`` is translated (None: the language that the
-    document names) into ``to``; with ``again`` what has a translation already is translated too.
-    ``draft``: what is translated is marked as a draft, where the format has a mark for it.
+    In a document in several languages, the ``source`` language (None: the one that the document
+    declares) is translated into ``to``; ``again`` includes what has a translation already.
+    ``draft`` marks translations as drafts if the format has such a mark.
     """
 
     rules: Rules = field(default_factory=Rules)
@@ -42,11 +42,11 @@ class Document:
     passages: list[Passage]
     written: Callable[[Sequence[str]], bytes]
     note: str = ""  # printed when the document is done
-    lines: Sequence[int] = ()  # of each passage, from 1, in the formats of `BY_LINES`
+    lines: Sequence[int] = ()  # of each passage, counted from 1, in the formats of `BY_LINES`
 
     @property
     def stayed(self) -> list[int]:
-        """The numbers, from 1, of the sentences that were left in the source language."""
+        """The numbers, from 1, of the sentences left in the source language."""
         stayed = [n in p.stayed for p in self.passages for n in range(len(p.sentences))]
         return [number for number, left in enumerate(stayed, start=1) if left]
 
@@ -54,19 +54,19 @@ class Document:
 Reader = Callable[[bytes, DocumentOptions, str], Document]
 
 
-BOM = codecs.BOM_UTF8  # the byte order mark, with which some programs begin texts
+BOM = codecs.BOM_UTF8  # the byte order mark, which some programs put before a text
 
 
 def content_of(data: bytes) -> str:
-    """What a file is by its first bytes, as the end of a sentence; "" where they do not tell."""
+    """Return a file's type by its first bytes, as the end of a sentence; "" if they do not tell."""
     names = (what for begin, what in SIGNATURES.items() if data.startswith(begin))
     return next((f": it is {what.partition(':')[0]}; give it its own ending" for what in names), "")
 
 
 def decoded(data: bytes, where: str) -> str:
-    """The text of UTF-8 bytes, without a byte order mark.
+    """Return the text of UTF-8 bytes, without a byte order mark.
 
-    Raises ``DocumentError`` naming the line that is not UTF-8.
+    Raises ``DocumentError`` with the line that is not UTF-8.
     """
     if what := content_of(data):
         raise DocumentError(f"{where} is not a text{what}")
@@ -79,7 +79,7 @@ def decoded(data: bytes, where: str) -> str:
 
 
 def with_mark(reader: Reader) -> Reader:
-    """A reader of texts whose documents begin with a byte order mark again, where they had one."""
+    """Return a reader that restores the byte order mark of documents that had one."""
 
     def read(data: bytes, options: DocumentOptions, where: str) -> Document:
         document = reader(data, options, where)
@@ -91,24 +91,24 @@ def with_mark(reader: Reader) -> Reader:
 
 
 def escaped(piece: Piece) -> str:
-    """A piece as XML writes it."""
+    """Return a piece in XML syntax."""
     return piece.text if piece.markup else escape(piece.text)
 
 
 MIB = 2**20
 MEMBERS = 5_000
-UNPACKED = 100 * MIB  # bytes of all members
-XML_BYTES = 32 * MIB  # bytes of all members that are XML
-MARKS = 2_000_000  # of < and = in these: elements and attributes, each of which takes memory
+UNPACKED = 100 * MIB  # bytes of all members together
+XML_BYTES = 32 * MIB  # bytes of all XML members together
+MARKS = 2_000_000  # < and = in XML members: elements and attributes, each of which takes memory
 DAMAGED = (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, ArithmeticError)
-MADE = (1980, 1, 1, 0, 0, 0)  # the date of each member that is written
+MADE = (1980, 1, 1, 0, 0, 0)  # the date of each member written
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those of office documents
 
 
 def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
-    """The members of an archive, read within the bounds of this module.
+    """Return the members of an archive, read within the limits of this module.
 
-    Raises ``DocumentError`` for members above the bounds, for XML with a DTD, which could declare
+    Raises ``DocumentError`` for members above the limits, for XML with a DTD, which could declare
     entities, and for data that is not an archive.
     """
     members: dict[str, bytes] = {}
@@ -149,7 +149,7 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
 
 
 def parsed_part(content: bytes, kind: str, where: str) -> Element:
-    """The root of an XML part of an archive. Raises ``DocumentError`` for other content."""
+    """Return the root of an XML part of an archive. Raises ``DocumentError`` for other content."""
     try:
         from lxml import etree
     except ImportError:
@@ -166,7 +166,7 @@ def parsed_part(content: bytes, kind: str, where: str) -> Element:
 
 
 def packed_archive(members: dict[str, bytes]) -> bytes:
-    """The archive of members in their order; a ``mimetype`` comes first, as it is."""
+    """Return an archive of members in order, with an uncompressed ``mimetype`` first."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as file:
         for name in sorted(members, key=lambda name: name != "mimetype"):
@@ -178,6 +178,6 @@ def packed_archive(members: dict[str, bytes]) -> bytes:
 
 
 def counted(left: Mapping[str, int]) -> str:
-    """What a document holds that stays in its language, as the end of a sentence."""
+    """Return counts of what stays in the source language, as the end of a sentence."""
     names = ", ".join(f"{what} ({n:,})" for what, n in left.items() if n)
     return f"; left in the source language: {names}" if names else ""

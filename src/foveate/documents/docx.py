@@ -1,4 +1,4 @@
-"""DOCX documents, as Word writes them, of which only the text of some parts changes."""
+"""DOCX documents, as Word writes them; only the text of some parts changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Passage, TextBuilder
 
 if TYPE_CHECKING:
-    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # an element of lxml with types
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -30,12 +30,12 @@ DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawi
 DC = "{http://purl.org/dc/elements/1.1/}"
 TYPES = "[Content_Types].xml"
 
-# What a DOCX can hold, by the ends of the content types of its parts. The paragraphs of these are
+# Contents of a DOCX, by the ends of its parts' content types. The paragraphs of these parts are
 # translated, with their tables, text boxes, hyperlinks, insertions and content controls.
 TRANSLATED = re.compile(
     r"\.wordprocessingml\.(?:header|footer|footnotes|endnotes)\+xml$|\.main\+xml$"
 )
-# The texts of these stay, and are counted: the name of one, and the elements.
+# Texts in these parts stay, and are counted: a name for them, and their elements.
 LEFT = {
     "wordprocessingml.comments+xml": ("comments", (f"{W}comment",)),
     "drawingml.diagramData+xml": ("texts in diagrams", (f"{A}t",)),
@@ -45,18 +45,18 @@ LEFT = {
         (f"{DC}title", f"{DC}subject", f"{DC}description"),
     ),
 }
-# In the parts that are translated: elements whose attributes descr and title stay, and are counted.
+# In translated parts: elements whose descr and title attributes stay, and are counted.
 DESCRIBED = (f"{DRAWING}docPr",)
-# In paragraphs: characters that are elements; those between sentences, and those in words. All
-# other elements stay where they are, such as pictures, notes, fields, formulas and deleted text.
+# In paragraphs: elements that stand for characters, between sentences or within words. All other
+# elements stay, such as pictures, notes, fields, formulas and deleted text.
 BREAKS = {f"{W}br": "\n", f"{W}cr": "\n", f"{W}tab": "\t", f"{W}ptab": "\t"}
 HYPHENS = {f"{W}noBreakHyphen": "-", f"{W}softHyphen": ""}
 DROPPED = (f"{W}proofErr",)  # marks of the spell checker
 
-FORMATTING = 4_000  # characters of the formatting of a run, which each new run copies
+FORMATTING = 4_000  # characters of a run's formatting, which each new run copies
 _AROUND = "hyperlink ins moveTo smartTag customXml bdo dir fldSimple"
 AROUND = tuple(f"{W}{name}" for name in _AROUND.split())
-# Of a paragraph, or of an element around words.
+# Properties of a paragraph, or of an element around words.
 PROPERTIES = tuple(f"{W}{name}" for name in ("pPr", "smartTagPr", "customXmlPr", "fldData"))
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
@@ -64,7 +64,7 @@ SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read the paragraphs of body, tables, text boxes, headers, footers and notes.
 
-    All else stays as it is; comments and the like are counted. Raises ``DocumentError`` for another
+    Everything else stays; comments and the like are counted. Raises ``DocumentError`` for another
     archive.
     """
     members = archive_of(data, "DOCX", where)
@@ -108,7 +108,7 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
 
 
 def _content_types(members: dict[str, bytes], where: str) -> dict[str, str]:
-    """The content type of each part that is named."""
+    """Return the content type of each declared part that exists."""
     if TYPES not in members:
         raise DocumentError(f"{where} is not a DOCX file: the archive has no {TYPES}")
     root = parsed_part(members[TYPES], "DOCX", f"{where}: {TYPES}")
@@ -117,30 +117,30 @@ def _content_types(members: dict[str, bytes], where: str) -> dict[str, str]:
 
 
 def _paragraphs(root: Element) -> Iterator[Element]:
-    """Every paragraph with text, each once."""
+    """Yield every paragraph with text once."""
     for paragraph in root.iter(f"{W}p"):
         if next(paragraph.iter(f"{W}t"), None) is not None:
             yield paragraph
 
 
 def _described(root: Element) -> Iterator[str]:
-    """The names of the attributes and elements that are counted."""
+    """Yield the names of the attributes and elements that are counted."""
     yield from ("words with ruby" for _ in root.iter(f"{W}ruby"))
     for element in root.iter(*DESCRIBED):
         yield from ("alternative texts" for name in ("descr", "title") if element.get(name))
 
 
 class Paragraph:
-    """A paragraph as a passage: its commonest formatting is plain, other formatting an element."""
+    """A paragraph as a passage: its most frequent formatting is plain, any other is an element."""
 
     def __init__(self, element: Element, options: DocumentOptions, where: str) -> None:
-        """Raises ``DocumentError`` for formatting of a run above `FORMATTING`."""
+        """Raise ``DocumentError`` if a run's formatting is larger than `FORMATTING`."""
         self.element = element
         if any(len(_key(run)) > FORMATTING for run in element.iter(f"{W}r")):
             raise DocumentError(f"{where}: the formatting of some words is too large to be copied")
-        self.objects: list[Element] = []  # and elements around words, by number
+        self.objects: list[Element] = []  # including elements around words, by number
         self.formats: list[Element] = []  # run properties, by number
-        self.breaks: list[Element] = []  # and tabs, in order
+        self.breaks: list[Element] = []  # breaks and tabs, in order
         self.text = TextBuilder(options.rules, layout=True)
         _split(element)
         self.base = self._commonest()
@@ -185,7 +185,7 @@ class Paragraph:
             self.text.add_close()
 
     def write(self, text: str) -> None:
-        """Put the translated text in place of the paragraph's."""
+        """Replace the paragraph's text by its translation."""
         base = next(
             (r.find(f"{W}rPr") for r in self.element.iter(f"{W}r") if _key(r) == self.base), None
         )
@@ -203,7 +203,7 @@ class Paragraph:
                 self._fill(parent, child, self.formats[number])
             else:
                 item = self.objects[number]
-                item = deepcopy(item) if number in self._used else item  # a break is inside
+                item = deepcopy(item) if number in self._used else item  # there is a break inside
                 self._used.add(number)
                 if (holder := _holder(item)) is not None:
                     for old in [each for each in holder if each.tag not in PROPERTIES]:
@@ -213,7 +213,7 @@ class Paragraph:
             self._append(parent, child.tail, properties)
 
     def _append(self, parent: Element, text: str | None, properties: Element | None) -> None:
-        """Append runs of text with its formatting, and the breaks in it."""
+        """Append runs of text with formatting, and the breaks in the text."""
         for part in re.split(r"([\n\t])", text or ""):
             if part in ("\n", "\t"):
                 parent.append(next(self._left))
@@ -228,7 +228,7 @@ class Paragraph:
 
 
 def _split(paragraph: Element) -> None:
-    """Give each tab, line break or picture that is in a run with text a run of its own."""
+    """Give each tab, line break or picture in a run with text its own run."""
     for hyphen in list(paragraph.iter(*HYPHENS)):
         hyphen.text, hyphen.tag = HYPHENS[hyphen.tag], f"{W}t"
     for run in list(paragraph.iter(f"{W}r")):
@@ -246,14 +246,14 @@ def _split(paragraph: Element) -> None:
 
 
 def _holder(element: Element) -> Element | None:
-    """The element with the words of one that stands around words; None for another."""
+    """Return the element inside a wrapping element that has its words; None for any other."""
     if element.tag == f"{W}sdt":
         return element.find(f"{W}sdtContent")
     return element if element.tag in AROUND else None
 
 
 def _is_text(element: Element) -> bool:
-    """Whether an element is a run that holds text and nothing else, and is not hidden."""
+    """Return whether an element is a visible run with nothing but text."""
     known = (f"{W}t", f"{W}rPr", f"{W}lastRenderedPageBreak")
     is_text = element.tag == f"{W}r" and all(child.tag in known for child in element)
     hidden = element.find(f"{W}rPr/{W}vanish") if is_text else None
@@ -261,19 +261,19 @@ def _is_text(element: Element) -> bool:
 
 
 def _break_of(element: Element) -> str | None:
-    """The character of a run that is a line break or a tab; None for another element."""
+    """Return the character of a run that is a line break or a tab; None for any other element."""
     parts = [child for child in element if child.tag != f"{W}rPr"]
     is_break = element.tag == f"{W}r" and len(parts) == 1 and parts[0].tag in BREAKS
     return BREAKS[parts[0].tag] if is_break else None
 
 
 def _text(run: Element) -> str:
-    """The text of a run; line breaks and tabs of the file are blanks."""
+    """Return the text of a run, with line breaks and tabs of the file as spaces."""
     return re.sub(r"[\n\t\r]", " ", "".join(t.text or "" for t in run.iter(f"{W}t")))
 
 
 def _key(run: Element) -> str:
-    """The formatting of a run as a text, equal for runs of equal formatting."""
+    """Return a run's formatting as a string, equal for runs with equal formatting."""
     properties = run.find(f"{W}rPr")
     each = [] if properties is None else list(properties.iter())[1:]
     return " ".join(f"{e.tag} {sorted(e.attrib.items())}".replace(W, "") for e in each)

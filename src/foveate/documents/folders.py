@@ -1,12 +1,11 @@
-"""A folder of documents divided into parts, and the state of its translation, which continues.
+"""A folder of documents divided into parts, and the state of its translation, for resuming.
 
-A part is the same work for every process: the output does not depend on the process. A job stores
-its state in the output folder, each file written at once, so that it continues after it was
-stopped at any moment.
+A part's translation is the same in every process. A job stores its state in the output folder and
+writes each file atomically, so that it can resume after an interruption at any moment.
 
-    OUT/.foveate/job.json     the options that all translations are made with
+    OUT/.foveate/job.json     the options of all translations
     OUT/.foveate/parts/…      translated parts, under the digests of their sources
-    OUT/.foveate/done.jsonl   a line for each finished file
+    OUT/.foveate/done.jsonl   one line per finished file
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ from foveate.documents.base import BOM
 from foveate.documents.formats import BY_LINES, ENDINGS, jsonl_object, rows_of
 from foveate.files import replace_file, replacing
 
-LINES = 512  # of a part: a few seconds' work, which is all that is lost with a worker
-Events = dict[str, list[int]]  # event → its lines in a part, from 1; 0 where the line is unknown
+LINES = 512  # lines in a part: a few seconds of work, the most that is lost with a worker
+Events = dict[str, list[int]]  # event → its lines in a part, from 1; 0 if the line is unknown
 
 
 class FilePart(NamedTuple):
-    """Some bytes of a file, in plain values that go to other processes."""
+    """A range of bytes in a file, as plain values that can be sent to other processes."""
 
     file: str
     kind: str  # the format
     start: int  # in bytes
     size: int  # in bytes
-    first: int  # number of its first line, from 1
+    first: int  # number of the first line, from 1
     lines: int
-    digest: str  # of the format and the bytes: equal parts have equal translations
+    digest: str  # of the format and the bytes; equal parts have equal translations
 
     def read(self) -> bytes:
-        """Its bytes. Raises ``ConfigError`` if the file has changed."""
+        """Return the bytes. Raises ``ConfigError`` if the file has changed."""
         with open(self.file, "rb") as file:
             file.seek(self.start)
             data = file.read(self.size)
@@ -53,28 +52,28 @@ class FilePart(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of the folder: its name in the folder, and its parts."""
+    """A file in the folder: its name relative to the folder, and its parts."""
 
     name: str
     parts: tuple[FilePart, ...]
 
     @property
     def lines(self) -> int:
-        """How many lines it has."""
+        """The number of lines."""
         return sum(part.lines for part in self.parts)
 
     @property
     def digest(self) -> str:
-        """Of its whole content."""
+        """The digest of the whole content."""
         return hashlib.blake2b("".join(p.digest for p in self.parts).encode()).hexdigest()[:32]
 
 
 def files_in(folder: Path, kind: str | None) -> tuple[list[Path], dict[str, list[Path]]]:
-    """Return the files of a folder and its folders to translate by name, and others by the reason.
+    """Return a folder tree's files to translate, sorted by name, and the others by the reason.
 
-    Without a ``kind``, files whose endings name no format are skipped; so are links that lead out
-    of the folder, and links to folders. Hidden files do not count. Raises ``ConfigError`` where
-    there is nothing to translate.
+    Without a ``kind``, files with unknown extensions are skipped; so are links that lead out of the
+    folder, and links to folders. Hidden files are ignored. Raises ``ConfigError`` if there is
+    nothing to translate.
     """
     chosen, skipped = list[Path](), dict[str, list[Path]]()
     for path in sorted(folder.rglob("*")):
@@ -95,15 +94,15 @@ def files_in(folder: Path, kind: str | None) -> tuple[list[Path], dict[str, list
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Whether a path is in a folder when all links are followed."""
+    """Return whether a path, with all links followed, is in a folder."""
     return path.resolve().is_relative_to(folder.resolve())
 
 
 def cut(path: Path, name: str, kind: str, lines: int) -> SourceFile:
-    """A file in parts of ``lines`` lines each; a file of another format is one part.
+    """Split a file into parts of ``lines`` lines; a file in another format is one part.
 
-    Raises ``ConfigError`` naming file and line of a row that holds no text to translate, so that
-    this is known before any work is done.
+    Raises ``ConfigError`` with file and line for a row without text to translate, so that this is
+    known before any work is done.
     """
     parts, start, first = list[FilePart](), 0, 1
     with path.open("rb") as file:
@@ -117,7 +116,7 @@ def cut(path: Path, name: str, kind: str, lines: int) -> SourceFile:
 
 
 def _checked(data: bytes, kind: str, path: Path, first: int) -> int:
-    """How many lines a part has, each of which can be read."""
+    """Return the number of lines in a part, after checking that each can be read."""
     if kind not in BY_LINES:
         return max(1, data.count(b"\n"))
     rows = rows_of(data.removeprefix(BOM).decode(errors="replace"))
@@ -132,32 +131,32 @@ def _digest(kind: str, data: bytes) -> str:
 
 
 def packed(text: bytes, events: Events) -> bytes:
-    """A translated part as bytes: a line of its events, then the text."""
+    """Return a translated part as bytes: a line with its events, then the text."""
     some = {event: lines for event, lines in events.items() if lines}
     return json.dumps(some).encode() + b"\n" + text
 
 
 def unpacked(data: bytes) -> tuple[bytes, Events]:
-    """Text and events of a translated part from the bytes of `packed`."""
+    """Return the text and the events of a translated part from the bytes of `packed`."""
     events, _, text = data.partition(b"\n")
     return text, json.loads(events)
 
 
 def refusal(reason: str) -> bytes:
-    """In place of a translation: why the file cannot be read, as it goes on after its name."""
+    """Return a refusal in place of a translation: the reason, worded to follow the file's name."""
     return json.dumps({"refused": reason}).encode()
 
 
 def reason_in(data: bytes) -> str | None:
-    """The reason in the bytes of `refusal`; None for a translation."""
-    if b"\n" in data:  # `packed` writes one
+    """Return the reason in the bytes of `refusal`; None for a translation."""
+    if b"\n" in data:  # `packed` writes a line feed
         return None
     reason: str = json.loads(data)["refused"]
     return reason
 
 
 class FolderJob:
-    """The state of a job in its output folder. Raises ``ConfigError`` where it is of another."""
+    """The state of a job in its output folder. Raises ``ConfigError`` if it is another job's."""
 
     def __init__(self, out: Path, options: Mapping[str, object], names: Sequence[str]) -> None:
         self.out, self.folder = out, out / ".foveate"
@@ -179,7 +178,7 @@ class FolderJob:
         self.done = self._read_done()
 
     def _writable(self, path: Path) -> Path:
-        """Return a path in the output folder. Raise ``ConfigError`` for one that links lead out."""
+        """Return a path in the output folder. Raises ``ConfigError`` if links lead out of it."""
         if not is_inside(path, self.out):
             raise ConfigError(f"{path} leads out of {self.out} by a link; remove the link")
         return path
@@ -195,16 +194,16 @@ class FolderJob:
                 )
 
     def store(self, part: FilePart, translation: bytes) -> None:
-        """Store the translation of a part, as `packed`."""
+        """Store the translation of a part, as returned by `packed`."""
         replace_file(self.parts / part.digest, translation)
 
     def missing(self, sources: Iterable[SourceFile]) -> list[FilePart]:
-        """The parts of sources in order whose translations are not stored, equal ones once."""
+        """Return the parts whose translations are not stored, in order and without duplicates."""
         parts = {part.digest: part for source in sources for part in source.parts}
         return [part for digest, part in parts.items() if not (self.parts / digest).exists()]
 
     def finished(self, source: SourceFile) -> Events | None:
-        """The events of a file that is finished and lies there as it was written; else None."""
+        """Return the events of a file that is finished and unchanged on disk, else None."""
         record, path = self.done.get(source.name), self.out / source.name
         if record is None or record["source"] != source.digest or not path.is_file():
             return None
@@ -224,7 +223,7 @@ class FolderJob:
             size = file.tell()
         record = {"file": source.name, "source": source.digest, "size": size, "noted": events}
         with (self.folder / "done.jsonl").open("ab") as log:
-            log.write(b"\n" + json.dumps(record).encode())  # a torn line before it stays one line
+            log.write(b"\n" + json.dumps(record).encode())  # a torn line before it stays a line
             log.flush()
             os.fsync(log.fileno())
         self.done[source.name] = record

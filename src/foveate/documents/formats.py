@@ -1,7 +1,7 @@
-"""The formats of documents: text, HTML, TSV, JSONL, SRT, DOCX, ODT, PO and TMX.
+"""Document formats: text, HTML, TSV, JSONL, SRT, DOCX, ODT, PO and TMX.
 
 A reader splits a document into passages to translate, and a function that writes the document again
-with the translation of each passage. Everything else in the document stays as it is.
+with the translation of each passage. Everything else in the document stays unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from foveate.errors import ConfigError, install
 def read_document(
     kind: str, data: bytes, options: DocumentOptions, where: str = "the input"
 ) -> Document:
-    """A document of a format. Raises `DocumentError` naming it where it has another format."""
+    """Read a document in a format. Raises `DocumentError` at ``where`` for other formats."""
     if kind not in READERS:
         raise ConfigError(f"no format {kind!r}; there are: {', '.join(READERS)}")
     return READERS[kind](data, options, where)
@@ -53,7 +53,7 @@ ENDINGS = {
 
 
 def format_of(path: Path, name: str | None = None) -> str:
-    """The format of a name, or of an ending. Raises ``ConfigError`` where it does not tell."""
+    """Return the format of a name or a file extension. Raises ``ConfigError`` if it is unknown."""
     if name is not None:
         return ENDINGS.get(f".{name.lower().lstrip('.')}", name)
     ending = path.suffix.lower()
@@ -64,7 +64,7 @@ def format_of(path: Path, name: str | None = None) -> str:
 
 
 def read_whole(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read a plain text. Raises ``DocumentError`` for subtitles of a format that is not read."""
+    """Read a plain text. Raises ``DocumentError`` for subtitles in an unsupported format."""
     if data[:40].lstrip(b"\xef\xbb\xbf").startswith((b"WEBVTT", b"[Script Info]")):
         raise DocumentError(f"{where} holds subtitles of another format: convert it to .srt")
     passage = text_passage(decoded(data, where), options.rules)
@@ -72,21 +72,21 @@ def read_whole(data: bytes, options: DocumentOptions, where: str) -> Document:
 
 
 def read_html(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read an HTML document or a fragment of one; what stays of it is counted."""
+    """Read an HTML document or fragment; what stays untranslated is counted."""
     html = decoded(data, where)
     passage = html_passage(html, options.rules)
     return Document([passage], lambda texts: texts[0].encode(), counted(left_in(html)))
 
 
 def rows_of(text: str) -> list[tuple[str, str]]:
-    """Return the lines of a text, each with LF or CRLF, which alone end lines."""
+    """Return the lines of a text, each with its line end, which is LF or CRLF."""
     lines = re.findall(r"[^\n]*\n|[^\n]+\Z", text)
     ends = ("\r\n" if row.endswith("\r\n") else "\n" if row.endswith("\n") else "" for row in lines)
     return [(row.removesuffix(end), end) for row, end in zip(lines, ends, strict=True)]
 
 
 def _rows(data: bytes, where: str) -> list[tuple[str, str]]:
-    """The lines of a document. Raises ``DocumentError`` where they end in CR alone."""
+    """Return the lines of a document. Raises ``DocumentError`` if they end in CR alone."""
     text = decoded(data, where)
     if "\r" in text.rstrip() and "\n" not in text:
         raise DocumentError(f"{where} has CR line ends; {MAC}")
@@ -95,14 +95,14 @@ def _rows(data: bytes, where: str) -> list[tuple[str, str]]:
 
 @with_mark
 def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """A plain text with a passage for each line, whose numbers are known."""
+    """Read a plain text with one passage per line, whose numbers are recorded."""
     rows = _rows(data, where)
     return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
 
 
 @with_mark
 def read_tsv(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Rows between tabs: the translation of the first column becomes a new last one."""
+    """Read rows of columns between tabs; the first column's translation becomes a new last one."""
     rows = _rows(data, where)
     first = [row.partition("\t")[0] for row, _ in rows]
     return _by_rows(rows, first, options, lambda row, text: f"{row}\t{text}")
@@ -114,7 +114,7 @@ def _by_rows(
     options: DocumentOptions,
     join: Callable[[str, str], str],
 ) -> Document:
-    """Rows with a text to translate each; ``join`` writes a row with its translation."""
+    """Return rows with one text each to translate; ``join`` writes a row with its translation."""
 
     def written(translations: Sequence[str]) -> bytes:
         done = zip(rows, translations, strict=True)
@@ -126,7 +126,7 @@ def _by_rows(
 
 @with_mark
 def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Objects with a ``source`` each, a line for each: they get a ``target`` if they have none."""
+    """Read one object with a ``source`` per line; it gets a ``target`` if it has none."""
     rows = _rows(data, where)
     objects = {
         number: record
@@ -143,7 +143,7 @@ def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
             if number in objects:
                 target = {"target": targets[number]}
                 row = json.dumps({**objects[number], **target}, ensure_ascii=False)
-                if "target" not in objects[number]:  # the other values stay as they are written
+                if "target" not in objects[number]:  # the other values stay unchanged
                     added = json.dumps(target, ensure_ascii=False)[1:]
                     row = f"{rows[number - 1][0].rstrip().removesuffix('}').rstrip()}, {added}"
             lines.append(row + end)
@@ -155,9 +155,9 @@ def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
 
 
 def jsonl_object(row: str, where: str) -> dict[str, str] | None:
-    """The object of a line of JSONL; None for an empty line.
+    """Return the object in a line of JSONL; None for an empty line.
 
-    Raises ``DocumentError`` that names the line where it has no text to translate.
+    Raises ``DocumentError`` with the line if it has no text to translate.
     """
     if not row.strip():
         return None
@@ -173,7 +173,7 @@ def jsonl_object(row: str, where: str) -> dict[str, str] | None:
 
 
 def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """The object of these keys. Raises ``ValueError`` for a key that is there twice."""
+    """Return an object of keys and values. Raises ``ValueError`` for a duplicate key."""
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key occurs twice in an object")
     return dict(pairs)
@@ -184,11 +184,11 @@ _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 
 @with_mark
 def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Subtitles: numbers and times stay; the lines of one are translated together.
+    """Read subtitles: numbers and times stay; the lines of one subtitle are translated together.
 
-    A line that begins with a dash is a speaker's and stays one; text behind an empty line still
-    belongs to the subtitle. Raises ``DocumentError`` naming a line of times that cannot be read, or
-    where there is none at all.
+    A line that begins with a dash is one speaker's and stays separate; text after an empty line
+    still belongs to the subtitle. Raises ``DocumentError`` with the line of times that cannot be
+    read, or if there are no times at all.
     """
     rows = _rows(data, where)
     _check_times([row for row, _ in rows], where)
@@ -210,10 +210,10 @@ def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
 
 
 def _check_times(rows: Sequence[str], where: str) -> None:
-    """Raise ``DocumentError`` naming a line of times that cannot be read.
+    """Raise ``DocumentError`` with the line of times that cannot be read.
 
-    It is the first of the file, behind an empty line, or behind the number of a subtitle; in other
-    places the same characters are what somebody says.
+    Times are on the first line, after an empty line, or after a subtitle's number; elsewhere the
+    same characters are speech.
     """
     before, last = "", ""
     for number, row in enumerate(rows, start=1):
@@ -229,7 +229,7 @@ def _check_times(rows: Sequence[str], where: str) -> None:
 
 
 def _cues(rows: Sequence[str]) -> Iterator[list[int]]:
-    """The lines of text that belong together."""
+    """Yield the line numbers of the texts that belong together."""
     started, group = False, list[int]()
     for n, (row, following) in enumerate(pairwise([*rows, "", ""])):
         times = bool(_TIMES.match(row))
@@ -243,7 +243,7 @@ def _cues(rows: Sequence[str]) -> Iterator[list[int]]:
 
 
 def _spread(text: str, count: int) -> list[str]:
-    """A text on so many lines of about the same length; none is cut inside a word."""
+    """Split a text into ``count`` lines of similar length; none is cut inside a word."""
     words, lines = text.split(" "), []
     for left in range(count, 0, -1):
         share, line = len(" ".join(words)) / left, ""
@@ -253,16 +253,16 @@ def _spread(text: str, count: int) -> list[str]:
     return lines
 
 
-DEEPEST = 100  # elements in each other; a TMX needs six, and some for codes
+DEEPEST = 100  # nested elements; a TMX needs six, and some for codes
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^<>\[\]]*>\s*")
 
 
 def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """A translation memory: units without text in ``options.to`` get one.
+    """Read a translation memory: units without text in ``options.to`` get one.
 
-    It is translated from the variant in ``options.source``, else in the language of the header,
-    else from the first. Raises ``DocumentError`` if ``to`` is absent, or it is not a TMX.
+    The source is the variant in ``options.source``, else in the header's language, else the first.
+    Raises ``DocumentError`` if the file is not a TMX, ``ConfigError`` without ``to``.
     """
     if options.to is None:
         raise ConfigError("a TMX holds several languages; name the one to add (--to)")
@@ -283,7 +283,7 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
             _add(unit, text, options.to or "")
         out = io.BytesIO()
         XML.ElementTree(root).write(out, encoding="utf-8", xml_declaration=True)
-        declared = _DOCTYPE.search(data.replace(b"\0", b"")[:10_000])  # also of UTF-16
+        declared = _DOCTYPE.search(data.replace(b"\0", b"")[:10_000])  # also in UTF-16
         return (
             out.getvalue().replace(b"<tmx", (declared[0] if declared else b"") + b"<tmx", 1) + b"\n"
         )
@@ -293,10 +293,10 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
 
 
 def parse_xml(data: bytes, where: str) -> XML.Element:
-    """The root of an XML file that declares no entities, which could expand or read files.
+    """Return the root of an XML file without entity declarations, which could expand or read files.
 
-    Raises ``DocumentError`` naming the line, where the parser knows it, also for elements that are
-    more than `DEEPEST` in each other.
+    Raises ``DocumentError``, with the line if the parser knows it, also for elements nested deeper
+    than `DEEPEST`.
     """
     try:
         from defusedxml import DefusedXmlException
@@ -306,7 +306,7 @@ def parse_xml(data: bytes, where: str) -> XML.Element:
     depth = 0
     root: XML.Element | None = None
     try:
-        # comments and instructions stay where they are
+        # comments and instructions stay
         target = XML.TreeBuilder(insert_comments=True, insert_pis=True)
         parser = DefusedXMLParser(target=target)
         for event, element in iterparse(io.BytesIO(data), ("start", "end"), parser):
@@ -322,24 +322,24 @@ def parse_xml(data: bytes, where: str) -> XML.Element:
 
 
 def variants_in(unit: XML.Element, language: str) -> list[XML.Element]:
-    """The variants of a unit in a language, or in one of its regions."""
+    """Return the variants of a unit in a language, or in one of its regions."""
     variants = unit.findall("tuv")
     return [v for v in variants if same_language(v.get(LANG) or v.get("lang") or "", language)]
 
 
 def text_of(variant: XML.Element) -> str:
-    """The text of a variant's segment; "" where it has none."""
+    """Return the text of a variant's segment, or "" without one."""
     segment = variant.find("seg")
     return "" if segment is None else "".join(segment.itertext())
 
 
 def same_language(a: str, b: str) -> bool:
-    """Whether languages are the same but for a region: en and en-US."""
+    """Return whether two languages differ at most by region, as en and en-US do."""
     return language_of(a) == language_of(b)
 
 
 def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:
-    """The segment of a unit that is to be translated, if any; one without text is none."""
+    """Return the segment of a unit to be translated, if any; empty segments do not count."""
     targets = variants_in(unit, options.to or "")
     if any(text_of(v).strip() for v in targets) and not options.again:
         return None
@@ -350,7 +350,7 @@ def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML
 
 
 def _segment(segment: XML.Element, options: DocumentOptions) -> Passage:
-    """The text of a segment: ``hi`` goes with its words, codes such as ``ph`` stand like words."""
+    """Return a segment as a passage: ``hi`` surrounds words, codes such as ``ph`` act as words."""
     text = TextBuilder(options.rules, layout=True)
     _read_segment(segment, text)
     return Passage(tuple(text.parts()), options.rules, escaped)
@@ -375,7 +375,7 @@ _QUOTES = {'"': "&quot;"}
 
 
 def _add(unit: XML.Element, text: str, to: str) -> None:
-    """Put a variant into a unit, in place of one that is there."""
+    """Add a variant to a unit, replacing an existing one."""
     for old in variants_in(unit, to):
         unit.remove(old)
     variant = XML.SubElement(unit, "tuv", {LANG: to})

@@ -1,4 +1,4 @@
-"""HTML as passages: a standards-conforming tree (selectolax), of which only the text changes."""
+"""HTML as passages: a standards-conforming tree (selectolax) of which only the text changes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
 
-TAGS = 1_000_000  # of a document
-DEEPEST = 2_000  # elements in each other; browsers stop at 512
-ATTRIBUTES = 250  # of an element: each is compared with all others
-OPTIONS = 10_000  # of all lists to choose from: each costs as much as there are before it
+TAGS = 1_000_000  # in a document
+DEEPEST = 2_000  # nested elements; browsers stop at 512
+ATTRIBUTES = 250  # of one element: each is compared with all others
+OPTIONS = 10_000  # in all lists to choose from: the cost of each grows with the number before it
 ROOTS = 100  # tags <html> and <body>, which add to the attributes of the first
-REPEATED = 250_000  # elements that could be opened again, in all
+REPEATED = 250_000  # elements that could be reopened, in all
 
 _TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?P<end>/?)(?P<name>[a-z][^\s/>]*)(?P<rest>[^<>]*)", re.I | re.S
 )
-_BLANK = r"[\t\n\f\r ]"  # as HTML has it
+_BLANK = r"[\t\n\f\r ]"  # white space in HTML
 _QUOTED = r"(?:\"[^\"]*+\"|'[^']*+')"
 _ATTRIBUTE = (
     rf"(?:[\t\n\f\r /]*+[^\t\n\f\r />][^\t\n\f\r />=]*+"
@@ -37,25 +37,25 @@ _MANY_ATTRIBUTES = re.compile(rf"<[a-z][^\t\n\f\r />]*+{_ATTRIBUTE}{{{ATTRIBUTES
 _OPTION, _ROOT = re.compile(r"<opt(?:ion|group)\b", re.I), re.compile(r"<(?:html|body)\b", re.I)
 _EMPTY = "area base br col embed hr img input link meta param source track wbr"
 VOID = frozenset(f"{_EMPTY} basefont bgsound frame keygen".split())  # without an end tag
-# Their end tags are optional: they end with their parents, or where the next element begins.
+# Their end tags are optional: they end with their parents, or at the next such element.
 _SINGLE = "html head body p li dt dd tr td th tbody thead tfoot option optgroup colgroup caption"
 _IGNORED = frozenset(f"{_EMPTY} {_SINGLE} rb rt rp rtc".split())
-# Within these, <x/> is a closed element, until an element of HTML begins.
+# Within these, <x/> is a closed element, until an HTML element begins.
 _FOREIGN = frozenset(("svg", "math"))
 _HTML = """a b big blockquote center code div dl em font form h1 h2 h3 h4 h5 h6 i menu nobr ol pre
     ruby s section small span strong strike sub sup table tt u ul var article main
     foreignobject desc title annotation-xml mi mo mn ms mtext"""
 _NO_FOREIGN = frozenset(_HTML.split())
 _RAW = ("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "select")
-_WALLS = ("object", "applet", "marquee", "template", "table")  # other ends do not reach beyond
+_WALLS = ("object", "applet", "marquee", "template", "table")  # other end tags do not reach beyond
 _REOPENED = re.compile(
     r"<(/?)(b|big|code|em|font|i|s|small|strike|strong|tt|u)(?=[\s/>])", re.IGNORECASE
 )
-MARK = "\ue000"  # behind the names of elements that are not to be opened again
+MARK = "\ue000"  # after the names of elements that should not be reopened
 
 
 def check(html: str) -> None:
-    """Raise ``DocumentError`` for more elements, or deeper ones, than can be read in time."""
+    """Raise ``DocumentError`` for more elements, or deeper ones, than can be processed in time."""
     if html.count("<") > TAGS:
         raise DocumentError(f"the HTML has more than {TAGS:,} tags; translate it in parts")
     if match := _MANY_ATTRIBUTES.search(html):
@@ -88,11 +88,11 @@ def check(html: str) -> None:
 
 
 class _Open:
-    """The names of the open elements, the outermost first; never fewer than a browser has."""
+    """The names of open elements, outermost first: at least as many as in a browser."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self._places = defaultdict[str, list[int]](list)  # in the names, of each
+        self._places = defaultdict[str, list[int]](list)  # positions of each name in `names`
         self._walls: list[int] = []
         self._raw = ""  # the element whose content is not markup
 
@@ -104,7 +104,7 @@ class _Open:
         self.names.append(name)
 
     def end(self, name: str) -> None:
-        """Close the last element of that name, and the elements in it."""
+        """Close the last element with that name, and the elements in it."""
         place = (self._places[name] or [-1])[-1]
         behind = bool(self._walls) and place < self._walls[-1] and name not in _WALLS
         if place < 0 or behind or self._raw not in ("", name):
@@ -117,10 +117,10 @@ class _Open:
 
 
 def without_repeats(html: str) -> tuple[str, str]:
-    """HTML whose elements such as ``<b>`` are opened once each, and the mark behind their names.
+    """Return HTML whose elements such as ``<b>`` are not reopened, and the mark after their names.
 
-    Short documents do not change. In long ones the tree is the same as long as these elements are
-    closed where they should be.
+    Short documents do not change. In long ones the tree is the same if these elements are closed
+    properly.
     """
     if len(_REOPENED.findall(html)) * html.count("<") <= REPEATED:
         return html, ""
@@ -133,19 +133,19 @@ def without_repeats(html: str) -> tuple[str, str]:
 _INLINE = """a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span
     strike strong sub sup time tt u"""
 INLINE = frozenset(_INLINE.split())
-# Left as they are; objects stand in a sentence like a word.
+# Left unchanged; objects act as words in a sentence.
 _OBJECTS = "code kbd samp var img input svg math wbr ruby script style link meta"
 OBJECTS = frozenset(_OBJECTS.split())
 _BLOCKS = """pre textarea select template iframe object video audio canvas xmp noembed noframes
     plaintext listing embed"""
 UNTOUCHED = OBJECTS | frozenset(_BLOCKS.split())
-CONTEXTS = {  # what a fragment that begins so has to stand in
+CONTEXTS = {  # the element that a fragment with this first tag must be in
     **dict.fromkeys(("td", "th"), "tr"),
     "tr": "tbody",
     **dict.fromkeys(("tbody", "thead", "tfoot", "caption", "colgroup"), "table"),
     "col": "colgroup",
 }
-# Attributes that a reader sees, which stay and are counted, as are the texts of some elements.
+# Visible attributes that stay and are counted, as are the texts of some elements.
 ATTRIBUTES_LEFT = {
     "alt": "alternative texts",
     "title": "titles of elements",
@@ -159,7 +159,7 @@ ELEMENTS_LEFT = {
     "ruby": "words with ruby",
     "svg": "texts in drawings",
 }
-DEPTH = 32  # inline elements in each other; what is deeper is left as it is
+DEPTH = 32  # nested inline elements; deeper ones stay unchanged
 
 _DOCUMENT = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 Kind = Literal["text", "open", "close", "object", "break"]
@@ -175,11 +175,11 @@ class Event:
 
 
 def html_passage(html: str, rules: Rules | None = None) -> Passage:
-    """A fragment or a document, read as a browser reads it, with all its errors.
+    """Parse a fragment or a document as a browser does, including all its errors.
 
-    Elements with ``translate="no"`` or the class ``notranslate``, code and scripts stay as they
-    are. Raises ``ConfigError`` where selectolax is not installed, and ``DocumentError`` for more
-    elements than can be read in time, or deeper ones (`check`).
+    Elements with ``translate="no"`` or the class ``notranslate``, code and scripts stay unchanged.
+    Raises ``ConfigError`` if selectolax is not installed, and ``DocumentError`` for more
+    elements, or deeper ones, than can be processed in time (`check`).
     """
     check(html)
     rules = rules or Rules()
@@ -206,14 +206,14 @@ _ADD: dict[str, Callable[[TextBuilder, Event], None]] = {
 
 
 def written(piece: Piece) -> str:
-    """A piece as HTML."""
+    """Return a piece in HTML syntax."""
     if piece.markup:
         return piece.text
     return entities.escape(piece.text, quote=False).replace("\xa0", "&nbsp;")
 
 
 def left_in(html: str) -> Counter[str]:
-    """What a reader of the page sees that stays in its language, by kind."""
+    """Count by kind what readers of the page see that stays in the source language."""
     left = Counter[str]()
     todo = _nodes(without_repeats(html)[0])
     while todo:
@@ -234,7 +234,7 @@ def left_in(html: str) -> Counter[str]:
 
 
 def _stable(html: str) -> list[Event]:
-    """The events of a tree that is the same after it is written and read again."""
+    """Return the events of a tree that does not change when it is written and parsed again."""
     for _ in range(4):
         marked, mark = without_repeats(html)
         events = list(_events(marked))
@@ -250,12 +250,12 @@ def _stable(html: str) -> list[Event]:
 
 
 def _name(node: LexborNode) -> str:
-    """The name of an element without the mark of `without_repeats`."""
+    """Return the name of an element without the mark of `without_repeats`."""
     return (node.tag or "").partition(MARK)[0]
 
 
 def _events(html: str) -> Iterator[Event]:
-    """A document in order, without recursion, since markup may be deep."""
+    """Yield the events of a document in order, without recursion, since markup may be deep."""
     nodes = _nodes(html)
     blocks = _with_blocks(nodes)
     todo: list[LexborNode | Event] = list(reversed(nodes))
@@ -268,7 +268,7 @@ def _events(html: str) -> Iterator[Event]:
         elif node.is_text_node:
             yield Event("text", node.text_content or "")
         elif not node.is_element_node:
-            inside = node.is_comment_node or depth > 0  # <?x> may stand in an element as well
+            inside = node.is_comment_node or depth > 0  # <?x> is also allowed in an element
             yield Event("object" if inside else "break", node.html or "")
         else:
             inline = _name(node) in INLINE and node.mem_id not in blocks
@@ -285,7 +285,7 @@ def _events(html: str) -> Iterator[Event]:
 
 
 def _nodes(html: str) -> list[LexborNode]:
-    """The topmost nodes of a document or a fragment."""
+    """Return the topmost nodes of a document or a fragment."""
     try:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
@@ -295,13 +295,13 @@ def _nodes(html: str) -> list[LexborNode]:
         return _chain(None if root is None or root.parent is None else root.parent.first_child)
     first = re.match(r"\s*<([A-Za-z]+)", html)
     context = CONTEXTS.get(first[1].lower() if first else "", "div")
-    # behind a comment, for the first node of a fragment gives all of it as its own HTML
+    # after a comment, because the `html` of a fragment's first node is the whole fragment
     parser = LexborHTMLParser("<!---->" + html, is_fragment=True, fragment_tag=context)
     return _chain(parser.root)[1:]
 
 
 def _chain(node: LexborNode | None) -> list[LexborNode]:
-    """A node and all its later siblings."""
+    """Return a node and all its later siblings."""
     nodes = []
     while node is not None:
         nodes.append(node)
@@ -310,7 +310,7 @@ def _chain(node: LexborNode | None) -> list[LexborNode]:
 
 
 def _with_blocks(nodes: Sequence[LexborNode]) -> set[int]:
-    """The numbers of the elements that contain an element which ends a sentence."""
+    """Return the ids of the elements that contain an element which ends a sentence."""
     numbers: set[int] = set()
     todo = list(nodes)
     while todo:
@@ -334,14 +334,14 @@ def _untouched(node: LexborNode) -> bool:
 
 
 def _refuses(node: LexborNode) -> bool:
-    """Whether the page says that an element is not to be translated."""
+    """Return whether the page marks an element as not to be translated."""
     attributes = node.attributes
     classes = (attributes.get("class") or "").split()
     return (attributes.get("translate") or "").lower() == "no" or "notranslate" in classes
 
 
 def _tags(node: LexborNode) -> tuple[str, str]:
-    """The start tag and the end tag of an element."""
+    """Return the start tag and the end tag of an element."""
     values = [
         f" {name}" if value is None else f' {name}="{_quoted(value)}"'
         for name, value in node.attributes.items()

@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar, Unpack
 
-from foveate.align.aer import Head
-from foveate.answers import TextAnswer, TranslateOptions, Translator
 from foveate.config import ConfigError
 from foveate.data.bilingual import language_of, languages_of_tmx, units_of_tmx
 from foveate.data.tokenizer import SPECIALS, UNK, bare
@@ -19,16 +17,18 @@ from foveate.documents.base import decoded
 from foveate.documents.formats import rows_of
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Aligner
+from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
+from foveate.engine.links import Head
 
 T = TypeVar("T")
-Variants = tuple[str, ...]  # translations of a term, any of which will do
+Variants = tuple[str, ...]  # alternative translations of a term
 
 
 def aligner(run: Translator, head: Head | None = None, to: str | None = None) -> Aligner:
-    """Word links by a head, else by that of the run (``foveate align RUN … --save``).
+    """Return an aligner by ``head``, else by the run's own (``foveate align RUN … --save``).
 
-    ``to`` names the language of the targets, where the run knows several. A run that cannot align
-    gives no links; elements are then placed in proportion.
+    ``to`` is the target language if the run supports several. A run that cannot align gives no
+    links; elements are then placed in proportion.
     """
     if not run.aligns:
         return lambda pairs: [[] for _ in pairs]
@@ -41,17 +41,17 @@ def aligner(run: Translator, head: Head | None = None, to: str | None = None) ->
     return linked
 
 
-LONGEST = 256  # characters of a term, and of a variant
-MOST_VARIANTS = 100  # of a term
-_LETTER = rf"[^\W{UNSPACED.pattern[1:-1]}]"  # of a script with blanks between words
+LONGEST = 256  # characters in a term or a variant
+MOST_VARIANTS = 100  # for one term
+_LETTER = rf"[^\W{UNSPACED.pattern[1:-1]}]"  # in a script with spaces between words
 
 
 def whole_words(phrases: Iterable[str]) -> str:
-    """Return a pattern of phrases as whole words, of which the longest is found.
+    """Return a pattern that matches the longest of several phrases as whole words.
 
-    A character may be beside one of a script without blanks. The pattern is a tree of characters,
-    so that at a position of a text one path is tried, however many phrases there are. A look-around
-    takes 1 ms to compile: there is one for all phrases of a kind.
+    A neighbouring character may belong to a script without spaces. The pattern is a trie of
+    characters, so that one path is tried at each position, however many phrases there are. A
+    look-around takes 1 ms to compile: there is one for all phrases of a kind.
     """
     groups: dict[tuple[str, str], _Tree] = {}
     for phrase in phrases:
@@ -70,7 +70,7 @@ _Tree = dict[
 
 
 def _pattern(tree: _Tree) -> str:
-    """Return the pattern of a tree, the longest phrases first."""
+    """Return the pattern of a tree, with the longest phrases first."""
     begin = ""
     while len(tree) == 1 and "" not in tree:
         [(character, tree)] = tree.items()
@@ -80,14 +80,14 @@ def _pattern(tree: _Tree) -> str:
 
 
 def folded(text: str) -> str:
-    """Return a text with one blank between its words, for comparison in upper and lower case."""
+    """Return a text with single spaces and folded case, for comparison."""
     return " ".join(text.casefold().split())
 
 
 class PhraseIndex:
-    """Phrases that are found in texts as whole words, each in time that does not depend on them.
+    """Phrases to find in texts as whole words, in time independent of their number.
 
-    `whole_words` is the same as a pattern, which tries one phrase after the other.
+    `whole_words` does the same as a regular expression, which tries alternatives in turn.
     """
 
     def __init__(self, phrases: Iterable[str]) -> None:
@@ -98,7 +98,7 @@ class PhraseIndex:
         self._lengths = {first: sorted(each, reverse=True) for first, each in lengths.items()}
 
     def terms_in(self, text: str) -> Iterator[str]:
-        """Yield the phrases of a text in order, folded; of those that overlap the longest first."""
+        """Yield the phrases in a text in order, folded; of overlapping ones the longest first."""
         text, start = folded(text), 0
         while start < len(text):
             lengths = self._lengths.get(text[start], ())
@@ -112,17 +112,17 @@ class PhraseIndex:
 
 
 def _separate(text: str, place: int, step: int) -> bool:
-    """Whether a word may end at a character: its neighbour in that direction is not of the word."""
+    """Return whether a word may end at a character: its neighbour in that direction is separate."""
     beside = text[place + 1 : place + 2] if step > 0 else text[max(0, place - 1) : place]
     letter = beside == "_" or beside.isalnum()
     return not letter or bool(UNSPACED.match(beside) or UNSPACED.match(text[place]))
 
 
 class Glossary:
-    """Terms of the source with their translations, of which the output must have one.
+    """Source terms with their translations, one of which the output must contain.
 
-    Terms are matched as whole words in upper and lower case, where their script has blanks between
-    words; of overlapping terms the longest counts.
+    Terms are matched as whole words in any case, if their script has spaces between words; of
+    overlapping terms the longest counts.
     """
 
     def __init__(self, terms: Mapping[str, Variants]) -> None:
@@ -130,7 +130,7 @@ class Glossary:
 
     @classmethod
     def read(cls, path: Path) -> Glossary:
-        """``TERM TAB VARIANT[|VARIANT…]`` a line. Raises ``ConfigError`` naming another line."""
+        """Read lines ``TERM TAB VARIANT[|VARIANT…]``. Raises ``ConfigError`` for any other line."""
         return cls(
             terms_of(entries_of_lines(decoded(_content(path, "glossary"), str(path)), str(path)))
         )
@@ -145,7 +145,7 @@ class Glossary:
 
 
 class TermEntry(NamedTuple):
-    """An entry of a glossary, and where it stands."""
+    """An entry of a glossary, and its location."""
 
     where: str
     term: str
@@ -153,7 +153,7 @@ class TermEntry(NamedTuple):
 
 
 def entries_of_lines(text: str, where: str) -> Iterator[TermEntry]:
-    """Entries ``TERM TAB VARIANT[|VARIANT…]``, one a line; a line after ``#`` is a comment."""
+    """Yield entries ``TERM TAB VARIANT[|VARIANT…]``, one per line; ``#`` starts a comment line."""
     for number, (line, _) in enumerate(rows_of(text), start=1):
         if line.strip() and not line.startswith("#"):
             term, _, rest = line.partition("\t")
@@ -161,10 +161,10 @@ def entries_of_lines(text: str, where: str) -> Iterator[TermEntry]:
 
 
 def terms_of(entries: Iterable[TermEntry]) -> dict[str, Variants]:
-    """The variants of each term.
+    """Return the variants of each term.
 
-    Raises ``ConfigError`` naming an entry without a term or a variant, and one whose term has other
-    variants in an entry before it.
+    Raises ``ConfigError`` for an entry without a term or a variant, and for one whose term has
+    different variants in an earlier entry.
     """
     terms: dict[str, Variants] = {}
     places: dict[str, str] = {}
@@ -211,9 +211,9 @@ _SENTENCE_END = re.compile(r"[.!?…。！？]+(?:[\"'’”)\]]|\s?»)*(?P<blan
 
 
 def without_appended(text: str, source: str, terms: Sequence[Variants]) -> str:
-    """Return a text without terms that were appended behind its last sentence.
+    """Return a text without terms that were appended after its last sentence.
 
-    A search that is forced to write a term where none fits writes it there: it is missing then.
+    A search that is forced to write a term where none fits appends it: the term is missing then.
     """
     ends = list(_SENTENCE_END.finditer(text))
     count = len(_SENTENCE_END.findall(source))
@@ -226,31 +226,31 @@ def without_appended(text: str, source: str, terms: Sequence[Variants]) -> str:
 
 
 class Match(NamedTuple):
-    """A translation from the memory, and the likeness of the sources in %."""
+    """A translation from the memory, and the similarity of the sources in %."""
 
     target: str
     score: float
 
 
 class TranslationMemory:
-    """Earlier translations by their source, found exactly (but for white space) or by likeness."""
+    """Earlier translations by source, matched exactly (except for white space) or by similarity."""
 
     def __init__(
         self, pairs: Mapping[str, str], least: float = 100.0, after: TranslationMemory | None = None
     ) -> None:
-        """``after`` is asked for what this memory does not know."""
+        """``after`` is searched for what this memory does not contain."""
         self.pairs = {" ".join(source.split()): target for source, target in pairs.items()}
-        self.least, self.after = least, after  # % of likeness from which a match counts
+        self.least, self.after = least, after  # minimum similarity of a match in %
         self._sources = list(self.pairs)
 
     @classmethod
     def read(
         cls, path: Path, to: str | None = None, least: float = 100.0, source: str | None = None
     ) -> TranslationMemory:
-        """A TMX, or a TSV of source and target; a pair of which one is blank does not count.
+        """Read a TMX, or a TSV of source and target; pairs with an empty side are ignored.
 
-        Of a TMX the variants in the languages ``source`` (else that of its header, else the first)
-        and ``to`` (else the next) are taken. Raises ``ConfigError`` for another format.
+        From a TMX, the variants in the languages ``source`` (else that of its header, else the
+        first) and ``to`` (else the next) are taken. Raises ``ConfigError`` for another format.
         """
         data = _content(path, "memory")
         tmx = path.suffix.lower() == ".tmx"
@@ -258,11 +258,11 @@ class TranslationMemory:
         return cls({a: b for a, b in pairs if a.strip() and b.strip()}, least)
 
     def find(self, line: str) -> Match | None:
-        """The translation of the same line, or of the most similar one from ``least`` on.
+        """Return the translation of the same line, else of the most similar one from ``least`` up.
 
-        A similar one holds the same numbers, placeholders and links: others would be wrong.
+        A similar line has the same numbers, placeholders and links: others would be wrong.
 
-        100 · (1 − d / (|a| + |b|)), d the number of insertions and deletions.
+        similarity = 100 · (1 − d / (|a| + |b|)), d the number of insertions and deletions.
         """
         key = " ".join(line.split())
         if not key:
@@ -286,7 +286,7 @@ class TranslationMemory:
 
 
 def pairs_of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
-    """The first two columns. Raises ``ConfigError`` naming a line that has one alone."""
+    """Yield the first two columns. Raises ``ConfigError`` for a line with only one."""
     for number, (line, _) in enumerate(rows_of(decoded(data, where)), start=1):
         source, tab, rest = line.partition("\t")
         if line.strip() and not tab:
@@ -296,19 +296,19 @@ def pairs_of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
 
 
 def pairs_of_tmx(path: Path, to: str | None, source: str | None) -> Iterator[tuple[str, str]]:
-    """Source and target of each unit; the first two languages where none is named."""
+    """Return source and target of each unit; by default in the first two languages."""
     names = languages_of_tmx(path)
     own = source or next((name for name in names if name != language_of(to or "")), "")
     other = to or next((name for name in names if name != language_of(own)), "")
     return ((unit.source, unit.target) for unit in units_of_tmx(path, (own, other)))
 
 
-SHOWN = 10  # terms that a report names at most
+SHOWN = 10  # terms listed in a report at most
 
 
 @dataclass(frozen=True, eq=False)
 class Assistance:
-    """What assists a run: a memory before the search, phrases in it, unknown words after it."""
+    """Help for a run: a memory before the search, phrases during it, unknown words after it."""
 
     glossary: Glossary | None = None
     forced: Sequence[str] = ()
@@ -317,7 +317,7 @@ class Assistance:
     copies_unknown: bool = False
 
     def __post_init__(self) -> None:
-        """Raises ``ConfigError`` for a term of which every translation is banned."""
+        """Raise ``ConfigError`` for a term whose translations are all banned."""
         terms = [] if self.glossary is None else list(self.glossary.terms.values())
         for variants in (*terms, *((phrase,) for phrase in self.forced)) if self.banned else ():
             if all(holds(variant, tuple(self.banned)) for variant in variants):
@@ -329,11 +329,11 @@ class Assistance:
 
     @property
     def forces(self) -> bool:
-        """Whether outputs must hold something."""
+        """True if outputs must contain something."""
         return self.glossary is not None or bool(self.forced)
 
     def refuse(self, search: str | None, name: str) -> None:
-        """Raise ``ConfigError`` where a search of this kind, that of a run, cannot force terms."""
+        """Raise ``ConfigError`` if the run's kind of search cannot force terms."""
         if self.forces and search != "beam":
             raise ConfigError(f"{name}: {search} search cannot force terms; use decode.kind=beam")
 
@@ -343,8 +343,8 @@ class AssistanceCounts:
     """Counts of what assistance did."""
 
     exact: int = 0  # from the memory
-    fuzzy: int = 0  # from the memory, by likeness
-    least: float = 100.0  # % of likeness, the lowest of these
+    fuzzy: int = 0  # from the memory, by similarity
+    least: float = 100.0  # lowest similarity of these in %
     terms: int = 0
     missed: int = 0
     names: list[str] = field(default_factory=list)  # of the first missed terms
@@ -359,7 +359,7 @@ class AssistanceCounts:
 
 
 class AssistedRun:
-    """A run whose translations are assisted; `report` tells at the end what was done."""
+    """A run whose translations are assisted; `report` summarises what was done."""
 
     def __init__(self, run: Translator, assistance: Assistance = Assistance()) -> None:
         self.run, self.assistance, self.counts = run, assistance, AssistanceCounts()
@@ -368,7 +368,7 @@ class AssistedRun:
     def translate(
         self, lines: Sequence[str], **options: Unpack[TranslateOptions]
     ) -> list[TextAnswer]:
-        """As `foveate.run.Run.translate`; the run gets the lines that the memory does not know."""
+        """Translate as `foveate.run.Run.translate`; the run gets the lines not in the memory."""
         known = [self._known(line) for line in lines]
         numbers = [n for n, answer in enumerate(known) if answer is None]
         _choose_prefixes(options, numbers)
@@ -379,10 +379,10 @@ class AssistedRun:
         return [next(rest) if answer is None else answer for answer in known]
 
     def _with_phrases(self, lines: Sequence[str], options: TranslateOptions) -> list[TextAnswer]:
-        """The answers that hold the terms of their lines.
+        """Return answers that contain the terms of their lines.
 
-        The best output of the free search stays where it holds them. Other lines, and those of
-        which further outputs do not hold them, are searched once more, in a beam with terms.
+        The best output of the free search stays if it has them. Other lines, and those whose
+        further outputs lack them, are searched once more, in a beam with terms.
         """
         banned = self.assistance.banned
         free: TranslateOptions = {**options, "banned": banned} if banned else options
@@ -427,7 +427,7 @@ class AssistedRun:
         return [*own, *((phrase,) for phrase in self.assistance.forced)]
 
     def _copied_into(self, answer: TextAnswer) -> TextAnswer:
-        """The answer with the source word of each unknown word (Luong et al., 2015)."""
+        """Return the answer with the source word for each unknown word (Luong et al., 2015)."""
         if not answer.outputs or UNK not in answer.outputs[0].ids:
             return answer
         source = bare(answer.read or answer.source, [f"<2{to}>" for to in self.run.languages])
@@ -449,7 +449,7 @@ class AssistedRun:
         return replace(answer, hypotheses=[text, *answer.hypotheses[1:]])
 
     def report(self) -> list[str]:
-        """What the assistance did, in sentences."""
+        """Return what the assistance did, in sentences."""
         sentences, counts = [], self.counts
         if self.assistance.memory is not None:
             sentences.append(f"{counts.exact:,} from the memory, {counts.fuzzy:,} more by likeness")
@@ -465,7 +465,7 @@ class AssistedRun:
 
 
 def _together(free: TextAnswer, forced: TextAnswer, terms: Sequence[tuple[str, ...]]) -> TextAnswer:
-    """The outputs of a free search that hold the terms, then further ones of a beam with terms."""
+    """Return a free search's outputs that contain the terms, then more from a beam with terms."""
     first = [n for n, text in enumerate(free.hypotheses) if all(holds(text, t) for t in terms)]
     if 0 not in first:
         return forced
@@ -487,7 +487,7 @@ def _together(free: TextAnswer, forced: TextAnswer, terms: Sequence[tuple[str, .
 
 
 def _choose_prefixes(options: TranslateOptions, numbers: Sequence[int]) -> None:
-    """Keep the prefixes of some lines, where each line has one."""
+    """Reduce the prefixes to those of some lines, if each line has one."""
     prefix = options.get("prefix")
     if prefix is not None and not isinstance(prefix, str):
         options["prefix"] = [prefix[n] for n in numbers]

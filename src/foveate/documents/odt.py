@@ -1,7 +1,7 @@
-"""ODT documents, as LibreOffice writes them: paragraphs and headings of the text, headers, footers.
+"""ODT documents, as LibreOffice writes them: paragraphs and headings of text, headers, footers.
 
-The archive stays as it is but for the text of ``content.xml`` and ``styles.xml``. lxml reads these,
-since it keeps the prefixes of names, of which attributes such as formulas make use.
+Only the text in ``content.xml`` and ``styles.xml`` changes. lxml reads these files, since it
+preserves the prefixes of names, which attributes such as formulas use.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Passage, TextBuilder
 
 if TYPE_CHECKING:
-    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # an element of lxml with types
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
 
 TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 PARAGRAPHS = (f"{TEXT}p", f"{TEXT}h")
-# Elements around words; all others stand like words.
+# Elements around words; all others act as words.
 INLINE = tuple(f"{TEXT}{name}" for name in ("span", "a", "meta", "meta-field"))
-# What stays: deleted text, and comments, which are counted, as are the elements of LEFT.
+# These stay: deleted text, and comments, which are counted, as are the elements of LEFT.
 HIDDEN = (f"{TEXT}tracked-changes", f"{OFFICE}annotation")
 SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
 LEFT = {
@@ -46,14 +46,14 @@ LEFT = {
 PROPERTIES = re.compile(rb"<dc:(?:title|subject|description)>[^<]*\w")  # in meta.xml
 MIMETYPE = "application/vnd.oasis.opendocument.text"
 PARTS = ("content.xml", "styles.xml")
-BREAK, TAB, BLANKS = f"{TEXT}line-break", f"{TEXT}tab", f"{TEXT}s"  # written as characters here
-MOST_BLANKS = 1_000  # of an element
-_BLANK = re.compile(r"[ \t\r\n]+")  # one blank in ODF
+BREAK, TAB, BLANKS = f"{TEXT}line-break", f"{TEXT}tab", f"{TEXT}s"  # written as characters
+MOST_BLANKS = 1_000  # in one element
+_BLANK = re.compile(r"[ \t\r\n]+")  # one space in ODF
 _LAYOUT = re.compile(r"(\n|\t|  +)")
 
 
 def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """The paragraphs and headings, in tables, lists, notes and frames too. All else stays."""
+    """Read paragraphs and headings, also in tables, lists, notes and frames; all else stays."""
     members = archive_of(data, "ODT", where)
     kind = members.get("mimetype", b"").decode("ascii", "replace").strip()
     if not kind.startswith(MIMETYPE) or PARTS[0] not in members:
@@ -86,14 +86,14 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
 
 
 def _paragraphs(root: Element) -> Iterator[Element]:
-    """Every paragraph and heading that a reader sees."""
+    """Yield every visible paragraph and heading."""
     for element in root.iter(*PARAGRAPHS):
         if not any(parent.tag in HIDDEN for parent in element.iterancestors()):
             yield element
 
 
 class OdtParagraph:
-    """A paragraph as a passage: spans and links go with their words, other elements are objects."""
+    """A paragraph as a passage: spans and links surround words, other elements are objects."""
 
     def __init__(self, element: Element, options: DocumentOptions) -> None:
         self.element = element
@@ -120,7 +120,7 @@ class OdtParagraph:
             text.add_text(_BLANK.sub(" ", child.tail or ""))
 
     def write(self, text: str) -> None:
-        """Put the translated text in place of the paragraph's."""
+        """Replace the paragraph's text by its translation."""
         self._used = set[int]()
         self._fill(self.element, XML.fromstring(f"<p>{text}</p>"))
 
@@ -132,7 +132,7 @@ class OdtParagraph:
         for part in tree:
             number = int(part.get("n", "0"))
             child = deepcopy(self.inner[number]) if number in self._used else self.inner[number]
-            self._used.add(number)  # an element around a line break is there twice
+            self._used.add(number)  # an element around a line break occurs twice
             if child.tag in INLINE:
                 self._fill(child, part)
             child.tail = None
@@ -141,7 +141,7 @@ class OdtParagraph:
 
 
 def _characters(element: Element) -> str:
-    """What a line break, a tab or blanks are in a text."""
+    """Return the characters of a line break, a tab or spaces."""
     if element.tag == BLANKS:
         count = element.get(f"{TEXT}c") or "1"
         return " " * min(MOST_BLANKS, int(count) if count.isdecimal() else 1)
@@ -149,7 +149,7 @@ def _characters(element: Element) -> str:
 
 
 def _append(element: Element, text: str | None) -> None:
-    """Append a text, with elements for its line breaks, tabs and blanks behind the first."""
+    """Append a text, with elements for line breaks, tabs, and spaces after the first."""
     for piece in _LAYOUT.split(text or ""):
         words, child = piece, None
         if piece in ("\n", "\t"):

@@ -1,4 +1,4 @@
-"""PO catalogues of gettext, of which only the translations change, and the formats of messages."""
+"""gettext PO catalogues, in which only the translations change, and the formats of messages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from foveate.documents.spans import DocumentError, Rules
 from foveate.documents.translate import Passage, text_passage
 
 # What each format of msgfmt inserts into a message. The last alternative of most is a character
-# that may not stand alone: the model does not see it, and what it invents of it is removed.
+# that is invalid alone: the model does not see it, and any that it invents are removed.
 
 _PRINTF = r"%(?:\d+\$)?[-+ #0'I]*+(?:\*(?:\d+\$)?|\d+)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
 _LISP = r"~(?:[-+]?\d+|'.|[vV#,])*(?![-+]?\d|'.|[vV#,])[:@]*+(?:.|\n)|~"
 _NESTED = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*\}[^{}]*+)*\}"
 _SIZES = r"(?:<PRI\w+>|(?:hh|ll|wf?\d+|[hlLqjztZ])?"
-QUOTE = "\ue000"  # around what '…' quotes in the format of Java
+QUOTE = "\ue000"  # around what '…' quotes in Java's format
 FORMATS = {
     "c": rf"{_PRINTF}{_SIZES}[diouxXeEfFgGaAcspnCSm%])|%",
     "objc": rf"{_PRINTF}{_SIZES}[diouxXeEfFgGaAcspnCSm@%])|%",
@@ -55,7 +55,7 @@ FORMATS = {
     "gcc-internal": r"%(?:\d+\$)?[-q+#lwzt]*+(?:\.(?:\*(?:\d+\$)?|\d+))?[A-Za-z<>'%{}]|%",
     "gfc-internal": r"%(?:\d+\$)?[lwq]*+[A-Za-z<>%]|%",
 }
-MARKUP = (  # of documentation: reStructuredText, Markdown, HTML
+MARKUP = (  # in documentation: reStructuredText, Markdown, HTML
     r"``[^`\n]+(?:`(?!`)[^`\n]*+)*``",
     r":[A-Za-z][\w.+-]*+(?::(?!`)[\w.+-]*+){0,9}:`[^`]+`|`[^`\n]+`(?::[A-Za-z][\w.+-]*+:|__?(?!\w))?",
     r"\*\*(?=[^\s*])|(?<=[^\s*])\*\*",
@@ -67,7 +67,7 @@ MARKUP = (  # of documentation: reStructuredText, Markdown, HTML
 
 @lru_cache(maxsize=256)
 def rules_of(rules: Rules, formats: tuple[str, ...]) -> Rules:
-    """Return the rules of messages in some formats of gettext, which also protect markup."""
+    """Return the rules for messages in some gettext formats, which also protect markup."""
     own = [FORMATS[name] for name in formats if name in FORMATS]
     return Rules((*rules.own, *own, *MARKUP))
 
@@ -77,7 +77,7 @@ _JAVA_SHOWN = re.compile(rf"({QUOTE}[^{QUOTE}]*{QUOTE}|{_NESTED})")
 
 
 def java_shown(text: str) -> str:
-    """Return a text in the format of Java with plain apostrophes, and `QUOTE` for its quotes."""
+    """Return a text in Java's format with plain apostrophes, and `QUOTE` for its quotes."""
 
     def shown(match: re.Match[str]) -> str:
         token = match.group()
@@ -89,7 +89,7 @@ def java_shown(text: str) -> str:
 
 
 def java_written(text: str) -> str:
-    """Return the text that `java_shown` shows as this."""
+    """Return the text that `java_shown` turns into ``text``."""
     return "".join(
         part.replace(QUOTE, "'") if n % 2 else part.replace("'", "''")
         for n, part in enumerate(_JAVA_SHOWN.split(text))
@@ -100,11 +100,11 @@ _PLURALS = re.compile(r"nplurals\s*=\s*(\d{1,9})")
 _CHARSET = re.compile(r"(?<=charset=)[\w.:-]+")
 _ENCODINGS = re.compile(r"iso|latin|koi8|cp\d|windows-\d|gb|euc|big5|shift|johab|tis", re.I)
 _WRITTEN = str.maketrans({"\\": r"\\", '"': r"\"", **{c: f"\\{n}" for n, c in LETTERS.items()}})
-WIDTH = 79  # columns of a line, where a file wraps its lines
+WIDTH = 79  # columns in a line, if a file wraps its lines
 
 
 def _whole(message: Message, where: str) -> Message:
-    """Return a message. Raise ``DocumentError`` where it lacks its text or its translations."""
+    """Return a message. Raises ``DocumentError`` if it lacks its text or its translations."""
     plural = "msgid_plural" in message.texts
     expected = [f"msgstr[{n}]" for n in range(len(message.forms))] if plural else ["msgstr"]
     if "msgid" not in message.texts or not message.forms:
@@ -120,14 +120,14 @@ def _whole(message: Message, where: str) -> Message:
 
 @dataclass(frozen=True)
 class PluralForms:
-    """What the header says of plural forms."""
+    """The plural forms declared in the header."""
 
     count: int | None = None
-    many: bool = False  # the first form is that of many numbers, as of 1, 21 and 31
+    many: bool = False  # the first form is for many numbers, such as 1, 21 and 31
 
     @classmethod
     def read(cls, header: str, where: str) -> PluralForms:
-        """The forms of a header. Raises ``DocumentError`` for an impossible number."""
+        """Read the forms in a header. Raises ``DocumentError`` for an impossible number."""
         line = re.search(r"Plural-Forms:([^\n]*)", header)
         match = _PLURALS.search(line[1]) if line else None
         if line is None or match is None:
@@ -143,7 +143,7 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
 
     The first plural form is the translation of the singular, all others that of the plural; their
     number is in the header. All other bytes stay: comments, wrapping, obsolete messages. Raises
-    ``DocumentError`` naming a line that cannot stand in a PO file, and a message with another
+    ``DocumentError`` for a line that is not valid in a PO file, and for a message with the wrong
     number of forms.
     """
     text, encoding = _text_of(data, where)
@@ -174,7 +174,7 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
 
 
 def _check_forms(message: Message, count: int, where: str) -> None:
-    """Raise ``DocumentError`` where a message has more plural forms than the header says."""
+    """Raise ``DocumentError`` if a message has more plural forms than the header declares."""
     if len(message.forms) > count:
         raise DocumentError(
             f"{where}:{message.line} has {', '.join(message.forms)}; its forms should be msgstr[0] "
@@ -183,7 +183,7 @@ def _check_forms(message: Message, count: int, where: str) -> None:
 
 
 def _text_of(data: bytes, where: str) -> tuple[str, str]:
-    """The text of a catalogue, and the encoding that its header names."""
+    """Return the text of a catalogue, and the encoding that its header declares."""
     match = _CHARSET.search(data[:10_000].decode("ascii", "replace"))
     if match is None or match[0].lower() in ("utf-8", "utf8"):
         return decoded(data, where), "utf-8"
@@ -196,7 +196,7 @@ def _text_of(data: bytes, where: str) -> tuple[str, str]:
 
 
 def _encoded(text: str, encoding: str) -> bytes:
-    """A catalogue in its encoding, or in UTF-8, which the header then names."""
+    """Encode a catalogue in its encoding, or else in UTF-8, which the header then declares."""
     try:
         return text.encode(encoding)
     except UnicodeEncodeError:
@@ -205,14 +205,14 @@ def _encoded(text: str, encoding: str) -> bytes:
 
 @dataclass(frozen=True)
 class _Catalogue:
-    """How the translations of a catalogue are made and written."""
+    """Reads and writes the messages of a catalogue."""
 
     text: str
     plurals: PluralForms
     options: DocumentOptions
 
     def passages(self, message: Message) -> list[Passage]:
-        """The passages of a message: its text, and its plural."""
+        """Return the passages of a message: its text, and its plural."""
         names = (flag.removesuffix("-format") for flag in message.flags if "-format" in flag)
         formats = tuple(name for name in names if name in FORMATS)
         rules = rules_of(self.options.rules, formats)
@@ -222,7 +222,7 @@ class _Catalogue:
         return [text_passage(text, rules) for text in texts]
 
     def changes(self, message: Message, texts: Iterator[str]) -> Iterator[tuple[int, int, str]]:
-        """Yield the places that change for a message, whose texts are the next, with the new."""
+        """Yield the spans to replace for a message, whose texts are next, with the new strings."""
         line, singular, keys = self._end, next(texts), message.forms
         forms = [singular]
         if "msgid_plural" in message.texts:
@@ -241,7 +241,7 @@ class _Catalogue:
             yield self._flagged(message, line)
 
     def _flagged(self, message: Message, line: str) -> tuple[int, int, str]:
-        """The place of the flag fuzzy: first in a line of flags, or a line of its own."""
+        """Return the span and text of the flag fuzzy: first among the flags, or on a new line."""
         for place, comment in message.comments:
             if comment.startswith("#,"):
                 rest = "," if re.search(r"\w", comment) else ""
@@ -253,17 +253,17 @@ class _Catalogue:
 
     @cached_property
     def _end(self) -> str:
-        """The end of a line."""
+        """The line end."""
         return "\r\n" if "\r\n" in self.text else "\n"
 
     @cached_property
     def _wraps(self) -> bool:
-        """Whether the lines of texts are wrapped: none is longer than a line of a terminal."""
+        """True if texts are wrapped: no line is longer than that of a terminal."""
         return all(len(row) <= WIDTH + 1 or row[:1] == "#" for row in self.text.split("\n"))
 
 
 def _strings(key: str, text: str, line: str, wraps: bool) -> str:
-    """A keyword and its text, a line for each of the text."""
+    """Return a keyword and its text, with one string per line of the text."""
     rows = [row.translate(_WRITTEN) for row in re.findall(r"[^\n]*\n|[^\n]+", text)]
     if wraps and (len(rows) > 1 or len(f'{key} "{text}"') > WIDTH):
         rows = [part for row in rows for part in _wrapped(row, WIDTH - 2)]
@@ -274,7 +274,7 @@ def _strings(key: str, text: str, line: str, wraps: bool) -> str:
 
 
 def _wrapped(row: str, width: int) -> Iterator[str]:
-    """Yield the lines of a row, cut behind blanks."""
+    """Yield the lines of a row, cut after spaces."""
     part = ""
     for word in re.findall(r"[^ ]* +|[^ ]+", row):
         if part and len(part) + len(word) > width:

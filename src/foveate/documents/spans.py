@@ -1,4 +1,4 @@
-"""Spans of a text that a translation must keep: URLs, numbers, placeholders, markup."""
+"""Spans of text that a translation must preserve: URLs, numbers, placeholders, markup."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from foveate.errors import ConfigError, UserError
 
 
 class DocumentError(UserError):
-    """A document that cannot be read: names its line or part, and never a path of this machine."""
+    """A document that cannot be read: gives its line or part, and never a path on this machine."""
 
 
 def half_character(text: str) -> bool:
-    """Whether a text holds a lone surrogate, which UTF-8 cannot write."""
+    """Return whether a text has a lone surrogate, which UTF-8 cannot encode."""
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of text, or of ``markup``, which is not text and is written as it is."""
+    """A piece of text, or of ``markup``, which is written unchanged."""
 
     text: str
     markup: bool = False
 
 
 def texts_of(pieces: Iterable[Piece]) -> list[str]:
-    """The texts between markup, each as one."""
+    """Return the texts between markup, each as one string."""
     runs = groupby((piece for piece in pieces if piece.text), key=lambda piece: piece.markup)
     return ["".join(piece.text for piece in run) for markup, run in runs if not markup]
 
@@ -39,14 +39,14 @@ def texts_of(pieces: Iterable[Piece]) -> list[str]:
 OPENING, CLOSING = "([{«“‘¿¡/-'’\"", ".,;:!?…)]}»”'’\""
 
 
-# Marks in plain text: tags, codes of subtitles, emphasis. They stand beside words as markup does.
+# Marks in plain text: tags, subtitle codes, emphasis. They are placed beside words like markup.
 MARK = re.compile(r"</?[A-Za-z\d][^<>\n]*>|<%.*%>|\{[\\%][^{}\n]*\}|\\[nrt]|\*\*")
 
 
 class PieceWriter:
-    """Writes words, markup and protected pieces, with blanks where words need them.
+    """Writes words, markup and protected pieces, with spaces where words need them.
 
-    ``loose``: a protected piece has a blank on both sides, whatever its neighbours are.
+    ``loose`` puts a space on both sides of a protected piece, whatever its neighbours are.
     """
 
     def __init__(self, loose: bool = False) -> None:
@@ -54,14 +54,14 @@ class PieceWriter:
         self.loose = loose
         self._last = ""  # the last character of the text written
         self._due = False  # a protected piece was written, nothing after it yet
-        self._after = ""  # what stood right after that piece in the source
-        self._tight = False  # whether it is markup that stood there without a blank
-        self._blank = False  # whether it is markup behind a blank, where no second one is needed
+        self._after = ""  # what came right after that piece in the source
+        self._tight = False  # whether that piece is markup, without a space after it in the source
+        self._blank = False  # whether it is markup after a space, where no second one is needed
 
     def text(self, text: str) -> None:
-        """Text as the model wrote it; after a protected piece, behind a blank if need be."""
+        """Write text of the model; after a protected piece, with a space before it if needed."""
         if self._due and self._tight and self._blank:
-            text = text.lstrip()  # the blank is before the markup, as in the source
+            text = text.lstrip()  # the space is before the markup, as in the source
         if not text:
             return
         if self._due and not text[0].isspace():
@@ -71,9 +71,9 @@ class PieceWriter:
         self._add(text)
 
     def protected(self, pieces: Sequence[Piece], before: str = "", after: str = "") -> None:
-        """A protected piece, and the characters that stood right before and after it, if any."""
+        """Write a protected piece between its neighbouring characters in the source, if any."""
         bare, last = all(p.markup or MARK.fullmatch(p.text) for p in pieces), self._last
-        glued = before.isalnum() and last.isalnum() and not self.loose  # as of m<sup>2</sup>
+        glued = before.isalnum() and last.isalnum() and not self.loose  # as in m<sup>2</sup>
         free = (not self._due and (not last or last.isspace())) or (bare and before) or glued
         apart = last != before and (self._due or last not in OPENING)
         if not free and (self.loose or apart):
@@ -87,13 +87,13 @@ class PieceWriter:
         self._due, self._after, self._tight = True, after, bare and after != ""
 
     def separate(self) -> None:
-        """Write the blank that stood behind a protected piece, before an element begins."""
+        """Write the space that followed a protected piece, before an element begins."""
         if self._due and not self._after:
             self._due = False
             self._add(" ")
 
     def markup(self, text: str) -> None:
-        """Markup, before and after which no blank is added."""
+        """Write markup, without spaces around it."""
         self.pieces.append(Piece(text, markup=True))
 
     def _add(self, text: str) -> None:
@@ -101,9 +101,9 @@ class PieceWriter:
         self._last = text[-1]
 
 
-# The model does not see these spans; each is put back next to the words that its neighbours are
-# aligned with. Possessive quantifiers (++) and lookbehinds keep the time linear in any text. Only
-# characters have them: Python before 3.11.5 matches those of groups wrongly.
+# The model does not see these spans; each is inserted beside the words aligned with its neighbours.
+# Possessive quantifiers (++) and lookbehinds make the time linear in any text. They apply to
+# characters only: Python before 3.11.5 matches possessive groups wrongly.
 HIDDEN = (
     r"(?:https?|ftp)://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]|\bwww\.[\w-]+(?:\.[\w-]+)+(?:/[^\s<>\"')]*)?",
     r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",  # e-mail
@@ -111,7 +111,7 @@ HIDDEN = (
     r"\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}|%?\{[^{}\s]*\}",  # {{x}}, ${x}, {x}, %{x}
     # {1, number}, {n, plural, …}
     r"\{\s*\w+\s*,[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*\}[^{}]*+)*\}",
-    r"\{\\[^{}\n]*\}",  # {\an8} of subtitles
+    r"\{\\[^{}\n]*\}",  # {\an8} in subtitles
     r"\{%(?:[^%\n]|%(?!\})){0,300}%\}|<%(?:[^%]|%(?!>)){0,300}%>",  # {% if x %}, <%= x %>
     r"</?\d+/?>|\\[nrt]|(?<![\w@$\\])[$@][A-Za-z_]\w*",  # <0> of React, \n as two characters, $x
     r"(?<!\S):[a-z_]++(?!:)",  # :x of Laravel
@@ -119,21 +119,21 @@ HIDDEN = (
     r"|%(?:\d++\$)?[-#0+]*+(?:\d++|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLqjzt])?"
     r"[diouxXeEfFgGaAcsp]\b|%(?:\d++\$)?@|%%|%L?(?:\d{1,2}(?!\d)%?|n\b)",
 )
-# The model sees these, since words around them depend on them ("1 dog", "2 dogs").
+# The model sees these, since the words around them depend on them ("1 dog", "2 dogs").
 SHOWN = (r"(?<!\w)\d+(?:[.,:/]\d+)*(?!\w)",)
-# Spans whose order counts, for each takes the next value: %s, but not %1$s, %(x)s, %%, %1 or {x}.
+# Spans whose order counts, since each takes the next value: %s, not %1$s, %(x)s, %%, %1 or {x}.
 _IN_ORDER = re.compile(
     r"%(?!$|[%({|]|<(?!PRI)|\d+[$%]|L?\d{1,2}$|L?n$)|~(?![~%\n]$)|\{(?:[!:].*)?\}$"
 )
-_MAYBE = re.compile(r"www\.|[:@<{%$\\\d]")  # what holds none of these holds no such span
+_MAYBE = re.compile(r"www\.|[:@<{%$\\\d]")  # a text without any of these has no such span
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Which spans of a text are protected: hidden from the model, or shown to it and checked.
+    """The protected spans of texts: hidden from the model, or visible to it and checked.
 
-    ``own`` are further hidden patterns, regular expressions of Python; they come first. Raises
-    ``ConfigError`` for an invalid pattern.
+    ``own`` are additional hidden patterns, Python regular expressions, which take precedence.
+    Raises ``ConfigError`` for an invalid pattern.
     """
 
     own: tuple[str, ...] = ()
@@ -151,9 +151,9 @@ class Rules:
         return hidden + [(re.compile(p), False) for p in SHOWN]
 
     def spans(self, text: str) -> list[tuple[Span, bool]]:
-        """The protected spans, in order and disjoint, and whether each is hidden.
+        """Return the protected spans, in order and disjoint, and whether each is hidden.
 
-        Of spans that overlap, the first one counts, then that of the earlier pattern.
+        Of overlapping spans, the first one counts, then that of the earlier pattern.
         """
         if not self.own and not _MAYBE.search(text):
             return []
@@ -170,12 +170,12 @@ class Rules:
 
     @staticmethod
     def _after(pattern: re.Pattern[str], text: str, place: int) -> Span:
-        """The first match from a position that is not empty; behind the text if there is none."""
+        """Return the first non-empty match from a position, else an empty span after the text."""
         matches = (m.span() for m in pattern.finditer(text, place) if m.end() > m.start())
         return next(matches, (len(text), len(text)))
 
     def count(self, texts: Iterable[str]) -> Counter[str]:
-        """Return the number of occurrences of each span, of some spans at each turn."""
+        """Count the occurrences of each span, and of ordered spans at each index."""
         spans = [t[a:b] for t in texts for (a, b), _ in self.spans(t)]
         ordered = [span for span in spans if _IN_ORDER.match(span)]
         return Counter(spans) + Counter(f"{n} {span}" for n, span in enumerate(ordered))

@@ -1,7 +1,7 @@
-"""Passages of text translated by sentences, with protected spans, markup and white space.
+"""Translate passages of text by sentence, with protected spans, markup and white space.
 
-Whatever the model answers, the protected spans of the output are those of the input, each as often,
-and white space between sentences and all markup are there.
+Whatever the model answers, the output has the protected spans of the input, each as often, all
+markup, and the white space between sentences.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _WORD_BEFORE = re.compile(r"(\w+(?:\.\w+)*)\.$")
 _SHORT = """al approx bzw ca cf col d.h dr e.g etc fig gen i.e inc jr ltd m mlle mme mr mrs ms no nr
     p pp prof rep sen sr st str u.a usw vol vs z.b"""
 _ABBREVIATIONS = frozenset(_SHORT.split())
-NEAR = 40  # characters before a full stop that may hold an abbreviation
+NEAR = 40  # characters before a full stop that may contain an abbreviation
 
 
 def blanks(text: str, protected: Sequence[Span], layout: bool = True) -> list[Span]:
-    """The white space between the sentences of a text, in order; empty where there is none.
+    """Return the white space between a text's sentences, in order; empty spans where there is none.
 
-    ``protected`` spans are never cut. With ``layout`` line breaks, tabs and two or more blanks
-    end a sentence too.
+    ``protected`` spans are never cut. With ``layout``, line breaks, tabs and two or more spaces
+    also end a sentence.
     """
     spaces = [m.span() for m in LAYOUT.finditer(text)] if layout else []
     for match in _END.finditer(text):
@@ -56,7 +56,7 @@ def blanks(text: str, protected: Sequence[Span], layout: bool = True) -> list[Sp
 
 
 def _abbreviated(before: str) -> bool:
-    """Whether the full stop at the end of a text is that of an abbreviation or an initial."""
+    """Return whether a text ends in the full stop of an abbreviation or an initial."""
     match = _WORD_BEFORE.search(before)
     if match is None:
         return False
@@ -64,15 +64,15 @@ def _abbreviated(before: str) -> bool:
     return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isalpha() and word.isupper())
 
 
-LONGEST = 1000  # characters and elements of a sentence; what is longer is cut at white space
+LONGEST = 1000  # characters and elements in a sentence; longer ones are cut at white space
 
 
 @dataclass(frozen=True)
 class Leaf:
     """A piece that must be in the answer once: a protected span, or an object such as an image.
 
-    ``span`` is the text of a protected span, which the model sees if ``shown``; ``before`` and
-    ``after`` are the characters right beside the piece, if any.
+    ``span`` is the text of a protected span, which is visible to the model if ``shown``; ``before``
+    and ``after`` are the neighbouring characters, if any.
     """
 
     start: int
@@ -82,7 +82,7 @@ class Leaf:
     shown: bool = False
     before: str = ""
     after: str = ""
-    count: int = 1  # of the elements and leaves that it is
+    count: int = 1  # number of elements and leaves that it counts as
 
 
 @dataclass
@@ -98,36 +98,36 @@ class Element:
 
     @property
     def long(self) -> bool:
-        """Whether it is too long for a sentence: sentences are parts of it."""
+        """True if it is too long to be in a sentence: it is split into sentences."""
         return self.end - self.start + self.count > LONGEST
 
     @property
     def elements(self) -> list[Element]:
-        """The elements right inside of it, in order."""
+        """The direct child elements, in order."""
         return [kid for kid in self.kids if isinstance(kid, Element)]
 
     @property
     def leaves(self) -> list[Leaf]:
-        """The leaves right inside of it, in order."""
+        """The direct child leaves, in order."""
         return [kid for kid in self.kids if isinstance(kid, Leaf)]
 
 
 def overlapped(cuts: Sequence[Span], kid: Element) -> list[Span]:
-    """The cuts, which are in order and disjoint, that an element overlaps."""
+    """Return those cuts, in order and disjoint, that overlap an element."""
     first = bisect_left(cuts, kid.start, key=lambda cut: cut[1])
     last = bisect_right(cuts, kid.end, key=lambda cut: cut[0])
     return [(a, b) for a, b in cuts[first:last] if a < kid.end or b > kid.start]
 
 
 def all_elements(node: Element) -> Iterator[Element]:
-    """All elements inside of an element."""
+    """Yield all elements inside an element."""
     for kid in node.elements:
         yield kid
         yield from all_elements(kid)
 
 
 def all_leaves(node: Element) -> Iterator[Leaf]:
-    """All leaves of an element, in order."""
+    """Yield all leaves of an element, in order."""
     for kid in node.kids:
         if isinstance(kid, Leaf):
             yield kid
@@ -140,9 +140,9 @@ Links = Sequence[tuple[int, int]]  # (source word, target word)
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text for the model, and what is put into its answer.
+    """A text for the model, and what is inserted into its answer.
 
-    ``source`` are the original pieces, which stand where no answer keeps the protected spans.
+    ``source`` are the original pieces, used if no answer preserves the protected spans.
     """
 
     text: str
@@ -151,23 +151,23 @@ class Sentence:
 
     @cached_property
     def spans(self) -> Counter[str]:
-        """The protected spans that the answer may hold, without those inside of objects."""
+        """The protected spans that the answer may contain, without those inside objects."""
         return Counter(leaf.span for leaf in all_leaves(self.root) if leaf.span is not None)
 
     @property
     def holds(self) -> bool:
-        """Whether it has elements or protected pieces."""
+        """True if it has elements or protected pieces."""
         return bool(self.root.kids)
 
     def places(self, cleaned: str, rules: Rules) -> bool:
-        """Whether something is to be placed in an answer: all but spans that the model wrote."""
+        """Return whether an answer needs pieces placed: all but spans that the model wrote."""
         if any(isinstance(kid, Element) or kid.span is None for kid in self.root.kids):
             return True
         there = Counter(cleaned[a:b] for (a, b), _ in rules.spans(cleaned))
         return bool(self.spans - there)
 
     def cleaned(self, answer: str, rules: Rules) -> str:
-        """The answer on one line, without protected spans that the model invented or doubled."""
+        """Return the answer on one line, without invented or doubled protected spans."""
         if not answer.isprintable():
             answer = "".join(c if _printed(c) else " " for c in answer)
         line = " ".join(answer.split())
@@ -182,16 +182,16 @@ class Sentence:
         return " ".join((text + line[done:]).split())
 
     def render(self, answer: str, links: Links, rules: Rules, loose: bool = False) -> list[Piece]:
-        """The cleaned answer with everything in its place."""
+        """Return the cleaned answer with everything inserted."""
         if not self.holds:
             return [Piece(answer)] if answer else []
         return Placing(self, answer, links, rules, loose).pieces()
 
 
 class Placing:
-    """Where the parts of one sentence go in one answer.
+    """The places of one sentence's parts in one answer.
 
-    A place is a gap: number j is before word j of the answer, the last one after its end.
+    A place is a gap: gap j is before word j of the answer, the last one after its end.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Placing:
         self.answer, self.root = answer, sentence.root
         inside = [span for span, _ in rules.spans(answer)]
         within = {place for start, end in inside for place in range(start + 1, end)}
-        words = [(a, b) for a, b in split_words(answer) if a not in within]  # a span is one
+        words = [(a, b) for a, b in split_words(answer) if a not in within]  # a span is one word
         old = {a: n for n, (a, _) in enumerate(words)}
         numbers = [old.get(a, -1) for a, _ in split_words(answer)]
         linked: dict[int, list[int]] = {}
@@ -208,7 +208,7 @@ class Placing:
             if 0 <= t < len(numbers) and numbers[t] >= 0:
                 linked.setdefault(s, []).append(numbers[t])
         self.there = Counter(answer[a:b] for a, b in inside)
-        self.inner = set[int]()  # where elements begin or end inside a word of the source
+        self.inner = set[int]()  # where elements begin or end inside a source word
         self.source, self.words, self.of_source = self._split(sentence, words, linked)
         self.linked = sorted(self.of_source)
         self.writer = PieceWriter(loose)
@@ -216,10 +216,10 @@ class Placing:
     def _split(
         self, sentence: Sentence, words: Sequence[Span], linked: Mapping[int, Sequence[int]]
     ) -> tuple[list[Span], list[Span], dict[int, list[int]]]:
-        """Words of source and answer and their links, cut where an element cuts a word.
+        """Return words of source and answer and their links, cut where an element cuts a word.
 
-        Of m<sup>2</sup> and its answer m2 the parts are linked, as are those of 5<sup>th</sup> and
-        5e, where the part before the element is the same.
+        The parts of m<sup>2</sup> and of its translation m2 are linked, as are those of
+        5<sup>th</sup> and 5e, in which the part before the element is the same.
         """
         edges = {edge for e in all_elements(self.root) for edge in (e.start, e.end)}
         edges |= {edge for leaf in all_leaves(self.root) for edge in (leaf.start, leaf.end)}
@@ -248,7 +248,7 @@ class Placing:
         parts: Mapping[int, Sequence[int]],
         cut_words: Mapping[int, Sequence[int]],
     ) -> tuple[list[Span], dict[int, list[int]]]:
-        """The parts of the words of the answer, and the links between parts."""
+        """Return the parts of the answer's words, and the links between parts."""
         pieces, of_word = list[Span](), list[range]()
         for t, (start, end) in enumerate(words):
             cuts = [start, *(start + place for place in cut_words.get(t, ())), end]
@@ -262,18 +262,18 @@ class Placing:
             if len(of_word[t]) == len(parts[s]) > 1:
                 for a, b in zip(parts[s], of_word[t], strict=True):
                     result.setdefault(a, []).append(b)
-            else:  # of a word that is cut in the source alone, the first part is linked
+            else:  # only cut in the source: the first part is linked
                 result.setdefault(parts[s][0], []).extend(of_word[t])
         return pieces, result
 
     def pieces(self) -> list[Piece]:
-        """The answer with marks and protected pieces."""
+        """Return the answer with marks and protected pieces."""
         self._write(self.root, 0, len(self.words))
         self.writer.text(self.answer[self._end(len(self.words)) :])
         return self.writer.pieces
 
     def _write(self, element: Element, low: int, high: int) -> None:
-        """The words from gap ``low`` to ``high``, and among them the content of an element."""
+        """Write the words from gap ``low`` to ``high``, and an element's content among them."""
         inner = self._intervals(element.elements, low, high)
         events: list[tuple[int, int, Element | Leaf]] = []
         for piece in element.leaves:
@@ -301,7 +301,7 @@ class Placing:
         self._words(done, high, low)
 
     def _words(self, start: int, end: int, low: int) -> None:
-        """Words of the answer, each after the white space before it, except the one at ``low``."""
+        """Write words of the answer after their white space, omitting that of word ``low``."""
         for word in range(start, end):
             before = "" if word == low else self.answer[self._end(word) : self.words[word][0]]
             self.writer.text(before)
@@ -311,7 +311,7 @@ class Placing:
         return self.answer[self.words[word][0] : self._end(word + 1)]
 
     def _end(self, gap: int) -> int:
-        """Where the word before a gap ends; a protected span is one word."""
+        """Return where the word before a gap ends; a protected span is one word."""
         if gap == 0:
             return 0
         start = self.words[gap - 1][0]
@@ -319,12 +319,12 @@ class Placing:
         return start + len(self.answer[start:following].rstrip())
 
     def _near(self, at: int) -> tuple[int, int]:
-        """The source words before and after a place: −1 and the number of words at the ends."""
+        """Return the source words before and after ``at``; −1 and the word count at the ends."""
         before = bisect_right(self.source, at, key=lambda word: word[1])
         return before - 1, before
 
     def _gap(self, at: int, follows: bool = False) -> int:
-        """The gap of a piece: by the nearest linked word (``follows``: the next), or a share."""
+        """Return a piece's gap: by its nearest linked word (``follows``: the next), or a share."""
         left, right = self._near(at)
         if left < 0:
             return 0
@@ -338,11 +338,11 @@ class Placing:
 
     @staticmethod
     def _outside(gap: int, intervals: Sequence[tuple[int, int]]) -> int:
-        """The gap, or the end of the interval that it is inside."""
+        """Return the gap, or the end of the interval that contains it."""
         return next((b for a, b in intervals if a < gap < b), gap)
 
     def _intervals(self, marks: Sequence[Element], low: int, high: int) -> list[tuple[int, int]]:
-        """The words of the answer in each element: disjoint, the best linked elements first."""
+        """Return each element's interval of answer words: disjoint, best linked elements first."""
         owner: dict[int, int] = {}
         plain: set[int] = set()
         for s, (start, end) in enumerate(self.source):
@@ -372,10 +372,10 @@ class Placing:
     def _guess(
         self, mark: Element, low: int, high: int, taken: Sequence[tuple[int, int]]
     ) -> tuple[int, int]:
-        """The words of an element without links: in proportion to its place in the source."""
+        """Return the interval of an element without links, in proportion to its source position."""
         if mark.start in self.inner:
             gap = self._outside(min(max(self._gap(mark.start), low), high), taken)
-            return gap, gap  # a part of a word that the answer does not have: word<sup>1</sup>
+            return gap, gap  # a part of a word that is missing in the answer: word<sup>1</sup>
         scale = len(self.words) / max(1, len(self.source))
         first, last = self._near(mark.start)[1], self._near(mark.end)[1]
         start = min(max(int(first * scale), low), high)
@@ -387,14 +387,14 @@ class Placing:
 
 
 def _printed(character: str) -> bool:
-    """Whether a character may stand in a text: neither a control character nor a noncharacter."""
+    """Return whether a character is printable: neither a control nor a noncharacter."""
     code = ord(character)
     none = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
     return not none and unicodedata.category(character) not in ("Cc", "Cs")
 
 
 def _like(parts: Sequence[str], word: str) -> list[int]:
-    """Where a word is cut as another is in parts, of which one may differ; nowhere if more do."""
+    """Return where to cut a word into parts like another's, one of which may differ; or []."""
     begins, ends = [0], [len(word)]
     for part in parts:
         if not word.startswith(part, begins[-1]):
@@ -413,7 +413,7 @@ def _like(parts: Sequence[str], word: str) -> list[int]:
 def _best(
     weights: dict[int, float], low: int, high: int, taken: set[int]
 ) -> tuple[int, int] | None:
-    """The run of free words with the largest sum of weights above 0 (Bentley, 1984)."""
+    """Return the range of free words with the largest sum of weights above 0 (Bentley, 1984)."""
     best, sum_, start = (0.0, (low, low)), 0.0, low
     for t in range(low, high):
         if t in taken:
@@ -429,16 +429,16 @@ def _best(
 
 Part = Piece | Sentence
 BRACKETS = ("()", "[]", "{}", "<>", "«»", "“”", '""', "''")
-ROUNDS = 50  # until cuts and elements agree; then elements are not cut any more
-TOUCHING = "\ufffc"  # the character before a leaf that is right behind another one
+ROUNDS = 50  # until cuts and elements agree; after that, elements are not cut
+TOUCHING = "\ufffc"  # the character before a leaf that directly follows another
 _WORD = re.compile(rf"\S{{1,{LONGEST}}}\s*|\s+")
-# Marks of items and speakers before a sentence, and of songs around it; not the minus of a number.
+# Marks of items and speakers before a sentence, and of songs around it; not a number's minus.
 _ITEM = re.compile(r"(?:[-–—]{1,2}(?:\s+|(?=[^\W\d_]))|[•·*♪♫►▶→✓✔●○■□▪▫‣◦⁃∙]\s+)*")
 _SONG = re.compile(r"\s+[♪♫]+$")
 
 
 class TextBuilder:
-    """Collects a text with its elements, plain or HTML; `parts` cuts it into sentences."""
+    """Collects a text with its elements, plain or HTML; `parts` splits it into sentences."""
 
     def __init__(self, rules: Rules, layout: bool) -> None:
         self.rules, self.layout = rules, layout
@@ -446,7 +446,7 @@ class TextBuilder:
         self.open = [Element(0)]
 
     def add_text(self, text: str) -> None:
-        """Text; its protected spans end with it, so that none crosses an element's edge."""
+        """Add text; its protected spans end with it, so that none crosses an element's edge."""
         start = self._size
         self._texts.append(text)
         self._size += len(text)
@@ -457,11 +457,11 @@ class TextBuilder:
             self._add(Leaf(start + a, start + b, (Piece(text[a:b]),), span, shown))
 
     def add_object(self, markup: str) -> None:
-        """Markup that stands in the text like a word."""
+        """Add markup that acts as a word in the text."""
         self._add(Leaf(self._size, self._size, (Piece(markup, markup=True),)))
 
     def add_break(self, text: str) -> None:
-        """A line break or a tab: elements around it end before it, and begin again behind it."""
+        """Add a line break or a tab: elements around it end before it and are reopened after."""
         around = [(element.open, element.close) for element in self.open[1:]]
         for _ in around:
             self.add_close()
@@ -470,11 +470,11 @@ class TextBuilder:
             self.add_open(opening, closing)
 
     def add_open(self, opening: str, closing: str) -> None:
-        """An element begins."""
+        """Begin an element."""
         self.open.append(Element(self._size, open=opening, close=closing))
 
     def add_close(self) -> None:
-        """The innermost element ends."""
+        """End the innermost element."""
         node = self.open.pop()
         node.end = self._size
         self._add(node)
@@ -484,7 +484,7 @@ class TextBuilder:
         self.open[-1].count += kid.count
 
     def parts(self) -> list[Part]:
-        """Sentences, and what stands between them."""
+        """Return the sentences, and what is between them."""
         self.text = "".join(self._texts)
         root = self.open[0]
         root.end = len(self.text)
@@ -493,7 +493,7 @@ class TextBuilder:
         return list(self._cut(root, blanks(self.text, protected, self.layout)))
 
     def _level(self, node: Element) -> None:
-        """Make objects of the elements without words of their own."""
+        """Make objects of the elements that contain no words."""
         for n, kid in enumerate(node.kids):
             if isinstance(kid, Element) and self._shown(kid.kids, kid.start, kid.end).strip():
                 self._level(kid)
@@ -502,7 +502,7 @@ class TextBuilder:
                 node.kids[n] = Leaf(kid.start, kid.end, pieces)
 
     def _cut(self, node: Element, cuts: Sequence[Span]) -> Iterator[Part]:
-        """The parts of an element: elements of whole sentences are cut in their turn."""
+        """Yield the parts of an element; elements of whole sentences are cut recursively."""
         cuts, whole = self._settled(node, cuts)
         edges: list[tuple[int, int, Element | None]] = [(k.start, k.end, k) for k in whole]
         inner = {cut for k in whole for cut in overlapped(cuts, k)}
@@ -522,9 +522,9 @@ class TextBuilder:
                 yield Piece(kid.close, markup=True)
 
     def _settled(self, node: Element, cuts: Sequence[Span]) -> tuple[list[Span], list[Element]]:
-        """The cuts that do not go through an element, and the elements of whole sentences.
+        """Return the cuts that do not go through an element, and the elements of whole sentences.
 
-        An element that is longer than a sentence may be is one of these.
+        An element longer than a sentence may be counts as one of whole sentences.
         """
         inside = [c for c in cuts if node.start <= c[0] and c[1] <= node.end]
         nodes = node.elements
@@ -546,9 +546,9 @@ class TextBuilder:
     def _stretches(
         self, kids: Sequence[Element | Leaf], start: int, end: int
     ) -> Iterator[tuple[list[Element | Leaf], int, int]]:
-        """A stretch as one sentence, or as several where it is too long.
+        """Yield a stretch as one sentence, or as several if it is too long.
 
-        They are cut at white space, or else between words and elements.
+        It is cut at white space, or else between words and elements.
         """
         mine, size = list[Element | Leaf](), 0
         if end - start + sum(kid.count for kid in kids) <= LONGEST:
@@ -567,7 +567,7 @@ class TextBuilder:
     def _atoms(
         self, kids: Sequence[Element | Leaf], start: int, end: int
     ) -> Iterator[tuple[Element | Leaf | None, int, int]]:
-        """Elements, leaves, and between them words with the white space after them."""
+        """Yield elements, leaves, and the words between them with the white space after each."""
         for kid in [*kids, None]:
             to = end if kid is None else kid.start
             for word in _WORD.finditer(self.text, start, to):
@@ -577,9 +577,9 @@ class TextBuilder:
                 start = kid.end
 
     def _segment(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Iterator[Part]:
-        """A sentence with the white space and the objects at its ends."""
+        """Yield a sentence with the white space and the objects at its ends."""
         a, b = self._trimmed(start, end)
-        for kid in kids:  # an element that ends in white space keeps it
+        for kid in kids:  # an element that ends in white space includes it
             a = kid.start if kid.start < a < kid.end else a
             b = kid.end if kid.start < b < kid.end else b
         before = [k for k in kids if k.end <= a]
@@ -596,13 +596,13 @@ class TextBuilder:
         yield from self._original(after, b, end)
 
     def _trimmed(self, start: int, end: int) -> Span:
-        """The same stretch without white space at its ends."""
+        """Return the stretch without white space at its ends."""
         text = self.text[start:end]
         a = start + len(text) - len(text.lstrip())
         return a, max(a, start + len(text.rstrip()))
 
     def _without_marks(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Span:
-        """The same stretch without the marks of an item, a speaker or a song around it."""
+        """Return the stretch without the marks of an item, a speaker or a song around it."""
         item = _ITEM.match(self.text, start, end)
         song = _SONG.search(self.text[start:end])
         a, b = item.end() if item else start, start + song.start() if song else end
@@ -610,7 +610,7 @@ class TextBuilder:
         return (a if a <= first else start), (b if b >= last else end)
 
     def _original(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Iterator[Piece]:
-        """A stretch in its original form."""
+        """Yield a stretch in its original form."""
         done = start
         for kid in kids:
             yield Piece(self.text[done : kid.start])
@@ -631,10 +631,10 @@ class TextBuilder:
         before: str = "",
         places: dict[int, Span] | None = None,
     ) -> str:
-        """A stretch as the model sees it, before its white space is normalised.
+        """Return a stretch as the model sees it, before its white space is normalised.
 
-        A hidden span before a closing mark takes the blank before it away. ``places`` gets, by id,
-        the begin and end of each element and leaf in the sentence, which starts with ``before``.
+        A hidden span before a closing mark removes the space before it. ``places`` receives, by id,
+        the start and end of each element and leaf in the sentence, which starts with ``before``.
         """
         shown, done = "", start
         for kid in kids:
@@ -656,16 +656,16 @@ class TextBuilder:
         return shown + self.text[done:end]
 
     def _closes(self, place: int) -> bool:
-        """Whether a closing mark is at the place, at the end of a word."""
+        """Return whether a closing mark is at ``place``, at the end of a word."""
         first, second = self.text[place : place + 1], self.text[place + 1 : place + 2]
         marks = tuple(CLOSING)
         return first in marks and (not second.strip() or second in marks)
 
     def _tree(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Element:
-        """The tree of a sentence, by characters of what the model sees."""
+        """Return the tree of a sentence, in character positions of the text that the model sees."""
         root, places = Element(start, end, kids=list(kids)), dict[int, Span]()
         places[id(root)] = 0, _length(self._shown(kids, start, end, places=places))
-        ended = -1  # where the leaf before ends
+        ended = -1  # where the previous leaf ends
 
         def moved(kid: Element | Leaf) -> Element | Leaf:
             begin, stop = places[id(kid)]
@@ -681,7 +681,7 @@ class TextBuilder:
 
 
 def _outside_of(cut: Span, elements: Sequence[Element]) -> Span | None:
-    """The part of a cut that is outside of elements, at whose ends it may be; None for none."""
+    """Return the part of a cut outside elements, possibly at their ends; None if there is none."""
     start, end = cut
     for element in elements:
         if element.start < end and start < element.end:
@@ -695,7 +695,7 @@ def _outside_of(cut: Span, elements: Sequence[Element]) -> Span | None:
 
 
 def _has_words(kids: Sequence[Element | Leaf], text: str) -> bool:
-    """Whether there are words beside the spans that the model would copy."""
+    """Return whether there are words beside the spans that the model would copy."""
     for kid in kids:
         if isinstance(kid, Leaf) and kid.shown and kid.span is not None:
             text = text.replace(kid.span, "", 1)
@@ -703,7 +703,7 @@ def _has_words(kids: Sequence[Element | Leaf], text: str) -> bool:
 
 
 def _length(text: str) -> int:
-    """The length of a text with normalised white space."""
+    """Return the length of a text with normalised white space."""
     return len(" ".join(text.split()))
 
 
@@ -714,13 +714,13 @@ Pieces = list[Piece]
 
 @dataclass(frozen=True)
 class Passage:
-    """A text or an HTML fragment in parts; ``written`` writes a piece, ``ending`` the whole."""
+    """A text or HTML fragment in parts; ``written`` formats a piece, ``ending`` the whole."""
 
     parts: tuple[Part, ...]
     rules: Rules
     written: Callable[[Piece], str] = lambda piece: piece.text
     ending: Callable[[str], str] = str
-    stayed: list[int] = field(default_factory=list, compare=False)  # numbers of sentences left
+    stayed: list[int] = field(default_factory=list, compare=False)  # numbers of untranslated ones
 
     @cached_property
     def to_translate(self) -> list[Sentence]:
@@ -729,35 +729,35 @@ class Passage:
 
     @property
     def sentences(self) -> list[str]:
-        """The texts for the model, a line each."""
+        """The texts for the model, one line each."""
         return [sentence.text for sentence in self.to_translate]
 
     @property
     def plain(self) -> bool:
-        """Whether no sentence has elements or protected pieces."""
+        """True if no sentence has elements or protected pieces."""
         return not any(sentence.holds for sentence in self.to_translate)
 
     def pairs(self, answers: Sequence[str]) -> list[Pair]:
-        """The sentences and answers whose words are to be linked: few, or none."""
+        """Return the sentences and answers whose words need links: few, or none."""
         pairs = (self._pair(*both) for both in zip(self.to_translate, answers, strict=True))
         return [pair for pair in pairs if pair is not None]
 
     def _pair(self, sentence: Sentence, answer: str) -> Pair | None:
-        """A sentence and its answer, if their links decide the place of something."""
+        """Return a sentence and its answer if their links determine a placement."""
         if not sentence.holds:
             return None
         cleaned = sentence.cleaned(answer, self.rules)
         return (sentence.text, cleaned) if sentence.places(cleaned, self.rules) else None
 
     def joined(self, answers: Sequence[str], align: Aligner) -> str:
-        """The text with an answer in place of each sentence; ``align`` is called once at most.
+        """Return the text with answers for its sentences; ``align`` is called at most once.
 
-        Raises ``ValueError`` where there are not as many answers as sentences.
+        Raises ``ValueError`` if the numbers of answers and sentences differ.
         """
         return joined_all([self], [answers], align)[0]
 
     def placed(self, answers: Sequence[str], links: Iterator[Links]) -> str:
-        """The same with the word links of its `pairs`, one after the other."""
+        """Return the joined text, given the word links of its `pairs`, in order."""
         chosen: list[Pieces] = []
         for sentence, answer in zip(self.to_translate, answers, strict=True):
             linked = next(links) if self._pair(sentence, answer) else []
@@ -778,9 +778,9 @@ class Passage:
         return self.rules.count(texts_of(self._whole([list(s.source) for s in self.to_translate])))
 
     def _safe(self, sentence: Sentence, answer: str, links: Links) -> Pieces:
-        """The first candidate with the protected spans of the sentence, else its source.
+        """Return the first candidate with the protected spans of the sentence, else its source.
 
-        An answer without words is none: its sentence would be lost.
+        An answer without words is not a candidate: its sentence would be lost.
         """
         right, cleaned = self._counted(sentence.source), sentence.cleaned(answer, self.rules)
         for pieces in self._candidates(sentence, cleaned, links) if self._says(cleaned) else ():
@@ -789,12 +789,12 @@ class Passage:
         return list(sentence.source)
 
     def _counted(self, pieces: Sequence[Piece]) -> Counter[str]:
-        """The protected spans between markup, and those of the text without markup."""
+        """Count the protected spans between markup, and those of the text without markup."""
         texts = texts_of(pieces)
         return self.rules.count([*texts, "".join(texts)] if len(texts) > 1 else texts)
 
     def _says(self, cleaned: str) -> bool:
-        """Whether an answer has words beside the protected spans."""
+        """Return whether an answer has words beside the protected spans."""
         words, done = "", 0
         for (start, end), _ in self.rules.spans(cleaned):
             words, done = words + cleaned[done:start], end
@@ -807,11 +807,11 @@ class Passage:
         yield sentence.render(sentence.cleaned(words, self.rules), [], self.rules, loose=True)
 
     def _keeps(self, chosen: Sequence[Pieces]) -> bool:
-        """Whether the protected spans of the whole passage are those of the input."""
+        """Return whether the protected spans of the whole passage are those of the input."""
         return self.rules.count(texts_of(self._whole(chosen))) == self._protected
 
     def _most_that_keep(self, chosen: Sequence[Pieces]) -> list[Pieces]:
-        """The answers without those that form a protected span across sentences, which is rare.
+        """Return the answers without those that form a protected span across sentences (rare).
 
         A stretch of answers replaces its sources, or else its halves are tried.
         """
@@ -828,7 +828,7 @@ class Passage:
         return taken
 
     def _whole(self, chosen: Sequence[Pieces]) -> Pieces:
-        """All pieces of the passage, with those chosen for its sentences."""
+        """Return all pieces of the passage, with those chosen for its sentences."""
         of_sentence = iter(chosen)
         return [
             piece
@@ -840,7 +840,7 @@ class Passage:
 def text_passage(
     text: str, rules: Rules | None = None, ending: Callable[[str], str] = str
 ) -> Passage:
-    """A plain text: line breaks, tabs, and two or more blanks are kept as they are."""
+    """Return a plain text as a passage: line breaks, tabs, and two or more spaces stay."""
     rules = rules or Rules()
     run = TextBuilder(rules, layout=True)
     run.add_text(text)
@@ -850,7 +850,7 @@ def text_passage(
 def joined_all(
     passages: Sequence[Passage], answers: Sequence[Sequence[str]], align: Aligner
 ) -> list[str]:
-    """`Passage.joined` of many passages, with all their pairs linked at once."""
+    """Join the answers of many passages as `Passage.joined` does, linking all pairs at once."""
     pairs = [pair for p, a in zip(passages, answers, strict=True) for pair in p.pairs(a)]
     links = iter(align(pairs) if pairs else [])
     return [p.placed(a, links) for p, a in zip(passages, answers, strict=True)]

@@ -1,6 +1,6 @@
 """Drawings: what can be drawn, and how it becomes a figure, a text or a page.
 
-Names are imported when they are first used.
+Names are imported at their first use.
 """
 
 import importlib

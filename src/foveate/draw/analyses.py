@@ -37,11 +37,11 @@ UNITS_SHOWN = 24
 def gates(
     opened: Gates, words: Sequence[str], units: int = UNITS_SHOWN, title: str = ""
 ) -> SheetGrid:
-    """The picture of one layer's gates (1, T, H) over the words that were read, a row a unit.
+    """Draw one layer's gates (1, T, H) over the words that were read, with one row per unit.
 
-    The ``units`` that change most over the text (the standard deviation of their gates, summed),
-    the same ones in every sheet. Raises `UserError` where a cell has no gates, or where there is
-    not one word for each step.
+    The rows are the ``units`` that change most over the text (by the sum of their gates' standard
+    deviations), the same in every sheet. Raises `UserError` if a cell has no gates, and
+    ``ValueError`` unless there is one word for each step.
     """
     if not opened:
         raise UserError("this cell has no gates to draw; LSTM and GRU cells have")
@@ -67,9 +67,9 @@ SHOWN = 3  # components
 
 
 def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawing:
-    """The drawing of states (T, H) over the words that were read; a large dot is the first.
+    """Draw states (T, H) over the words that were read; a large dot marks the first.
 
-    Raises `UserError` where there are fewer than two steps, or not one word for each.
+    Raises `UserError` for fewer than two steps, or unless there is one word for each.
     """
     if len(hidden) != len(words) or len(words) < 2:
         raise UserError(f"{len(words)} words for {len(hidden)} states; a path needs two or more")
@@ -85,9 +85,9 @@ def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawi
 
 
 def gradients(norms: Mapping[str, Figures]) -> LinesDrawing:
-    """The picture of some models together: a line for each, g_k / g_0 over k, g logarithmic.
+    """Draw some models together: a line for each, g_k / g_0 over k, with g on a logarithmic axis.
 
-    ``norms`` are those of `influence`. What is 0 is left out of the lines.
+    ``norms`` are those of `influence`. Zeros are left out of the lines.
     """
     curves = {name: by_distance(matrix) for name, matrix in norms.items()}
     drawn = {name: np.where(y > 0, y, np.nan) / y[0] for name, y in curves.items()}
@@ -100,18 +100,18 @@ def gradients(norms: Mapping[str, Figures]) -> LinesDrawing:
 # The logit lens: the output of a model if its layers ended here (nostalgebraist, 2020).
 #
 # The output of layer l replaces that of the last one and passes through the model's own last norm
-# and output layer. Early layers were never trained to be read so: their tokens are a hint.
+# and output layer. Early layers were never trained for this: their tokens are only a hint.
 
-CELL_ASPECT = 0.3 / 0.62  # height by width of a cell
+CELL_ASPECT = 0.3 / 0.62  # height of a cell by its width
 CAPTION = "most probable token if the model ended here; colour: its p (nostalgebraist, 2020)"
 
 
 @torch.inference_mode()
 def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
-    """The top token of each layer at each place that produces something; the last is the model's.
+    """Draw each layer's top token at each position with output; the last layer's is the model's.
 
-    One pass for each layer. Raises ``ConfigError`` for a model that outputs no tokens, or
-    without a stack of layers, one after the other, of vectors of one size.
+    This takes one pass per layer. Raises ``ConfigError`` for a model that outputs no tokens, or
+    has no stack of consecutive layers with vectors of one size.
     """
     layers, names = layers_of(forced.model), forced.token
     output = dict(forced.model.named_children()).get("output")
@@ -148,7 +148,7 @@ def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
 def importances(
     lost: Mapping[str, Figures], passes: Sequence[ForcedPass], title: str = ""
 ) -> SheetGrid:
-    """The picture of `importance`: for each block a sheet, layers down and heads across."""
+    """Draw the results of `importance`: a sheet for each block, layers down and heads across."""
     blocks: dict[str, list[Figures]] = {}
     for name, figures in lost.items():
         blocks.setdefault(block_of(name), []).append(figures)
@@ -176,7 +176,7 @@ def importances(
 
 
 def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "") -> SheetGrid:
-    """The picture of some models side by side; one scale of colours, the logarithm of the loss.
+    """Draw the loss surfaces of some models side by side, with one logarithmic colour scale.
 
     ``losses`` are those of `surface`, by the names of the models.
     """
@@ -201,16 +201,16 @@ def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "")
 # An encoding of any kind is drawn by the methods that it overrides (`foveate.nn.positions`).
 
 HEADS_SHOWN = 4
-FEW = 64  # numbers of vectors that are written into their cells
+FEW = 64  # how many numbers may be written into their cells
 
 
 def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[SheetDrawing]:
-    """The sheets of an encoding; empty where it distinguishes no places.
+    """Return the sheets of an encoding; none if it does not distinguish positions.
 
-    ``embed``: the vector of each place, (T, D), and the products of the vectors of two places,
-    (T, S), divided by the largest, which the title says. ``rotate``: the same of a vector of ones
-    that is turned. ``bias``: what each head adds to the score of a pair, (T, S); some
-    heads from first to last.
+    ``embed``: the vector of each position, (T, D), and the dot products of all pairs, (T, S),
+    divided by the largest, which the title gives. ``rotate``: the same for a vector of ones that is
+    rotated. ``bias``: what each head adds to the score of a pair, (T, S), for some heads from first
+    to last.
     """
     at = torch.arange(length)
     drawn: list[SheetDrawing] = []
@@ -233,9 +233,9 @@ def sheets(position: Position, length: int, hidden_size: int, num_heads: int) ->
 def positions(
     position: Position, length: int = 64, hidden_size: int = 64, num_heads: int = 4
 ) -> SheetGrid:
-    """The picture of an encoding over ``length`` places, of vectors of ``hidden_size`` numbers.
+    """Draw an encoding over ``length`` positions, with vectors of ``hidden_size`` numbers.
 
-    Raises `UserError` for one that distinguishes no places, or whose table is shorter than
+    Raises `UserError` for one that does not distinguish positions, or whose table is shorter than
     ``length``.
     """
     drawn = sheets(position, length, hidden_size, num_heads)
@@ -247,7 +247,7 @@ def positions(
 
 
 def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
-    """The vectors themselves, (T, D), and their products, (T, S)."""
+    """Return sheets of the vectors themselves, (T, D), and of their dot products, (T, S)."""
     products = vectors @ vectors.mT
     most, (length, size) = float(products.abs().max()), vectors.shape
     few = length * size <= FEW
@@ -267,10 +267,10 @@ def _pairs(title: str, values: Tensor) -> SheetDrawing:
 
 
 def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawing:
-    """The picture: how much each position changes when the input is shuffled.
+    """Draw how much each position changes when the input is shuffled.
 
-    With the position encodings of the model, and without them where it has any; 0 everywhere means
-    that order does not matter. The model was not trained without them: only the shape counts.
+    The model runs with its position encodings, and without them if it has any; 0 everywhere means
+    that order does not matter. It was not trained without them: only the shape of the curve counts.
     """
     results = {"with positions": shuffled(forced, seed)}
     with without_positions(forced.model) as count:
@@ -297,7 +297,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
 
 # Learning-rate curves of the schedules (`foveate.train.optim`).
 
-POINTS = 400  # places at which a curve is drawn
+POINTS = 400  # steps at which a curve is evaluated
 
 
 def schedule(
@@ -306,10 +306,10 @@ def schedule(
     up: str = "learning rate",
     title: str = "",
 ) -> LinesDrawing:
-    """The picture of some schedules from step 1 to ``steps``, a line for each name.
+    """Draw some schedules from step 1 to ``steps``, with a line for each name.
 
-    Any function of the step can be drawn: ``up`` names its values. Raises
-    `UserError` for less than one step.
+    Any function of the step can be drawn: ``up`` is the name of its values. Raises
+    ``ValueError`` for less than one step.
     """
     if steps < 1:
         raise ValueError(f"{steps} steps: a curve starts at step 1")

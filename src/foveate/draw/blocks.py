@@ -1,6 +1,6 @@
-"""A model as a picture: its blocks to scale, in the order of computation, and how it is rendered.
+"""A model as a picture: its blocks to scale, in the order of computation, and its rendering.
 
-Widths are √ of the sizes of vectors, heights √ of numbers of parameters, so that a matrix of V × D
+Widths are √ of the sizes of vectors, heights √ of numbers of parameters, so a matrix of V × D
 has an area of √(V D). Shapes, order and residual connections are those of one forward pass.
 """
 
@@ -44,7 +44,7 @@ from foveate.nn.recurrent import Cell
 BARS = "bar: √ of the number of parameters; ┣┓ … ⊕┛: a branch that the residual stream passes"
 SCALE = "width: √ of the size of a vector; height: √ of the number of parameters"
 HUES = {"attention": 0, "feed-forward": 1, "recurrence": 2, "linear map": 3, "embedding": 5}
-FAMILIES = {  # of kinds, as the legend calls them
+FAMILIES = {  # of kinds, in the legend's terms
     "attention": "attention",
     "feed_forward": "feed-forward",
     "cell": "recurrence",
@@ -52,14 +52,14 @@ FAMILIES = {  # of kinds, as the legend calls them
     "stem": "embedding",
     "bridge": "linear map",
 }
-EQUATIONS = {  # of classes of torch, whose docstrings have them in TeX
+EQUATIONS = {  # of PyTorch classes, whose docstrings give them in TeX
     nn.Linear: "y = W x + b",
     nn.Embedding: "y = E[id]",
     nn.Conv2d: "y = W ∗ x + b",
     nn.GroupNorm: "γ (x − mean x) / √(var x + ε) + β",
 }
 MATHEMATICAL = re.compile("[=Σ√⊙←∗₁ᵀ|]")
-EDGES = 3  # places of an unrolled cell that are drawn before the last
+EDGES = 3  # positions of an unrolled cell that are drawn before the last
 
 
 class ModelBlock(DrawingPart):
@@ -97,7 +97,7 @@ class ModelBlock(DrawingPart):
 
     @property
     def size(self) -> int:
-        """Parameters that its height is of."""
+        """The parameters that determine its height."""
         return self.parameters + self.shared
 
     @property
@@ -107,13 +107,13 @@ class ModelBlock(DrawingPart):
 
     @property
     def shape(self) -> str:
-        """The shape of its output, and how often it was called where that is not once."""
+        """The shape of its output, and the number of calls if there are several."""
         several = self.calls > 1 and not self.steps
         return f"{self.output}, {self.calls} times" if several else self.output
 
     @property
     def amount(self) -> str:
-        """Its parameters, and those that it shares."""
+        """The numbers of its own and of shared parameters."""
         return f"{self.parameters:,}" + f" + {self.shared:,} shared" * bool(self.shared)
 
     @property
@@ -131,13 +131,13 @@ class ModelPart(DrawingPart):
 
     @property
     def parameters(self) -> int:
-        """The sum of its blocks."""
+        """The number of parameters in its blocks."""
         return sum(block.parameters for block in self.blocks)
 
 
 @dataclass
 class ModuleCall:
-    """A call of a module: the tensors that it read and gave, and the one that is added to them."""
+    """A call of a module: its input and output tensors, and the one that is added to the latter."""
 
     name: str
     read: list[Tensor]
@@ -155,7 +155,7 @@ class Trace:
 
 @torch.inference_mode()
 def traced(forced: ForcedPass) -> Trace:
-    """The calls of all modules in the pass. Recurrent cells run step by step meanwhile."""
+    """Return the calls of all modules in the pass. Recurrent cells run step by step meanwhile."""
     trace = Trace()
 
     def record(
@@ -177,10 +177,10 @@ def traced(forced: ForcedPass) -> Trace:
 
 
 def blocks_of(model: nn.Module) -> dict[str, nn.Module]:
-    """The modules that are a block each, by name, in the order in which they were made.
+    """Return the modules that are one block each, by name, in order of construction.
 
     Attention, cells and other kinds are one block; encoders, layers and lists are divided. A module
-    that is divided and has parameters of its own is a block of these.
+    that is divided and has its own parameters is a block for these.
     """
     blocks: dict[str, nn.Module] = {}
 
@@ -215,7 +215,7 @@ def _config(module: nn.Module) -> Config | None:
 
 
 def _family(module: nn.Module) -> str:
-    """The family of its kind, or the sort of a module of torch."""
+    """Return the family of a module's kind, or the sort of a PyTorch module."""
     if isinstance(module, BaseAttention):
         return "attention"
     if (config := _config(module)) is not None:
@@ -226,9 +226,9 @@ def _family(module: nn.Module) -> str:
 
 
 def picture(model: nn.Module, forced: ForcedPass | None = None, title: str = "") -> ModelDrawing:
-    """The picture of a model, with the order, shapes and connections of a forced pass.
+    """Draw a model, with the order, shapes and connections of a forced pass.
 
-    Without one, blocks stand in the order in which they were made.
+    Without one, blocks are in order of construction.
     """
     trace, modules = Trace() if forced is None else traced(forced), blocks_of(model)
     owners = {name: _owner(name, modules) for name, _ in model.named_modules()}
@@ -258,13 +258,13 @@ def picture(model: nn.Module, forced: ForcedPass | None = None, title: str = "")
 
 
 def _owner(name: str, modules: dict[str, nn.Module]) -> str:
-    """The block that a module belongs to; nothing where it holds blocks."""
+    """Return the block that a module belongs to, or "" if it contains blocks."""
     parts = name.split(".")
     return next((n for i in range(len(parts), 0, -1) if (n := ".".join(parts[:i])) in modules), "")
 
 
 def _columns(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
-    """The column of each block: its encoder or decoder, else the last of those between them."""
+    """Return each block's column: its encoder or decoder, else the last of those between them."""
     children = dict(model.named_children())
     tops = list(dict.fromkeys(name.split(".")[0] for name in names))
     sides = [t for t in tops if t and _family(children[t]) in ("encoder", "decoder")]
@@ -278,9 +278,9 @@ def _columns(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
 def _connections(
     trace: Trace, owners: dict[str, str], columns: dict[str, str], first: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, list[str]]]:
-    """The residual branch of each block, and the other columns that it reads from."""
-    givers: dict[int, str] = {}  # by a tensor the column that gave it first
-    last: dict[int, int] = {}  # and the number of the call that gave it last
+    """Return the residual branch of each block, and the other columns that it reads from."""
+    givers: dict[int, str] = {}  # by tensor, the column that output it first
+    last: dict[int, int] = {}  # by tensor, the number of the call that output it last
     tops = {name.split(".")[0]: column for name, column in columns.items()}
     branches: dict[str, int] = {}
     reads: dict[str, list[str]] = {}
@@ -336,7 +336,7 @@ def _shape(tensor: Tensor) -> str:
 
 
 def _size(tensor: Tensor) -> int:
-    """The size of the vectors in (…, D), or of the channels in (B, C, H, W)."""
+    """Return the size of the vectors in (…, D), or the number of channels in (B, C, H, W)."""
     return 1 if not tensor.dim() else tensor.shape[1 if tensor.dim() == 4 else -1]
 
 
@@ -346,7 +346,7 @@ def _widths(
     calls: Sequence[ModuleCall],
     gave: list[Tensor],
 ) -> list[int]:
-    """By the maps in it and, at the ends, by what it read and gave; empty where nothing says."""
+    """Return widths, by inner maps and, at the ends, by input and output; none if unknown."""
     if isinstance(module, Cell):
         return [module.weight_ih.shape[1], module.hidden_size]
     maps = [
@@ -366,7 +366,7 @@ def _widths(
 
 
 def _label(name: str, module: nn.Module) -> str:
-    """Its name without the part, with its layer: ``self-attention 2``, ``norm``, ``cell 1``."""
+    """Return the name without its part, with its layer: ``self-attention 2``, ``norm``."""
     parts, numbers = block_of(name).split("."), [n for n in name.split(".") if n.isdecimal()]
     label = "cell" if isinstance(module, Cell) else parts[-1].replace("_", "-")
     if len(parts) == 1 and name != parts[0]:
@@ -376,13 +376,13 @@ def _label(name: str, module: nn.Module) -> str:
 
 
 def _layer(name: str) -> int | None:
-    """The layer that a block belongs to, where it is not the layer itself."""
+    """Return the layer that a block belongs to, unless it is the layer itself."""
     match = re.search(rf"\.(?:{'|'.join(LAYERS)})\.(\d+)\.", name)
     return int(match[1]) if match else None
 
 
 def _walk(name: str, module: nn.Module, model: nn.Module) -> tuple[str, int] | None:
-    """The block and the layer of the view `steps`; None for what is neither attention nor cell."""
+    """Return block and layer for the view `steps`; None if it is neither attention nor cell."""
     if not isinstance(module, BaseAttention | Cell):
         return None
     block = block_of(name)
@@ -392,7 +392,7 @@ def _walk(name: str, module: nn.Module, model: nn.Module) -> tuple[str, int] | N
 
 @cache
 def _place(module: str, name: str) -> str:
-    """The file and the line of a class; the file alone where its source cannot be read."""
+    """Return file and line of a class, or only the file if its source cannot be read."""
     file = module.replace(".", "/") + ".py"
     try:
         return f"{file}:{getsourcelines(getattr(sys.modules[module], name))[1]}"
@@ -401,7 +401,7 @@ def _place(module: str, name: str) -> str:
 
 
 def equation_of(module: nn.Module) -> str:
-    """What a block computes: by its kinds, or as the docstring of its class says."""
+    """Return what a block computes: by its kinds, or from the docstring of its class."""
     if isinstance(module, Cell):
         read = ("input", "before", "cell before", "fed")
         return "; ".join(text for name, text in module.equations().items() if name not in read)
@@ -420,7 +420,7 @@ def equation_of(module: nn.Module) -> str:
 
 
 def _documented(kind: type) -> str:
-    """The first paragraph with an equation of a class or of those that it derives from."""
+    """Return the first paragraph with an equation in the docstrings of a class and its bases."""
     documents = [
         " ".join(paragraph.replace("``", "").split())
         for each in kind.__mro__
@@ -431,7 +431,7 @@ def _documented(kind: type) -> str:
 
 
 def _folded(part: ModelPart) -> list[ModelBlock | str]:
-    """The blocks of a part; of layers that are alike the first and the last, and a line between."""
+    """Return a part's blocks, with only the first and last of equal layers, and a line between."""
     layers = [list(run) for _, run in groupby(part.blocks, key=lambda block: block.layer)]
     rows: list[ModelBlock | str] = []
     for _, run in groupby(layers, key=lambda layer: [(b.does, b.widths, b.size) for b in layer]):
@@ -447,20 +447,20 @@ def _folded(part: ModelPart) -> list[ModelBlock | str]:
 
 
 def _unrolled(block: ModelBlock) -> list[str]:
-    """The places of a cell that are drawn; an empty one stands for those between."""
+    """Return the positions of a cell that are drawn; an empty one replaces those between."""
     few = len(block.steps) <= EDGES + 2
     return list(block.steps) if few else [*block.steps[:EDGES], "", block.steps[-1]]
 
 
 WIDEST, TALLEST, LEAST = 1.1, 0.9, 0.36  # inches: the largest block, the lowest row
-BESIDE, WORDS, PLACE = 0.2, 2.5, 0.64  # inches: stream to branch, a text, a place of a cell
+BESIDE, WORDS, PLACE = 0.2, 2.5, 0.64  # inches: stream to branch, a text, a position of a cell
 SIZE = 8.0  # points
 GREY, STREAM = "#6b7280", "#d5d8de"
 
 
 @dataclass(frozen=True)
 class ScaledPart:
-    """A part of the picture in inches: its rows, where they stand, and how large blocks are."""
+    """A part of the picture in inches: its rows, their positions, and the scale of blocks."""
 
     part: ModelPart
     across: float
@@ -472,7 +472,7 @@ class ScaledPart:
 
     @cached_property
     def lanes(self) -> tuple[float, float, float]:
-        """The middles of the stream and of branches, and where texts begin, from the left."""
+        """The centres of the stream and of branches, and where texts begin, from the left."""
         main = [w for b in self.part.blocks if b.branch is None for w in self.widths(b)]
         side = [self.widths(b) for b in self.part.blocks if b.branch is not None and b.widths]
         middle, widest = max(main, default=0.2) / 2, max(map(max, side), default=0.0)
@@ -495,14 +495,14 @@ class ScaledPart:
         return max(0.03, self.down * sqrt(block.size)) if block.widths else 0.0
 
     def row(self, row: ModelBlock | str) -> float:
-        """The height of a row with its text."""
+        """Return the height of a row with its text."""
         if isinstance(row, str):
             return LEAST
         return max(LEAST, self.tall(row) + 0.08) + PLACE * bool(row.steps)
 
 
 def _column(ax: Axes, column: ScaledPart, left: float) -> None:
-    """The blocks of a part from top to bottom; the stream is as wide as its vectors."""
+    """Draw the blocks of a part from top to bottom; the stream is as wide as its vectors."""
     part, rows, (middle, side, words) = column.part, column.rows, column.lanes
     heading = f"{part.name} · {part.does} · {part.parameters:,}"
     figures.write(ax, left, 0.5, heading, size=SIZE)
@@ -548,7 +548,7 @@ def _column(ax: Axes, column: ScaledPart, left: float) -> None:
 def _branch(
     ax: Axes, x: tuple[float, float, float], y: tuple[float, float], ends: tuple[bool, bool]
 ) -> None:
-    """The line from the stream through a branch, and back to where it is added."""
+    """Draw the line from the stream through a branch, and back to where it is added."""
     middle, side, stream = x
     top, bottom = y[0] + 0.06 * ends[0], y[1] - 0.06 * ends[1]
     line = partial(ax.plot, color=GREY, lw=1.0, zorder=2)
@@ -562,7 +562,7 @@ def _branch(
 
 
 def _unroll(ax: Axes, block: ModelBlock, left: float, y: float, color: str) -> None:
-    """A box for each place of a cell, with arrows of its states; what it reads stands below."""
+    """Draw a box for each position of a cell, arrows for its states, and its inputs below."""
     places, box, middle = _unrolled(block), 0.34, y + 0.17
     for number, word in enumerate(places):
         x = left + number * PLACE
@@ -584,13 +584,13 @@ class ModelDrawing(Drawing):
     parts: list[ModelPart]
 
     def arrays(self) -> Arrays:
-        """A row for each block: its name, class, shape and parameters."""
+        """Return a row for each block: its name, class, shape and parameters."""
         blocks = [block for part in self.parts for block in part.blocks]
         columns = ("name", "does", "place", "equation", "output", "parameters", "shared")
         return {key: np.array([getattr(block, key) for block in blocks]) for key in columns}
 
     def figure(self) -> Figure:
-        """A column for each part, its blocks to scale; below, what their classes compute."""
+        """Draw a column for each part, its blocks to scale; below, what their classes compute."""
         blocks = [block for part in self.parts for block in part.blocks]
         across = WIDEST / sqrt(max((size for block in blocks for size in block.widths), default=1))
         down = TALLEST / sqrt(max((block.size for block in blocks), default=1) or 1)
@@ -611,9 +611,9 @@ class ModelDrawing(Drawing):
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A line for each block beside the residual stream, ┃, then what each class computes.
+        """Return a line per block beside the residual stream, ┃, then what each class computes.
 
-        It is as wide as what there is to say.
+        Its width is that of its contents.
         """
         blocks = [block for part in self.parts for block in part.blocks]
         most = sqrt(max((block.size for block in blocks), default=1) or 1)

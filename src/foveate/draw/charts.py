@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_UPRIGHT = 12  # labels; more are turned
-LABEL_LETTERS = 76  # of the labels below an axis, together
-POINT_STEP = 0.05  # from a point to that of the next curve at one place, where none are joined
+MOST_UPRIGHT = 12  # labels; if there are more, they are rotated
+LABEL_LETTERS = 76  # in the labels below an axis, together
+POINT_STEP = 0.05  # between points of different curves at one position, if points are not joined
 DASHES: Sequence[Any] = ("-", "--", "-.", (0, (8, 2)), (0, (5, 1, 1, 1, 1, 1)), ":", (0, (1, 3)))
-BAR = 40  # signs of the longest bar
-MOST_PLACES = 12  # of lines that a text names
+BAR = 40  # characters of the longest bar
+MOST_PLACES = 12  # of lines, in a text
 CORNERS = ("left", "bottom"), ("left", "top"), ("right", "bottom"), ("right", "top")  # of labels
 
 
@@ -80,7 +80,7 @@ class LinesDrawing(Drawing):
     across: str = ""
     up: str = ""
     log: Literal["", "x", "y", "xy"] = ""
-    labels: list[Label] = Field([])  # of the places, unless they are numbers: dates, words
+    labels: list[Label] = Field([])  # of the positions, unless they are numbers: dates, words
     named: bool = False
     marks: list[Mark] = Field([])
 
@@ -97,9 +97,9 @@ class LinesDrawing(Drawing):
         return [self.model_copy(update=update)]
 
     def looks(self) -> list[tuple[int, int]]:
-        """The numbers of the hue and of the dash of each curve.
+        """Return the numbers of the hue and of the dash of each curve.
 
-        Dashes tell the curves of one hue apart, and hues where each curve has its own.
+        Dashes distinguish curves of one hue, or supplement hues if each curve has its own.
         """
         hues = [k if curve.hue is None else curve.hue for k, curve in enumerate(self.curves)]
         clear = [hue for hue, curve in zip(hues, self.curves, strict=True) if not curve.faint]
@@ -142,7 +142,7 @@ class LinesDrawing(Drawing):
             text.set_parse_math(False)
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A row for some of the places, a column for each line."""
+        """Return a row for some of the positions, with a column for each line."""
         x, curves, labels = self.x, self.curves, self.labels
         every = max(1, -(-len(x) // MOST_PLACES))
         places = sorted({*range(0, len(x), every), len(x) - 1} & set(range(len(x))))
@@ -152,7 +152,7 @@ class LinesDrawing(Drawing):
             names = [f"{x[k]:g} {labels[k]}" for k in places]
         left = max([12, *map(len, names), len(self.across)])
         heads, legend = [curve.name for curve in curves], list[str]()
-        if width and left + wide * len(curves) > width:  # numbers stand for names that are too long
+        if width and left + wide * len(curves) > width:  # numbers replace names that are too long
             legend = [f"{number}: {name}" for number, name in enumerate(heads, start=1)]
             heads, wide = [str(number + 1) for number in range(len(heads))], 11
         lines = [f"{self.across:>{left}}" + "".join(f"{head:>{wide}}" for head in heads)]
@@ -169,9 +169,9 @@ def line_chart(
     bands: Bands | None = None, labels: Sequence[str] = (),
     marks: Mapping[str, float] | None = None, caption: str = "", joined: bool = True,
 ) -> LinesDrawing:  # fmt: skip
-    """A line for each name over the same places; ``marks`` are places with names.
+    """Return a chart with a line for each name over the same positions; ``marks`` have names.
 
-    Places are 1, 2, … where none are given; a line of fewer values ends earlier.
+    Positions are 1, 2, … by default; a line with fewer values ends earlier.
     """
     longest = max(map(len, curves.values()), default=0)
     x = np.arange(1.0, 1 + longest) if x is None else np.asarray(x, float)
@@ -203,13 +203,13 @@ def _band_arrays(parts: Sequence[Curve] | Sequence[BarSeries]) -> Arrays:
 
 
 def _legend_columns(drawing: LinesDrawing) -> int:
-    """How many names stand side by side in the legend."""
+    """Return how many names are side by side in the legend."""
     longest = max((len(curve.name) for curve in drawing.curves), default=1)
     return max(1, min(len(drawing.curves), 52 // (longest + 5)))
 
 
 def _places(drawing: LinesDrawing, ax: Axes) -> None:
-    """The axes of lines: their scales, ticks, marks and names."""
+    """Draw the axes of lines: their scales, ticks, marks and names."""
     if "x" in drawing.log:
         ax.set_xscale("log")
     if "y" in drawing.log:
@@ -236,9 +236,9 @@ def _places(drawing: LinesDrawing, ax: Axes) -> None:
 
 
 class StatesDrawing(LinesDrawing):
-    """The path (T, K) of a layer's states over the words that were read; its lines are components.
+    """The path (T, K) of a layer's states over the words read; its lines are components.
 
-    ``shares`` (K,) are those of the variance.
+    ``shares`` (K,) are shares of the variance.
     """
 
     path: NDArray[np.float64] = Field(exclude=True)
@@ -251,7 +251,7 @@ class StatesDrawing(LinesDrawing):
         return self.own_figure(5.0, 4.6)
 
     def fill(self, ax: Axes) -> None:
-        """The path in the plane of the first two components; a large dot is the first place."""
+        """Draw the path in the plane of two components; a large dot is the first position."""
         path = self.path
         x, y = path[:, 0], path[:, 1] if path.shape[1] > 1 else 0 * path[:, 0]
         ax.plot(x, y, color="#999999", linewidth=1)
@@ -267,7 +267,7 @@ class StatesDrawing(LinesDrawing):
 
 
 def _label_points(ax: Axes, points: NDArray[np.float64], labels: Sequence[str]) -> None:
-    """A label at each point (T, 2), at the corner where it covers least of labels and points."""
+    """Write a label at each point (T, 2), at the corner where it covers the least."""
     from matplotlib.transforms import Bbox
 
     inch, size = ax.get_figure(root=True).dpi / 72, figures.FONT_SIZE - 1  # type: ignore[union-attr]
@@ -326,9 +326,9 @@ class PanelGrid(Drawing):
 
 
 class ForecastDrawing(Drawing):
-    """Lines over time with, below the time axis, a strip of the attention to each place.
+    """Lines over time and, below the time axis, a strip of the attention to each position.
 
-    ``strip`` (1, T) has a cell for each place of the lines, NaN where there is nothing to attend
+    ``strip`` (1, T) has a cell for each position of the lines, NaN where there is nothing to attend
     to; None for a model without attention.
     """
 
@@ -422,7 +422,7 @@ class BarsDrawing(Drawing):
             ax.legend(frameon=False, fontsize=figures.FONT_SIZE, ncols=beside)
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A line for each bar: its label, its value, and as many blocks as it is long."""
+        """Return a line for each bar: its label, its value, and blocks for its length."""
         left = max((len(visible(label)) for label in self.labels), default=0)
         lengths = [np.abs(series.values) for series in self.series] or [np.zeros(1)]
         longest = float(np.nanmax(np.concatenate(lengths), initial=0)) or 1.0
@@ -439,6 +439,6 @@ def bar_chart(
     labels: Sequence[str], series: Mapping[str, Floats], up: str = "", title: str = "",
     caption: str = "", bands: Bands | None = None, at: float | None = None,
 ) -> BarsDrawing:  # fmt: skip
-    """A bar of each series for each label; ``bands`` are intervals around the bars of a name."""
+    """Return a chart with a bar of each series for each label; ``bands`` are intervals by name."""
     bars = [BarSeries(name=name, values=y, **_band(bands, name)) for name, y in series.items()]
     return BarsDrawing(title=title, caption=caption, labels=list(labels), series=bars, up=up, at=at)

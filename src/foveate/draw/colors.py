@@ -1,7 +1,7 @@
 """The colours of weights, the same in every output: a table, two scales, the tint of pictures.
 
 The table is cividis, which reads the same with and without colour vision (Nuñez et al., 2018).
-Lines have the hues of Okabe & Ito (2008), which differ without red or green.
+Lines have the hues of Okabe & Ito (2008), which remain distinct without red or green vision.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b
 
 
 def line(number: int) -> str:
-    """The colour of the n-th line of a drawing, counted from 0; after the last the first again."""
+    """Return the colour of the n-th line of a drawing, counted from 0; colours repeat."""
     return LINES[number % len(LINES)]
 
 
 @cache
 def table(name: str = "cividis") -> NDArray[np.uint8]:
-    """256 colours of a table of matplotlib from least to most, shape (256, 3), red, green, blue.
+    """Return 256 colours of a matplotlib table from least to most, (256, 3): red, green, blue.
 
-    "PuOr_r" goes from violet over white to orange.
+    "PuOr_r" goes from violet through white to orange.
     """
     from matplotlib import colormaps
 
@@ -38,11 +38,11 @@ def table(name: str = "cividis") -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Scale:
-    """How a weight becomes a level (or an opacity) from 0 to 1, and how a legend says it."""
+    """A map from weights to levels (or opacities) from 0 to 1, and its caption in a legend."""
 
     caption: str
     levels: Callable[[Floats], Floats]
-    marks: dict[float, str] = field(default_factory=dict)  # level to what the legend prints there
+    marks: dict[float, str] = field(default_factory=dict)  # level to its label in the legend
 
 
 def _by_row(weights: Floats) -> Floats:
@@ -65,27 +65,27 @@ SCALES = {
 
 
 def scale(name: str) -> Scale:
-    """The scale of a name. Raises `UserError` naming those that exist."""
+    """Return the scale with a name. Raises `UserError` with the existing ones."""
     if name not in SCALES:
         raise UserError(f"no scale {name!r}; there are: {', '.join(SCALES)}")
     return SCALES[name]
 
 
 def indices(levels: Floats) -> NDArray[np.uint8]:
-    """Rows of the table for levels from 0 to 1."""
+    """Return rows of the table for levels from 0 to 1."""
     return np.rint(levels * 255).astype(np.uint8)
 
 
-# A picture stays visible everywhere, in grey, and takes a tint where weight is.
+# A picture stays visible everywhere in grey, and is tinted by its weights.
 #
 #     y = (1 − a) g + a (dark + g (light − dark))
 #
-# g is the grey of a pixel and a the opacity of the weight on it, both 0 to 1: the tint has light
-# and dark parts of its own, so that the picture shows even under the whole weight. Orange beside
-# grey is distinguished with every kind of colour vision (Okabe & Ito, 2008).
+# g is the grey of a pixel and a the opacity of the weight on it, both from 0 to 1: the tint has
+# light and dark parts, so that the picture is visible even under the whole weight. Orange and
+# grey are distinct for every kind of colour vision (Okabe & Ito, 2008).
 
 DARK, LIGHT = np.array([0.72, 0.26, 0.0]), np.array([1.0, 0.80, 0.42])  # of orange
-EVEN = 6  # even shares at which a weight is drawn in full: attention to everything stays pale
+EVEN = 6  # multiple of an even share that is drawn at full strength: even attention stays pale
 
 
 def _by_panel(weights: Floats) -> Floats:
@@ -100,13 +100,13 @@ OVERLAYS = {
 
 
 def tinted(grey: Floats, opacity: Floats) -> NDArray[np.float64]:
-    """Colours (…, 3) from 0 to 1 of grey pixels under opacities of the same shape."""
+    """Return colours (…, 3) from 0 to 1 of grey pixels under opacities of the same shape."""
     g, a = np.asarray(grey, np.float64)[..., None], np.asarray(opacity, np.float64)[..., None]
     return (1 - a) * g + a * (DARK + g * (LIGHT - DARK))
 
 
 def enlarged(grid: Floats, height: int, width: int) -> Floats:
-    """A grid of cells (rows, columns) as pixels (height, width): each has its cell's value."""
+    """Return a grid of cells (rows, columns) as pixels (height, width) with their cells' values."""
     rows = np.arange(height) * grid.shape[0] // height
     columns = np.arange(width) * grid.shape[1] // width
     return grid[np.ix_(rows, columns)]

@@ -1,4 +1,4 @@
-"""Drawings: what can be drawn, as exact data, and what every drawing can be written as."""
+"""Drawings: what can be drawn, as exact data, and the formats in which it can be written."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NOTEBOOK_LIMIT = 2_000_000  # bytes of HTML in an output cell; above, the notebook gets the PNG
+NOTEBOOK_LIMIT = 2_000_000  # bytes of HTML in an output cell; above it, the notebook gets the PNG
 
 
 class Drawing(DrawingPart):
-    """What every drawing has: a title, what it means in a sentence, and what had to be left out."""
+    """The fields of every drawing: a title, its meaning in a sentence, and what was left out."""
 
     title: Text = ""
     caption: Lines = ""
@@ -37,28 +37,28 @@ class Drawing(DrawingPart):
     controls: BaseControls | None = Field(None, exclude=True)  # what can be dragged in a browser
 
     def arrays(self) -> Arrays:
-        """What is drawn, by name: numbers, and the labels of their axes."""
+        """Return the drawn arrays by name: numbers, and the labels of their axes."""
         raise NotImplementedError(f"{type(self).__name__} can only be drawn in a browser")
 
     def drawings(self) -> list[Drawing]:
-        """The drawings of which a browser makes the same picture."""
+        """Return the drawings from which a browser makes the same picture."""
         return [self]
 
     def browser_drawings(self) -> Sequence[DrawingPart]:
-        """`drawings`, or one of them all where numbers can be dragged."""
+        """Return `drawings`, or a single interactive one if numbers can be dragged."""
         drawn = self.drawings()
         return drawn if self.controls is None else self.controls.over(self.title, drawn)
 
     def figure(self) -> Figure:
-        """The drawing as a matplotlib figure of its own, unknown to ``pyplot`` and to windows."""
+        """Return the drawing as a separate matplotlib figure, unknown to ``pyplot`` and windows."""
         raise NotImplementedError(f"{type(self).__name__} can only be drawn in a browser")
 
     def fill(self, ax: Axes) -> None:
-        """Draw into axes. Raises ``NotImplementedError`` for what needs a figure of its own."""
+        """Draw into axes. Raises ``NotImplementedError`` if the drawing needs its own figure."""
         raise NotImplementedError(f"{type(self).__name__} needs its own figure: use figure()")
 
     def own_figure(self, width: float, height: float, caption: str = "") -> Figure:
-        """A figure of one pair of axes, with a caption below."""
+        """Return a figure with one pair of axes, and a caption below."""
         made, [ax] = figures.subplots((width, height))
         self.fill(ax)
         if caption:
@@ -74,33 +74,33 @@ class Drawing(DrawingPart):
         return ax
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """The drawing for a terminal of ``width`` columns; without ``color`` in shades."""
+        """Return the drawing for a terminal of ``width`` columns; without ``color`` in shades."""
         raise NotImplementedError(f"{type(self).__name__} can only be drawn in a browser")
 
     def caption_in(self, width: int | None) -> str:
-        """The caption, in lines of at most ``width`` columns where there is a width."""
+        """Return the caption, in lines of at most ``width`` columns if there is a width."""
         return "\n".join(wrap(self.caption.splitlines(), width)) if width else self.caption
 
     def webp(self) -> bytes:
-        """The drawing as a WebP picture; a film as an animated one."""
+        """Return the drawing as a WebP picture; a film as an animated one."""
         return _picture("webp")(self)
 
     def html(self) -> str:
-        """The drawing as one page that needs no network, no library and no other file."""
+        """Return the drawing as one page that needs no network, library or other file."""
         return page.drawn(self.browser_drawings(), self.title)
 
     def widget(self) -> object:
-        """An ``anywidget.AnyWidget`` of the drawing; its trait ``selection`` is what is chosen.
+        """Return an ``anywidget.AnyWidget`` of the drawing; its trait ``selection`` is the choice.
 
         A notebook that is saved and opened without its kernel shows the page in its place. Raises
-        ``ModuleNotFoundError`` where anywidget (the extra ``widget``) is not installed.
+        ``ModuleNotFoundError`` if anywidget (the extra ``widget``) is not installed.
         """
         return page.widget(self.browser_drawings(), saved=self._repr_mimebundle_())
 
     def save(self, path: str | Path) -> Path:
-        """Write the drawing in the format that the ending names, and return the path.
+        """Write the drawing in the format of the file extension, and return the path.
 
-        Raises `UserError` naming the endings that exist.
+        Raises `UserError` with the supported extensions.
         """
         path = Path(path)
         if path.suffix.lower() not in WRITERS:
@@ -118,7 +118,7 @@ class Drawing(DrawingPart):
         return self.text()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """For notebooks: the page in a frame where it is small enough, a PNG, a text.
+        """Return the notebook formats: the page in a frame if it is small enough, a PNG, a text.
 
         The page works without a kernel or a network: saved notebooks show it too.
         """
@@ -142,7 +142,7 @@ def _picture(form: str) -> Callable[[Drawing], bytes]:
 
 
 def finite(value: object) -> object:
-    """A value of JSON, which has no words for NaN (here null) and infinity (here a text)."""
+    """Return a value for JSON, where NaN becomes null and infinity a string."""
     if isinstance(value, list):
         return [finite(each) for each in value]
     if not isinstance(value, float) or np.isfinite(value):

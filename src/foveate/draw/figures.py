@@ -1,4 +1,4 @@
-"""What figures of matplotlib share: fonts, sizes, axes, words along them, colours of weights."""
+"""Shared parts of matplotlib figures: fonts, sizes, axes, words on them, colours of weights."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
 FONT_SIZE = 9.0  # points
 MONOSPACED = ["DejaVu Sans Mono", "monospace"]
-LETTER, LINE_HEIGHT = 0.0772, 0.19  # inches of a letter of that font at `FONT_SIZE`, of a line
+LETTER, LINE_HEIGHT = 0.0772, 0.19  # inches: a letter of that font at `FONT_SIZE`, a line
 NOTE = "#555555"
-BLANK = "#eeeeee"  # of cells that have no value
+BLANK = "#eeeeee"  # of cells without a value
 GRID = "#dddddd"
-WIDTH = 5.0  # inches of a figure: narrow enough for a telephone
+WIDTH = 5.0  # inches of a figure, narrow enough for a telephone
 PANEL_SIZE = WIDTH, 3.4
-MOST_LABELS = 64  # above, only every k-th word is written
+MOST_LABELS = 64  # above it, only every k-th word is written
 LONGEST_LABEL = 24  # letters of a word on an axis
-LINE = 0.16  # inches that a word takes from the next below
+LINE = 0.16  # inches from one word to the next below
 
 
 def picture_bytes(figure: Figure, form: str) -> bytes:
-    """A figure as a file of the form png, svg or pdf."""
+    """Return a figure as a file in the format png, svg or pdf."""
     from matplotlib import rc_context
 
     file = io.BytesIO()
     stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
-    # Text stays text, and the names inside an SVG are the same at every drawing.
+    # Text stays text, and the names inside an SVG are reproducible.
     forms: Any = {"svg.fonttype": "none", "svg.hashsalt": "foveate", "pdf.fonttype": 42}
     with rc_context(forms), warnings.catch_warnings():
-        # `fit` names the scripts of which no font has glyphs.
+        # `fit` reports the scripts for which no font has glyphs.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        fit(figure, warn=form != "svg")  # text of an SVG stays text: its viewer has the fonts
+        fit(figure, warn=form != "svg")  # text in an SVG stays text: its viewer has the fonts
         figure.savefig(file, format=form, dpi=200, metadata=stamp, bbox_inches=_bounds(figure))
     return file.getvalue()
 
 
 def _bounds(figure: Figure) -> Bbox | None:
-    """Inches from edge to edge where something is written beyond the figure's, else None."""
+    """Return edges in inches if something extends beyond the figure's, else None."""
     from matplotlib.transforms import Bbox
 
     figure.draw_without_rendering()
@@ -63,7 +63,7 @@ def subplots(
     size: tuple[float, float], count: int = 1, across: int = 1, title: str | None = None,
     caption: str | None = None, heights: Sequence[float] | None = None, share_x: bool = False,
 ) -> tuple[Figure, list[Axes]]:  # fmt: skip
-    """A figure of ``size`` inches and its ``count`` axes, ``across`` in a row.
+    """Return a figure of ``size`` inches and its ``count`` axes, ``across`` in a row.
 
     ``heights`` are the relative heights of the rows.
     """
@@ -85,7 +85,7 @@ def subplots(
 def open_axes(
     ax: Axes, across: str, up: str, grid: Literal["y", "both"] | None, size: float = FONT_SIZE
 ) -> None:
-    """Name the axes, write ticks of ``size``, and leave the frame open at the top and the right."""
+    """Label the axes, write ticks of ``size``, and leave the frame open at the top and right."""
     ax.set_xlabel(across, size=FONT_SIZE)
     ax.set_ylabel(up, size=FONT_SIZE)
     ax.tick_params(labelsize=size)
@@ -107,7 +107,7 @@ def paint(ax: Axes, weights: NDArray[np.float32], scale: str, grid: bool = False
 
 
 def weight_bar(made: Any, axes: list[Axes], name: str = "absolute", shrink: float = 0.6) -> None:
-    """What the colours of weights mean, beside some axes."""
+    """Draw a legend of weight colours beside some axes."""
     scale = colors.scale(name)
     bar = made.colorbar(axes[0].collections[0], ax=axes, shrink=shrink, aspect=24, pad=0.02)
     bar.set_ticks(list(scale.marks), labels=list(scale.marks.values()), size=FONT_SIZE - 2)
@@ -116,9 +116,9 @@ def weight_bar(made: Any, axes: list[Axes], name: str = "absolute", shrink: floa
 
 
 def write_words(ax: Axes, rows: list[str], columns: list[str], height: float = LINE) -> None:
-    """Words at the centres of their rows and columns, the source on top and turned.
+    """Write words at the centres of their rows and columns, the source rotated on top.
 
-    ``height`` is that of a row in inches: where it is low, only every k-th row has its word.
+    ``height`` is that of a row in inches: if it is low, only every k-th row has its word.
     """
     for axis, words, least in ((ax.xaxis, columns, 1), (ax.yaxis, rows, ceil(LINE / height))):
         every = max(least, ceil(len(words) / MOST_LABELS))
@@ -132,7 +132,7 @@ def write_words(ax: Axes, rows: list[str], columns: list[str], height: float = L
 
 
 def show_pixels(ax: Axes, pixels: NDArray[np.uint8]) -> None:
-    """Fill axes with a picture (C, H, W), each pixel a field; grey where it has one channel."""
+    """Fill axes with a picture (C, H, W), one cell per pixel; grey if it has one channel."""
     colours = np.broadcast_to(pixels, (3, *pixels.shape[1:]))
     show_colours(ax, colours.transpose(1, 2, 0) / 255)
 
@@ -148,7 +148,7 @@ LETTERS_A_LINE = 96
 
 
 def page(width: float, height: float) -> tuple[Figure, Axes]:
-    """A figure whose places are inches from the left and the top."""
+    """Return a figure with coordinates in inches from the left and the top."""
     from matplotlib.figure import Figure
 
     made = Figure(figsize=(width, height))
@@ -159,12 +159,12 @@ def page(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def write(ax: Axes, x: float, y: float, text: str, color: str = "black", **style: Any) -> None:
-    """Write a text as it is, mathematics or not, its middle at y."""
+    """Write a text literally, mathematics or not, vertically centred at y."""
     look = {"size": FONT_SIZE, "va": "center", "parse_math": False, **style}
     ax.text(x, y, text, color=color, **look)
 
 
 def write_lines(ax: Axes, x: float, y: float, lines: Sequence[str], color: str = "black") -> None:
-    """Lines of letters of one width, one below the other from y on."""
+    """Write lines in a monospaced font, one below the other from y on."""
     for number, line in enumerate(lines):
         write(ax, x, y + number * LINE_HEIGHT, line, color, family=MONOSPACED)

@@ -1,4 +1,4 @@
-"""The film of learning: attention to one example at steps of a training; how it is rendered.
+"""The film of learning: attention to one example at training steps, and its rendering.
 
 The browser's renderer is ``web/src/core/film.ts``.
 """
@@ -56,12 +56,12 @@ class FilmDrawing(Drawing):
 
     kind: Literal["film"] = "film"
     frames: list[Snapshot]
-    block: str = ""  # where empty the cross-attention, else the first
+    block: str = ""  # if empty the cross-attention, else the first
     layer: int = -1
     head: int | None = None
 
     def few(self, most: int) -> FilmDrawing:
-        """The film of at most so many frames, evenly, the first and the last among them."""
+        """Return the film with at most ``most`` frames, evenly spread, including first and last."""
         count = min(most, len(self.frames))
         places = np.linspace(0, len(self.frames) - 1, count).round().astype(int)
         return self.model_copy(update={"frames": [self.frames[k] for k in places]})
@@ -73,7 +73,7 @@ class FilmDrawing(Drawing):
         return next((each for each in blocks if each.name == name), blocks[0])
 
     def maps(self) -> Floats:
-        """The map that is shown first, (F, T, S)."""
+        """Return the map that is shown first, (F, T, S)."""
         name = self.first_block.name
         blocks = [next(b for b in frame.blocks if b.name == name) for frame in self.frames]
         heads = np.stack([block.layers[self.layer].array for block in blocks])
@@ -91,7 +91,7 @@ class FilmDrawing(Drawing):
         }
 
     def figure(self) -> Figure:
-        """Some frames side by side, words at the first of a row and above the first row."""
+        """Draw frames side by side, with words at the first in a row and above the first row."""
         few, block = self.few(STRIP_FRAMES), self.first_block
         most = max(len(block.rows), len(block.columns))
         wide, high, left, above = _film_size(block, min(4.0, max(2.0, 1.1 * figures.LINE * most)))
@@ -111,7 +111,7 @@ class FilmDrawing(Drawing):
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """Some frames in shades, side by side where they fit; what the columns are stands above."""
+        """Return some frames in shades, side by side if they fit, with the column names above."""
         few, width = self.few(STRIP_FRAMES), width or shutil.get_terminal_size().columns
         rows, columns = few.first_block.rows, few.first_block.columns
         sheets = [
@@ -126,7 +126,7 @@ class FilmDrawing(Drawing):
         )
 
     def webp(self) -> bytes:
-        """The frames one after the other, the loss of the example below each."""
+        """Return the frames as an animation, with the loss of the example below each."""
         from foveate.data.image import animation
 
         frames = list(_film_frames(self.few(MOST_ANIMATED)))
@@ -134,7 +134,7 @@ class FilmDrawing(Drawing):
 
 
 def _film_size(block: Block, side: float) -> tuple[float, float, float, float]:
-    """Inches: width and height of a map whose longer side is given, of words left and above."""
+    """Return inches: width and height of a map with the longer side given, and of its words."""
     height, width = len(block.rows), len(block.columns)
     axes = block.rows, block.columns
     words = [max(map(len, map(visible, axis)), default=0) for axis in axes]
@@ -144,7 +144,7 @@ def _film_size(block: Block, side: float) -> tuple[float, float, float, float]:
 
 
 def _film_frames(drawing: FilmDrawing) -> Iterator[NDArray[np.uint8]]:
-    """The pixels of each frame: the map, and below it the loss of the example up to the frame."""
+    """Yield the pixels of each frame: the map, and the loss of the example up to it below."""
     block, maps = drawing.first_block, drawing.maps()
     wide, high, left, above = _film_size(block, 4.0)
     size = max(left + wide + 0.9, 4.0), above + high + 1.6
@@ -169,7 +169,7 @@ def _film_frames(drawing: FilmDrawing) -> Iterator[NDArray[np.uint8]]:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         fit(made)
         made.draw_without_rendering()
-        made.set_layout_engine("none")  # nothing moves from frame to frame
+        made.set_layout_engine("none")  # nothing moves between frames
         for k, (frame, weights) in enumerate(zip(drawing.frames, maps, strict=True)):
             heading.set_text(frame.label)
             ax.collections[0].set_array(np.ma.masked_where(weights == 0, weights))

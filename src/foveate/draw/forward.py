@@ -1,4 +1,4 @@
-"""The whole forward pass as a film: its frames beside the model's blocks, and how it is rendered.
+"""The whole forward pass as a film: its frames beside the model's blocks, and its rendering.
 
 The browser's renderer is ``web/src/core/forward.ts``.
 """
@@ -34,7 +34,7 @@ MOST_TOKENS = 10  # of the vocabulary, the most probable at each position
 NAME, STRIP, EQUATION, ROW = 1.35, 2.6, 2.5, 0.24  # inches of a frame in a figure
 RECTIFIED = "activation", "ReLU"  # frames whose zeros are blank
 CELLS = 12  # numbers of a strip that are written into its cells
-SHADED = 32  # signs of a strip in a terminal
+SHADED = 32  # characters of a strip in a terminal
 
 
 CAPTION = (
@@ -42,7 +42,7 @@ CAPTION = (
     "softmax are computed from captured numbers."
 )
 BACK = " Gradients are those of autograd, of this example alone."
-CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # where an equation is from
+CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
 
 
 class FrameDrawing(DrawingPart):
@@ -67,7 +67,7 @@ class FrameDrawing(DrawingPart):
     most: float
 
     def at(self, head: int, row: int) -> Floats:
-        """The numbers of one head at one position, (N,) or (S, N)."""
+        """Return the numbers of one head at one position, (N,) or (S, N)."""
         values = self.values.array
         numbers: Floats = values[min(head, len(values) - 1), min(row, values.shape[1] - 1)]
         return numbers
@@ -92,7 +92,7 @@ class ForwardDrawing(Drawing):
     excerpt: bool = False
 
     def arrays(self) -> Arrays:
-        """Each frame by its number, block and name; logits and probabilities with their tokens."""
+        """Return each frame by number, block and name; logits and probabilities with tokens."""
         arrays: Arrays = {}
         for number, frame in enumerate(self.frames):
             name = f"{number} {frame.block}: {frame.title}"
@@ -110,7 +110,7 @@ class ForwardDrawing(Drawing):
         return self.title + at * any(self.frames[k].rows for k in self.stops)
 
     def named(self, part: str, row: int) -> str:
-        """A position by the token that is read there and the one that it produces."""
+        """Return a position's label: the token that is read there and the one that it produces."""
         produced = self.produced.get(part)
         return self.places[part][row] + (f" → {produced[row]}" if produced else "")
 
@@ -118,13 +118,13 @@ class ForwardDrawing(Drawing):
         return min(self.query, len(self.places.get(part, [""])) - 1)
 
     def _words(self, frame: FrameDrawing) -> Sequence[str]:
-        """What the numbers of a frame at a position are of; nothing for features."""
+        """Return the labels of a frame's numbers at a position; none for features."""
         if frame.tokens:
             return frame.tokens[min(self._row(frame.rows), len(frame.tokens) - 1)]
         return self.places.get(frame.columns, ()) if frame.values.array.ndim == 3 else ()
 
     def _blocks(self) -> Iterator[tuple[str, list[tuple[int, FrameDrawing]]]]:
-        """The frames of each block under its name, with their numbers."""
+        """Yield the frames of each block under its name, with their numbers."""
         numbers = self.stops if self.excerpt else range(len(self.frames))
         shown = ((number + 1, self.frames[number]) for number in numbers)
         for (block, label), run in groupby(shown, lambda each: (each[1].block, each[1].label)):
@@ -132,7 +132,7 @@ class ForwardDrawing(Drawing):
             yield part if part == label else f"{part} · {label}", [*run]
 
     def figure(self) -> Figure:
-        """A column for each part of the model, a strip for each frame at the position shown."""
+        """Draw a column for each part of the model, with a strip for each frame at the position."""
         columns: list[list[str | tuple[int, FrameDrawing]]] = []
         part = ""
         for heading, run in self._blocks():
@@ -161,7 +161,7 @@ class ForwardDrawing(Drawing):
         return ROW + several + words
 
     def _draw(self, ax: Axes, x: float, y: float, row: str | tuple[int, FrameDrawing]) -> None:
-        """A heading, or the strip of a frame with its name and equation."""
+        """Draw a heading, or the strip of a frame with its name and equation."""
         if isinstance(row, str):
             return figures.write(ax, x, y + 0.17, row, size=8.5, weight="bold")
         number, frame = row
@@ -203,12 +203,12 @@ class ForwardDrawing(Drawing):
         return None
 
     def _strip(self, frame: FrameDrawing) -> Floats:
-        """The numbers of a frame at the position shown, as rows."""
+        """Return the numbers of a frame at the position shown, as rows."""
         values = frame.at(self.head, self._row(frame.rows))
         return values if values.ndim == 2 else values[None]
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A line for each frame: its name, a strip in shades, its first numbers or its words."""
+        """Return a line for each frame: its name, a strip in shades, its first numbers or words."""
         room = max(20, (width or 120) - SHADED - 28)
         lines = [self.heading]
         for heading, run in self._blocks():
@@ -238,7 +238,7 @@ def _number(value: float, frame: FrameDrawing) -> str:
 
 
 def _shaded(values: Floats, frame: FrameDrawing) -> str:
-    """A strip in signs, by size; of more numbers than signs the largest of those together."""
+    """Return a strip as characters by size; several numbers share one by their largest."""
     parts = np.array_split(np.abs(np.nan_to_num(values, neginf=0)), min(SHADED, len(values)))
     most = max(frame.most, -frame.least) or 1
     steps = [int(part.max() / most * len(SHADES)) for part in parts]
@@ -253,10 +253,10 @@ def forward(
     block: str = "",
     train: bool = False,
 ) -> ForwardDrawing:
-    """The drawing of a forced pass; of the frames of a ``block``, a dotted name, or of all.
+    """Draw a forced pass: the frames of a ``block``, a dotted name, or all of them.
 
-    Of ``train`` the loss and its gradient, going back. Raises ``ConfigError`` for a head or a query
-    beyond the last.
+    With ``train``, draw the loss and its gradient, going back. Raises ``ConfigError`` for a head or
+    a query beyond the last.
     """
     model = forced.model
     film = frames(forced, blocks_of(model), equation_of, train)
@@ -283,10 +283,10 @@ def forward(
 def _stops(
     film: Sequence[ForwardFrame], blocks: dict[str, ModelBlock], block: str, train: bool
 ) -> list[int]:
-    """The frames at which a lecture halts: all of a block.
+    """Return the frames at which a lecture halts: all of a block.
 
-    Else the weights of each attention and the last frame of each other block of the first layer;
-    going back the loss and the first frame of each block. Norms are passed over.
+    Otherwise they are the weights of each attention and the last frame of each other block in the
+    first layer; going back, the loss and the first frame of each block. Norms are skipped.
     """
     start = next((k for k, frame in enumerate(film) if frame.name == "loss"), len(film))
     shown = range(start, len(film)) if train else range(start)
@@ -335,7 +335,7 @@ def _frame(
 
 
 def _places(forced: ForcedPass, film: Sequence[ForwardFrame]) -> dict[str, list[str]]:
-    """The words of each part's positions, else what labels its attention, else numbers."""
+    """Return the words of each part's positions, else its labels in attention, else numbers."""
     places: dict[str, list[str]] = {}
     for part in dict.fromkeys(frame.rows for frame in film if frame.rows):
         count = next(frame.values.shape[1] for frame in film if frame.rows == part)
@@ -349,13 +349,13 @@ def _places(forced: ForcedPass, film: Sequence[ForwardFrame]) -> dict[str, list[
 
 
 def _produced(forced: ForcedPass, words: Sequence[str]) -> list[str]:
-    """What each position of a decoder produces: what it reads next, where nothing is scored."""
+    """Return what each decoder position produces: its next input, if nothing is scored."""
     after = dict(enumerate(forced.produced, start=forced.first))
     return [after.get(t, ([*words, ""])[t + 1]) for t in range(len(words))]
 
 
 def _labels(forced: ForcedPass, film: Sequence[ForwardFrame], part: str) -> list[str]:
-    """What the keys of an attention to a part are called."""
+    """Return the labels of the keys in an attention to a part."""
     for frame in film:
         if frame.name == "weights" and frame.columns == part:
             try:

@@ -1,4 +1,4 @@
-"""Drawings with sliders: what is dragged changes the numbers at once, computed in the browser."""
+"""Drawings with sliders: dragging one changes the numbers at once, computed in the browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Slider(DrawingPart):
     """A number that is dragged from stop to stop: an option of a demo, or a value of several."""
 
     option: str
-    index: int | None = None  # of the value, where the option has several
+    index: int | None = None  # of the value, if the option has several
     label: Label
     stops: Places  # from the lowest to the highest
     value: float
@@ -29,17 +29,17 @@ class Slider(DrawingPart):
     def of(
         cls, option: str, value: float, stops: Floats, index: int | None = None, label: str = ""
     ) -> Slider:
-        """A slider whose value is one of its stops, whatever it is."""
+        """Return a slider whose stops include its value."""
         value = round(float(value), 6)
         at = np.unique(np.append(np.round(stops, 6), value))
         return cls(option=option, index=index, label=label or option, stops=at, value=value)
 
 
 class Controls(BaseControls):
-    """What of a drawing can be dragged; the browser computes the rest by the ``formula``.
+    """The sliders of a drawing; the browser computes the rest by the ``formula``.
 
-    ``data`` are further numbers of the formula. The sliders of the options in ``plane`` also follow
-    a pointer in the maps, the first to the right and the second upwards.
+    ``data`` are the other numbers in the formula. The sliders of the options in ``plane`` also
+    follow a pointer in the maps, the first to the right and the second upwards.
     """
 
     formula: str
@@ -60,5 +60,5 @@ class InteractiveDrawing(Controls, Drawing):
 
 
 def geometric(least: float, most: float, count: int = 60) -> Floats:
-    """Stops of a slider at equal ratios, of two digits."""
+    """Return a slider's stops at equal ratios, with two digits."""
     return np.array([float(f"{stop:.2g}") for stop in np.geomspace(least, most, count)])

@@ -1,4 +1,4 @@
-"""Every kind of drawing, by which JSON is read again."""
+"""All kinds of drawings, used to read JSON again."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ AnyDrawing = Annotated[
 
 
 class StoredGroup(PageGroup):
-    """A group of a page that was written before, its drawings by their kinds."""
+    """A group in a previously written page, with its drawings by their kinds."""
 
     drawings: Sequence[AnyDrawing]
 
 
 def groups_of(page: str) -> list[StoredGroup]:
-    """The groups of a page. Raises ``ValueError`` for drawings that another version wrote."""
+    """Return the groups of a page. Raises ``ValueError`` for drawings of another version."""
     parts = page.split('<script class="group" type="application/json">')[1:]
     return [StoredGroup.model_validate_json(part.partition("</script>")[0]) for part in parts]

@@ -50,7 +50,7 @@ class LanesDrawing(Drawing):
     best: list[int] = Field([])
 
     def arrays(self) -> Arrays:
-        """A row for each node: step, id, parent (−1 for none), log p, score, state, text."""
+        """Return a row for each node: step, id, parent (−1 for none), log p, score, state, text."""
         rows = [(number, node) for number, step in enumerate(self.steps) for node in step]
         parents = [-1 if node.parent is None else node.parent for _, node in rows]
         return {
@@ -88,7 +88,7 @@ class LanesDrawing(Drawing):
             ax.set_title(self.title, size=figures.FONT_SIZE + 1, loc="left", parse_math=False)
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A line for each step: its hypotheses, best first, the answer's in brackets."""
+        """Return a line for each step: its hypotheses, best first, the answer's in brackets."""
         lines = [self.title] if self.title else []
         for number, step in enumerate(self.steps):
             cells = "  ".join(_lane_cell(node, node.id in self.best) for node in step)
@@ -102,7 +102,7 @@ class LanesDrawing(Drawing):
 def lanes(
     steps: Sequence[Sequence[Node]], best: Sequence[int] = (), title: str = ""
 ) -> LanesDrawing:
-    """A drawing of a beam. Raises ``ValueError`` where a node extends one that no step has."""
+    """Return a drawing of a beam. Raises ``ValueError`` if a node extends an unknown one."""
     known: set[int] = set()
     for step in steps:
         for node in step:
@@ -116,7 +116,7 @@ def lanes(
 
 
 def _join(ax: Axes, node: Node, start: tuple[int, int], end: tuple[int, int], chosen: bool) -> None:
-    """A line from a partial hypothesis to the one that extends it."""
+    """Draw a line from a partial hypothesis to the one that extends it."""
     ax.plot(
         *(list(pair) for pair in zip(start, end, strict=True)),
         color=colors.line(0) if chosen else FAINT,
@@ -127,7 +127,7 @@ def _join(ax: Axes, node: Node, start: tuple[int, int], end: tuple[int, int], ch
 
 
 def _write_node(ax: Axes, node: Node, place: tuple[int, int], chosen: bool) -> None:
-    """The last token of a partial hypothesis in a box, with its score."""
+    """Write the last token of a partial hypothesis in a box, with its score."""
     word = cut(node.text.removeprefix(" ") or node.text, LONGEST_NODE)
     mark = LANE_MARKS["done"] if node.state == "done" else ""
     dropped = node.state == "pruned"
@@ -149,5 +149,5 @@ def _lane_cell(node: Node, chosen: bool) -> str:
 
 
 def score_text(node: Node, digits: int) -> str:
-    """The score of a partial hypothesis: log p with so many digits; a p, above 0, with more."""
+    """Return a partial hypothesis' score: log p with ``digits`` digits, p (above 0) with more."""
     return f"{node.score:.{digits}f}" if node.score <= 0 else f"{node.score:.3g}".lstrip("0")

@@ -1,6 +1,6 @@
-"""Fonts and layout of a matplotlib figure: glyphs that its font lacks, captions that are too wide.
+"""Fonts and layout of a matplotlib figure: glyphs missing in its font, captions too wide.
 
-Widths are those that the renderer measures, not numbers of characters.
+Widths are measured by the renderer, not counted in characters.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 MARGIN = 0.1  # inches at the edges of a figure that captions leave free
-NARROWEST = 1.2  # inches to which a caption is wrapped at least
-# Fonts whose tables of glyphs do not follow Unicode, or hold only boxes.
+NARROWEST = 1.2  # minimum width in inches of a wrapped caption
+# Fonts whose glyph tables do not follow Unicode, or contain only boxes.
 NO_TEXT = ("Last Resort", "STIXSize", "STIXNonUnicode", "cm")
 SCRIPTS = {
     "CJK": "Han", "HIRAGANA": "kana", "KATAKANA": "kana", "HALFWIDTH": "kana",
     "FULLWIDTH": "Han", "IDEOGRAPHIC": "Han", "HANGUL": "Hangul", "MYANMAR": "Burmese",
 }  # fmt: skip
-_warned: set[str] = set()  # scripts that were named
+_warned: set[str] = set()  # scripts already reported
 
 
 def fit(figure: Figure, warn: bool = True) -> None:
-    """Choose fonts that have all glyphs of a figure, and wrap what is wider than its place.
+    """Choose fonts that have all glyphs of a figure, and wrap texts that are too wide.
 
-    With ``warn`` scripts of which no installed font has the glyphs are named once on stderr.
+    With ``warn``, scripts without glyphs in any installed font are reported once on stderr.
     """
     fit_fonts(figure, warn)
     for _ in range(2):  # wrapped text changes the room of the axes
@@ -45,7 +45,7 @@ def fit(figure: Figure, warn: bool = True) -> None:
 
 
 def fit_fonts(figure: Figure, warn: bool = True) -> None:
-    """Append to the fonts of each text installed ones that have the glyphs that it lacks."""
+    """Append installed fonts to those of each text for the glyphs that it lacks."""
     from matplotlib import font_manager
     from matplotlib.text import Text
 
@@ -72,7 +72,7 @@ def fit_fonts(figure: Figure, warn: bool = True) -> None:
 
 
 def fallback(missing: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Installed font families that together have some characters, and what none of them has."""
+    """Return font families that together have some characters, and what none of them has."""
     from matplotlib.font_manager import fontManager
 
     left, families = set(missing), []
@@ -80,7 +80,7 @@ def fallback(missing: Iterable[str]) -> tuple[list[str], set[str]]:
     for entry in sorted(fontManager.ttflist, key=lambda e: (e.style != "normal", e.weight != 400)):
         if left and not entry.name.startswith(NO_TEXT):
             paths.setdefault(entry.name, entry.fname)
-    scripts = set(map(script, left))  # Han glyphs differ: of Japan, Korea, mainland China
+    scripts = set(map(script, left))  # Han glyphs differ between Japan, Korea, mainland China
     region = "JP" if "kana" in scripts else "KR" if "Hangul" in scripts else "SC"
     names = sorted(paths, key=lambda n: (not n.endswith(region), "Sans" not in n, n))
     while left:
@@ -95,24 +95,24 @@ def fallback(missing: Iterable[str]) -> tuple[list[str], set[str]]:
 
 @lru_cache(maxsize=512)
 def _glyphs(path: str) -> frozenset[int]:
-    """The characters of which a font file has glyphs."""
+    """Return the characters for which a font file has glyphs."""
     from matplotlib.font_manager import get_font
 
     try:
         return frozenset(get_font(path).get_charmap())
-    except (OSError, RuntimeError):  # a file that is gone or damaged has none
+    except (OSError, RuntimeError):  # a missing or damaged file has none
         return frozenset()
 
 
 def script(character: str) -> str:
-    """The script of a character, in words."""
+    """Return the script of a character, in words."""
     first = unicodedata.name(character, "UNKNOWN").split()[0]
     letter = unicodedata.category(character).startswith(("L", "M"))
     return SCRIPTS.get(first, first.title() if letter else "symbols")
 
 
 def _wrap_axes(figure: Figure, ax: Axes) -> int:
-    """Wrap the title and the labels of axes to the room that they have; the lines added."""
+    """Wrap the title and the labels of axes to the available room; return the lines added."""
     inch = figure.dpi
     box = ax.get_window_extent()
     alone = len([other for other in figure.axes if other.axison or other.get_title()]) == 1
@@ -126,7 +126,7 @@ def _wrap_axes(figure: Figure, ax: Axes) -> int:
 
 
 def _wrap(text: Text, most: float, upright: bool = False) -> int:
-    """Break the lines of a text where they are longer than ``most`` inches; the lines added."""
+    """Break the lines of a text that are longer than ``most`` inches; return the lines added."""
     written = text.get_text()
     if not written:
         return 0
@@ -142,12 +142,12 @@ def _wrap(text: Text, most: float, upright: bool = False) -> int:
 
 
 def wrapped(line: str, most: float, length: Callable[[str], float]) -> list[str]:
-    """A line as lines no longer than ``most``, broken at blanks, within a word only if need be."""
+    """Break a line into lines no longer than ``most``, at spaces, within a word only if needed."""
     if not line or length(line) <= most:
         return [line]
     lines, rest = [], line
     while rest:
-        low, high = 1, len(rest)  # the longest beginning that fits has low to high characters
+        low, high = 1, len(rest)  # the longest prefix that fits has low to high characters
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if length(rest[:middle]) <= most else (low, middle - 1)

@@ -32,10 +32,10 @@ Weights = NDArray[np.float32]  # (H, T, S), (T, S) or (S,)
 Form = Literal["matrix", "links", "heads"]
 ScaleName = Literal["row", "absolute"]
 LINK_STEP = 0.24  # inches from word to word
-LEAST_LINK = 0.05  # a figure draws no line for weights below it
+LEAST_LINK = 0.05  # a figure draws no line for weights below this
 HEAD_SIDE = 1.25  # inches of one small matrix
 
-# All maps of a record, no larger than a browser can hold.
+# All maps of a record, limited to what a browser can process.
 
 MOST_CELLS = 1_000_000  # of one record, 2.7 bytes each
 LONGEST_SIDE = 256  # words along a side before neighbours are drawn together
@@ -44,7 +44,7 @@ MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a sec
 
 
 def block_in(record: AttentionRecord, block: str | None) -> str:
-    """The block that is named, else cross_attention where there is one, else the model's first."""
+    """Return the given block, else cross_attention if there is one, else the model's first."""
     return block or record.first_block()
 
 
@@ -74,7 +74,7 @@ class AttentionDrawing(Drawing):
     kind: Literal["attention"] = "attention"
     blocks: list[Block]
     form: Literal["matrix", "links", "heads"] = "matrix"
-    block: str = ""  # the first where empty
+    block: str = ""  # the first if empty
     layer: int = -1
     head: int | None = None
     scale: Literal["row", "absolute"] = "absolute"
@@ -84,7 +84,7 @@ class AttentionDrawing(Drawing):
 class AttentionView(AttentionDrawing):
     """The weights of one layer and head (or the mean of the heads) between words.
 
-    The exact weights are those of its ``record``; a browser gets every map of it.
+    The exact weights are those of its ``record``, all of whose maps a browser gets.
     """
 
     blocks: list[Block] = Field(default_factory=list)
@@ -97,17 +97,17 @@ class AttentionView(AttentionDrawing):
 
     @cached_property
     def array(self) -> Weights:
-        """The weights that are drawn, (T, S): rows are what is produced, columns the source."""
+        """The weights that are drawn, (T, S): rows are outputs, columns the source."""
         return self.record.select(self.block, self.layer, self.head)
 
     @property
     def rows(self) -> list[str]:
-        """The words of the rows; their numbers where the record has no labels."""
+        """The words of the rows, or their numbers if the record has no labels."""
         return self.record.labels(self.name)[0]
 
     @property
     def columns(self) -> list[str]:
-        """The words of the columns; their numbers where the record has no labels."""
+        """The words of the columns, or their numbers if the record has no labels."""
         return self.record.labels(self.name)[1]
 
     def arrays(self) -> Arrays:
@@ -120,7 +120,7 @@ class AttentionView(AttentionDrawing):
         }
 
     def drawings(self) -> list[Drawing]:
-        """All maps of the record, of which this one is shown first."""
+        """Return all maps of the record, with this one shown first."""
         first = {"form", "block", "layer", "head", "scale"}
         return [all_maps(self.record, **self.model_dump(include=first))]
 
@@ -157,7 +157,7 @@ class AttentionView(AttentionDrawing):
 class LinksView(AttentionView):
     """The map of one layer and head; a line is as strong as its weight.
 
-    In a browser the lines of one word are shown when it is pointed at.
+    In a browser, hovering over a word shows its lines.
     """
 
     def figure(self) -> Figure:
@@ -185,7 +185,7 @@ class LinksView(AttentionView):
 
 
 class HeadsView(AttentionView):
-    """Every layer and head of one block of a record; ``block_label`` is how a legend names it."""
+    """Every layer and head of one block in a record; ``block_label`` is its name in a legend."""
 
     block_label: str = Field("", exclude=True)
 
@@ -196,7 +196,7 @@ class HeadsView(AttentionView):
 
     @cached_property
     def kinds(self) -> dict[str, list[str]]:
-        """What each head of each map does (`foveate.inspect.measure.kind_of`)."""
+        """The kind of each head of each map (`foveate.inspect.measure.kind_of`)."""
         return kinds_of({name: self.record.drawn(name) for name in self.names})
 
     def arrays(self) -> Arrays:
@@ -226,7 +226,7 @@ class HeadsView(AttentionView):
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A table of figures: small matrices of a few letters would not be legible."""
+        """Return a table of figures: small matrices of a few letters would not be legible."""
         lines = [f"{'map':<36} head  entropy (bits)  confidence  diagonality  kind"]
         alike: dict[str, list[str]] = {}
         for name in self.names:
@@ -246,7 +246,7 @@ class HeadsView(AttentionView):
 
 
 def _checked(scale: ScaleName | None) -> ScaleName:
-    """A scale, absolute where none is named. Raises `UserError` naming those that exist."""
+    """Return a scale, by default absolute. Raises `UserError` with the existing ones."""
     if scale is not None and scale not in get_args(ScaleName):
         raise UserError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
     return scale or "absolute"
@@ -259,15 +259,15 @@ def attention(
     head: int | None = None,
     scale: ScaleName | None = None,
 ) -> AttentionView:
-    """The drawing of one layer of a block: of one head, or of the mean of all.
+    """Draw one layer of a block: one head, or the mean of all.
 
-    The block is cross-attention, or else the first, unless one is named. ``scale`` says how weights
-    become colours: ``"absolute"`` from 0 to 1 (the default), ``"row"`` against the largest of the
-    row, in which an even row is as bright as a sharp one. Raises `UserError` naming the blocks,
-    layers, heads or scales that exist.
+    The block is cross-attention, or else the first, unless one is given. ``scale`` maps weights to
+    colours: ``"absolute"`` from 0 to 1 (the default), ``"row"`` relative to the largest in the row,
+    which makes an even row as bright as a sharp one. Raises `UserError` with the existing blocks,
+    layers, heads or scales.
     """
     block = block_in(record, block)
-    record.select(block, layer, head)  # refuses what does not exist now, not when it is drawn
+    record.select(block, layer, head)  # refuses unknown ones now, not during drawing
     scale = _checked(scale)
     names = record.names(block)
     place = range(len(names))[layer]
@@ -288,7 +288,7 @@ def attention(
 
 
 def links(of: AttentionView | AttentionRecord) -> LinksView:
-    """The same map as lines between words; of a record the one that `attention` shows."""
+    """Return the same map as lines between words; for a record, the map that `attention` shows."""
     view = of if isinstance(of, AttentionView) else attention(of)
     return LinksView(**{**dict(view), "form": "links"})
 
@@ -296,9 +296,9 @@ def links(of: AttentionView | AttentionRecord) -> LinksView:
 def heads(
     record: AttentionRecord, block: str | None = None, scale: ScaleName | None = None
 ) -> HeadsView:
-    """The drawing of all layers and heads of a block, chosen as in `attention`.
+    """Draw all layers and heads of a block, chosen as in `attention`.
 
-    Raises `UserError` naming the blocks or the scales that exist.
+    Raises `UserError` with the existing blocks or scales.
     """
     block = block_in(record, block)
     for name in record.layers(block):
@@ -308,18 +308,18 @@ def heads(
 
 
 def num_cells(block: Block) -> int:
-    """Weights of all layers and heads."""
+    """Return the number of weights in all layers and heads."""
     return sum(layer.array.size for layer in block.layers)
 
 
 def averaged(block: Block) -> Block:
-    """A block with the mean of the heads of each layer alone."""
+    """Return a block with only the mean of the heads in each layer."""
     means = [Numbers.weights(layer.array.mean(axis=0, keepdims=True)) for layer in block.layers]
     return block.model_copy(update={"layers": means, "has_heads": False, "kinds": []})
 
 
 def tiled(block: Block, tile: int) -> Block:
-    """A block with one cell, the largest, for each tile × tile."""
+    """Return a block with one cell, the largest, for each tile × tile."""
     if tile == 1:
         return block
     layers = [Numbers.weights(pool(layer.array, tile)) for layer in block.layers]
@@ -331,7 +331,7 @@ def tiled(block: Block, tile: int) -> Block:
 
 
 def pool(weights: Weights, tile: int) -> Weights:
-    """The largest weight of each tile × tile cells: (H, T, S) to (H, ⌈T/tile⌉, ⌈S/tile⌉)."""
+    """Return the largest weight in tiles of cells: (H, T, S) to (H, ⌈T/tile⌉, ⌈S/tile⌉)."""
     height, width = (-(-n // tile) * tile for n in weights.shape[1:])
     padded = np.zeros((len(weights), height, width), np.float32)
     padded[:, : weights.shape[1], : weights.shape[2]] = weights
@@ -361,9 +361,9 @@ def _blocks(record: AttentionRecord) -> list[Block]:
 
 
 def shorten(record: AttentionRecord, most: int = MOST_CELLS) -> tuple[list[Block], list[str]]:
-    """The blocks of a record within so many cells, and what was left out, in words.
+    """Return a record's blocks within ``most`` cells, and in words what was left out.
 
-    First the single heads (their mean stays), then the size of the cells.
+    Single heads are dropped first (their mean stays), then cells are merged.
     """
     blocks, notes = _blocks(record), []
     if sum(map(num_cells, blocks)) > most:
@@ -381,7 +381,7 @@ def shorten(record: AttentionRecord, most: int = MOST_CELLS) -> tuple[list[Block
 
 
 def all_maps(record: AttentionRecord, **first: object) -> AttentionDrawing:
-    """All maps of a record for a browser; ``first`` is what is shown first (`AttentionDrawing`).
+    """Return all maps of a record for a browser; ``first`` selects the map shown first.
 
     Its notes end with what was left out.
     """
@@ -404,9 +404,9 @@ class AttentionPage(NamedTuple):
 def save_html(
     records: Sequence[AttentionRecord], path: str | Path, max_sentences: int = MOST_SENTENCES
 ) -> AttentionPage:
-    """Write the page of the records to one file, whole or not at all, and return it.
+    """Write the page of the records to one file, atomically, and return it.
 
-    Raises as `attention_page`, and `UserError` where the name does not end in ``.html``.
+    Raises as `attention_page` does, and `UserError` if the name does not end in ``.html``.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
@@ -419,10 +419,10 @@ def save_html(
 def attention_page(
     records: Sequence[AttentionRecord], max_sentences: int = MOST_SENTENCES
 ) -> AttentionPage:
-    """The page of the records, each a sentence that can be chosen.
+    """Return the page of the records, each a sentence that can be selected.
 
-    At most ``max_sentences`` and `MOST_BYTES` go in; the page and its notes say how many do not.
-    Raises `UserError` without a record, or for one without maps.
+    It contains at most ``max_sentences`` and `MOST_BYTES`; the page and its notes give the number
+    left out. Raises `UserError` without a record, or for one without maps.
     """
     if not records:
         raise UserError("no sentences to show; give at least one record")

@@ -18,7 +18,7 @@ from foveate.errors import install, not_built
 
 
 class PageGroup(DrawingPart):
-    """The part of a page that is shown at a time: the drawings of one sentence."""
+    """The part of a page that is visible at a time: the drawings of one sentence."""
 
     title: Text
     notes: list[Text]
@@ -35,9 +35,9 @@ class Cover(DrawingPart):
 
 
 def drawn(drawings: Sequence[DrawingPart], title: str = "", notes: Sequence[str] = ()) -> str:
-    """The page of drawings that are shown together; a word chosen in one is marked in all.
+    """Return the page of drawings shown together; a word selected in one is marked in all.
 
-    The ``notes`` stand below.
+    The ``notes`` are below.
     """
     group = PageGroup.model_validate(
         {"title": "", "notes": list(notes), "drawings": list(drawings)}
@@ -46,7 +46,7 @@ def drawn(drawings: Sequence[DrawingPart], title: str = "", notes: Sequence[str]
 
 
 def chapters(drawings: Mapping[str, Sequence[DrawingPart]], title: str) -> str:
-    """The page of drawings in groups by their names, one group shown at a time."""
+    """Return the page of drawings in named groups, with one group visible at a time."""
     groups = [
         PageGroup.model_validate({"title": name, "notes": [], "drawings": list(part)})
         for name, part in drawings.items()
@@ -55,7 +55,7 @@ def chapters(drawings: Mapping[str, Sequence[DrawingPart]], title: str) -> str:
 
 
 def assemble(cover: Cover, groups: Sequence[str]) -> str:
-    """Put groups (JSON) into the page; the policy lets only our own script act."""
+    """Put groups (JSON) into the page, whose policy allows only our own script."""
     script = asset("embed.js")
     parts = {
         "policy": f"default-src 'none'; script-src '{digest(script)}'; img-src data:; "
@@ -74,39 +74,39 @@ def assemble(cover: Cover, groups: Sequence[str]) -> str:
 
 
 def json_of(part: DrawingPart) -> str:
-    """A part of a drawing as JSON that may stand inside a script element."""
+    """Return a part of a drawing as JSON that is safe inside a script element."""
     return inside_script(part.model_dump_json(by_alias=True))
 
 
 def inside_script(text: str) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element."""
+    """Return JSON in a form that cannot end a script element."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def digest(text: str) -> str:
-    """How the policy of a page names a script or a style sheet that stands in it."""
+    """Return the hash by which a page's policy allows an inline script or style sheet."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 @cache
 def asset(name: str) -> str:
-    """A script, style or page of the package."""
+    """Return a script, style or page of the package."""
     return resources.files("foveate.draw").joinpath(name).read_text("utf-8")
 
 
-# Drawings live in a notebook (anywidget), drawn by the code that draws pages and the studio.
+# Live drawings in a notebook (anywidget), drawn by the same code as pages and the studio.
 
 DRAWINGS = TypeAdapter(list[SerializeAsAny[DrawingPart]])
 
 
 def widget(drawings: Sequence[DrawingPart], saved: Mapping[str, str] | None = None) -> Any:
-    """An ``anywidget.AnyWidget`` of drawings that light together.
+    """Return an ``anywidget.AnyWidget`` of drawings with a shared selection.
 
     ``saved`` (a bundle of MIME types) is put into the notebook beside it and hidden while the
-    widget lives: notebooks prefer a widget to all else, and show nothing where its kernel is gone.
-    Its trait ``selection`` is what is chosen (block, layer, head, row, column, side): read it,
-    observe it, or set it. Raises ``ModuleNotFoundError`` where anywidget is not installed, and
-    ``FileNotFoundError`` where ``widget.js`` is not built.
+    widget is live: notebooks prefer a widget to any other format, and show nothing if its kernel is
+    gone. Its trait ``selection`` is the choice (block, layer, head, row, column, side): read it,
+    observe it, or set it. Raises ``ModuleNotFoundError`` if anywidget is not installed, and
+    ``FileNotFoundError`` if ``widget.js`` is not built.
     """
     arrays: list[bytes] = []
 
@@ -138,7 +138,7 @@ def _live() -> type[Any]:
         _esm = script.read_text("utf-8")
         arrays = traitlets.List(traitlets.Bytes()).tag(sync=True)
         drawings = traitlets.Unicode().tag(sync=True)
-        mark = traitlets.Unicode().tag(sync=True)  # by which it finds what was saved beside it
+        mark = traitlets.Unicode().tag(sync=True)  # identifies what was saved beside it
         selection = traitlets.Dict().tag(sync=True)
         saved: dict[str, str]
 

@@ -19,17 +19,17 @@ Floats = NDArray[np.floating]
 Arrays = dict[str, NDArray[np.generic]]
 Bands = Mapping[str, tuple[Floats, Floats]]  # lower and upper ends
 Cell = str | float | None
-STEPS = 65535  # the JSON rounds a weight to a whole number of these
+STEPS = 65535  # the JSON rounds a weight to a multiple of 1 / STEPS
 HIDDEN = "Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"  # categories of characters
-# Joiners are part of a word between two letters or signs beyond ASCII (Persian, Hindi, emoji).
+# Joiners belong to a word between two letters or signs beyond ASCII (Persian, Hindi, emoji).
 _JOINER = re.compile(r"(?<=[^\x00-\u0300])[\u200c\u200d](?=[^\x00-\u0300])")
 
 
 def visible(label: str) -> str:
-    """A label in which nothing is hidden: controls, joiners and bidi marks as signs.
+    """Return a label without hidden characters: controls, joiners and bidi marks become signs.
 
-    A newline becomes ``⟨U+000A⟩``, a zero-width space ``⟨U+200B⟩``, a label of nothing but spaces
-    ``␣``, an empty one ``(empty)``. Letters of every script stay as they are.
+    A newline becomes ``⟨U+000A⟩``, a zero-width space ``⟨U+200B⟩``, a label of only spaces
+    ``␣``, an empty one ``(empty)``. Letters of every script stay unchanged.
     """
     if not label:
         return "(empty)"
@@ -43,17 +43,17 @@ def visible(label: str) -> str:
 
 
 def listed(values: Iterable[float | None]) -> list[float | None]:
-    """Numbers as JSON has them: what is not finite is absent."""
+    """Return numbers for JSON: values that are not finite become None."""
     return [float(v) if v is not None and np.isfinite(v) else None for v in values]
 
 
 def shown(cell: Cell) -> Cell:
-    """A text in which nothing is hidden; a number, or an empty text, as it is."""
+    """Return a text without hidden characters; a number, or an empty text, is unchanged."""
     return visible(cell) if isinstance(cell, str) and cell else cell
 
 
 def data_uri(pixels: NDArray[np.uint8] | str) -> str:
-    """A picture (C, H, W) as the data URI of a PNG."""
+    """Return a picture (C, H, W) as the data URI of a PNG."""
     from matplotlib.image import imsave
 
     if isinstance(pixels, str):
@@ -77,16 +77,16 @@ def _table_cell(cell: Cell) -> Cell:
 
 
 def no_values() -> Floats:
-    """An array of nothing."""
+    """Return an empty array."""
     return np.zeros(0)
 
 
-# Texts of users: the JSON writes controls, joiners and bidi marks as signs.
+# Texts of users: the JSON shows controls, joiners and bidi marks as signs.
 Text = Annotated[str, PlainSerializer(shown, return_type=str)]
-Lines = Annotated[str, PlainSerializer(_joined, return_type=str)]  # browsers cut lines themselves
+Lines = Annotated[str, PlainSerializer(_joined, return_type=str)]  # browsers break lines themselves
 Label = Annotated[str, PlainSerializer(visible, return_type=str)]
 
-# Numbers and arrays stay what they are until they are written.
+# Numbers and arrays stay unchanged until they are written.
 _as_is = pydantic.PlainValidator(lambda values: values)
 
 TableCell = Annotated[Cell, _as_is, PlainSerializer(_table_cell, return_type=Cell)]
@@ -131,17 +131,17 @@ class Numbers(DrawingPart):
 
     @classmethod
     def weights(cls, values: Floats) -> Numbers:
-        """Weights from 0 to 1; the JSON has each within 1/65,535 of the true value."""
+        """Return weights from 0 to 1; the JSON has each within 1/65,535 of the true value."""
         return cls(shape=values.shape, codec="u16", data=values)
 
     @classmethod
     def exact(cls, values: Floats) -> Numbers:
-        """Any numbers; the JSON has them as float32."""
+        """Return any numbers; the JSON has them as float32."""
         return cls(shape=values.shape, codec="f32", data=values)
 
     @property
     def array(self) -> Floats:
-        """The numbers: exact, or as the JSON had them. Raises ``TypeError`` for those at a URL."""
+        """The numbers: exact, or as in the JSON. Raises ``TypeError`` for those at a URL."""
         if not isinstance(self.data, str):
             return self.data
         if self.url:
@@ -150,7 +150,7 @@ class Numbers(DrawingPart):
         return numbers.reshape(self.shape) / np.float32(STEPS if self.codec == "u16" else 1)
 
     def bytes(self) -> bytes:
-        """The numbers as the JSON encodes them, before base64."""
+        """Return the numbers in the JSON's encoding, before base64."""
         if isinstance(self.data, str):
             return base64.b64decode(self.data)
         if self.codec == "f32":
@@ -164,7 +164,7 @@ class BaseControls(DrawingPart):
     """What of a drawing can be dragged in a browser."""
 
     def over(self, title: str, parts: Sequence[DrawingPart]) -> Sequence[DrawingPart]:
-        """The drawings with their controls."""
+        """Return the drawings with their controls."""
         raise NotImplementedError
 
 
@@ -172,7 +172,7 @@ P = TypeVar("P", bound=DrawingPart)
 
 
 def changed(part: P, change: Callable[[Numbers], Numbers]) -> P:
-    """A part whose `Numbers`, its own and those of its parts, are what ``change`` makes of them."""
+    """Return a part with ``change`` applied to all its `Numbers`, including those of its parts."""
 
     def of(value: object) -> object:
         if isinstance(value, Numbers):

@@ -28,7 +28,7 @@ from foveate.inspect.records import AttentionRecord, block_of, spaced
 PICTURE_SIDE = 1.7  # inches of one panel
 MOST_ACROSS = 6  # panels in a row
 PATH_SIDE = 3.6  # inches of a picture with a path
-MOST_NAMED = 4  # cells of a picture that a text names for each panel
+MOST_NAMED = 4  # cells of a picture listed in a text for each panel
 _PLACE = re.compile(r"(\d+),(\d+)")
 
 
@@ -65,12 +65,12 @@ class PictureDrawing(Drawing):
         }
 
     def figure(self) -> Figure:
-        """The picture, and its glimpses in order: early ones dark and late ones bright."""
+        """Draw the picture, and its glimpses in order: early ones dark and late ones bright."""
         made, (plain, ax) = figures.subplots((2 * PATH_SIDE, PATH_SIDE + 0.3), 2, 2)
         for each in (plain, ax):
             figures.show_pixels(each, self.pixels)
             each.set_axis_off()
-        stroke = withStroke(linewidth=2.6, foreground="black")  # seen on bright pictures too
+        stroke = withStroke(linewidth=2.6, foreground="black")  # visible on bright pictures too
         edge: list[AbstractPathEffect] = [stroke]
         ax.plot(*zip(*self.path, strict=True), color="#cccccc", linewidth=1, path_effects=edge)
         shades = colors.table()[np.linspace(110, 255, len(self.path)).astype(int)] / 255
@@ -103,7 +103,7 @@ def picture_drawing(
     pixels: NDArray[np.uint8], title: str = "", places: Floats | None = None,
     sides: Sequence[int] = (),
 ) -> PictureDrawing:  # fmt: skip
-    """A picture (C, H, W), with a path of glimpses whose middles are ``places`` (T, 2)."""
+    """Return a picture (C, H, W), with a path of glimpses centred at ``places`` (T, 2)."""
     _, height, width = pixels.shape
     path = [] if places is None else [(float(x), float(y)) for x, y in places]
     return PictureDrawing(
@@ -114,8 +114,8 @@ def picture_drawing(
 class AttendedPicture(PictureDrawing):
     """A picture, and beside it the weights on its cells, a panel each.
 
-    ``weights`` are those of each panel on the ``columns`` of the map, (S,); columns that are no
-    cell, such as the class token, are in the notes of the overlays. ``heading`` is the title
+    ``weights`` are those of each panel on the ``columns`` of the map, (S,); columns that are not
+    cells, such as the class token, are in the notes of the overlays. ``heading`` is the title
     of the record.
     """
 
@@ -138,7 +138,7 @@ class AttendedPicture(PictureDrawing):
     def figure(self) -> Figure:
         count = len(self.overlays) + 1
         down = -(-count // MOST_ACROSS)
-        across = -(-count // down)  # rows as even as they can be
+        across = -(-count // down)  # rows as even as possible
         size = (PICTURE_SIDE * across + 0.9, (PICTURE_SIDE + 0.35) * down + 0.5)
         title = textwrap.fill(visible(self.heading), 18 * across)
         made, axes = figures.subplots(size, count, across, title, self.caption)
@@ -154,7 +154,7 @@ class AttendedPicture(PictureDrawing):
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """The cells of most weight, a line for each panel: a grid would be too coarse."""
+        """Return the cells with most weight, a line for each panel: a grid would be too coarse."""
         panels = list(zip(self.overlays, self.weights, strict=True))
         height, across = self.overlays[0].weights.shape if panels else (0, 0)
         lines = [visible(self.heading), f"most attention: row,column of {height}×{across} cells"]
@@ -167,7 +167,7 @@ class AttendedPicture(PictureDrawing):
 
 
 def _overlay(ax: Axes, drawing: PictureDrawing, overlay: Overlay) -> None:
-    """The picture in grey, tinted by the weight of each cell; below, how much that is."""
+    """Draw the picture in grey, tinted by the weight of each cell, which is given below."""
     height, width, weights = drawing.height, drawing.width, overlay.weights.array
     opacity = colors.enlarged(colors.OVERLAYS[drawing.scale].levels(weights), height, width)
     figures.show_colours(ax, colors.tinted(drawing.pixels.mean(axis=0) / 255, opacity))
@@ -177,7 +177,7 @@ def _overlay(ax: Axes, drawing: PictureDrawing, overlay: Overlay) -> None:
 
 
 def _tint_legend(made: Figure, axes: list[Axes], scale: str) -> None:
-    """The tint from no weight to most, over black, grey and white."""
+    """Draw the tint from no weight to most, over black, grey and white."""
     bar = made.colorbar(ScalarMappable(), ax=axes, shrink=0.7, aspect=14, pad=0.02).ax
     levels, greys = np.meshgrid(np.linspace(1, 0, 256), [0, 0.5, 1], indexing="ij")
     bar.clear()
@@ -199,15 +199,15 @@ def over_picture(
     head: int | None = None,
     scale: ScaleName | None = None,
 ) -> AttendedPicture:
-    """The attention of a model to a picture (C, H, W).
+    """Draw the attention of a model to a picture (C, H, W).
 
-    Of a decoder's attention a panel for each word; of patches that attend to patches a panel for
-    each layer, with the weights of the class token, or where there is none the mean of all.
-    Without a ``block``: the attention to the picture that the record has. Without a ``scale`` tints
-    are by panel: cells are many, and their weights small. Raises as
-    `foveate.draw.attention` does, and `UserError` if the columns are not picture positions.
+    For a decoder's attention there is a panel for each word; for patches that attend to patches,
+    one for each layer, with the weights of the class token, or else the mean of all. Without a
+    ``block``, the record's attention to the picture is used. Without a ``scale``, tints are by
+    panel: cells are many, and their weights small. Raises as `foveate.draw.attention` does, and
+    `UserError` if the columns are not picture positions.
     """
-    if block is None:  # that of the last map whose columns are places of the picture
+    if block is None:  # that of the last map whose columns are positions of the picture
         fitting = [name for name in record.maps if _cells(record.axes(name)[1])]
         block = block_of((fitting or list(record.maps) or ["attention"])[-1])
     matrix = attention(record, block, layer, head, scale)
@@ -244,6 +244,6 @@ def over_picture(
 
 
 def _cells(labels: Sequence[str]) -> dict[int, tuple[int, int]]:
-    """The cell (row, column) of each label that names one."""
+    """Return the cell (row, column) of each label that has one."""
     matches = {i: _PLACE.fullmatch(label) for i, label in enumerate(labels)}
     return {i: (int(m[1]), int(m[2])) for i, m in matches.items() if m is not None}

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 LENS_CELL = 0.62, 0.3  # inches of a cell of a logit lens
 MOST_SHEET_ROWS = 40
-LEAST_TITLE = 14  # letters of a line of a title
-GAP = 3  # blanks between sheets that stand side by side
+LEAST_TITLE = 14  # letters in a line of a title
+GAP = 3  # spaces between sheets that are side by side
 
 
 class SheetDrawing(Drawing):
@@ -49,25 +49,25 @@ class SheetDrawing(Drawing):
 
     @property
     def legend(self) -> str:
-        """What the colours mean, in words."""
+        """The meaning of the colours, in words."""
         ends = (f"{end + 0.0:.3g}".replace("-", "−") for end in (self.least, self.most))
         return self.scale_label or " … ".join(ends)
 
     @property
     def heading(self) -> str:
-        """What is written above."""
+        """The text above the sheet."""
         return "\n".join(part for part in (self.title, self.legend) if part.strip())
 
     @property
     def marked(self) -> bool:
-        """Whether the axes say which row and column a cell is of: only where they have a name."""
+        """True if the axes have names or labels."""
         return bool(self.down or self.across or self.rows or self.columns)
 
     def arrays(self) -> Arrays:
         return {self.title: self.values.array}
 
     def fill(self, ax: Axes, height: float = 0.16) -> None:
-        """Fill axes with the cells of a sheet, rows so many inches high, and write what it is."""
+        """Fill axes with the cells of a sheet, with rows ``height`` inches high, and label them."""
         values, least, most = self.values.array, self.least, self.most
         hues = "PuOr_r" if least < 0 < most else "cividis"
         masked = np.ma.masked_invalid(values)
@@ -100,7 +100,7 @@ class SheetDrawing(Drawing):
         ax.set_title(self.heading, size=figures.FONT_SIZE, parse_math=False)
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """In shades, a sign for a cell (of more than fit, every k-th), or as the texts of cells."""
+        """Return cells as shades, a character each (or for every k-th), or the texts of cells."""
         if not self.cells:
             legend = ", ".join(part for part in (self.legend, SHADES) if part.strip())
             title = f"{self.title} ({legend})"
@@ -109,7 +109,7 @@ class SheetDrawing(Drawing):
         left = max(map(len, names))
         wide = max(map(len, [*self.columns, "-0.00"])) + 2
         lines = [self.title]
-        if not self.columns:  # words that go on, or numbers
+        if not self.columns:  # continuous words, or numbers
             rows = (" ".join(f"{c:>{5 * c[-1:].isdigit()}}" for c in row) for row in self.cells)
             pairs = zip(names, rows, strict=True)
             return "\n".join([*lines, *(f"{name:>{left}}  {row}".rstrip() for name, row in pairs)])
@@ -124,10 +124,10 @@ def sheet(
     aspect: float = 1.0, scale_label: str = "", written: bool = False,
     cells: Sequence[list[str]] = (),
 ) -> SheetDrawing:  # fmt: skip
-    """A sheet of numbers (T, S); the ends of the colours are those of the values where absent.
+    """Return a sheet of numbers (T, S); the ends of the colours are by default those of the values.
 
-    0 is in the middle of the colours where ends have different signs. With ``written`` the numbers
-    stand in their cells, or ``cells`` do.
+    0 is in the middle of the colours if the ends have different signs. With ``written`` the numbers
+    are written in their cells, or else ``cells`` are.
     """
     known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     least = float(known.min()) if least is None else least
@@ -145,7 +145,7 @@ def sheet(
 
 
 class LensDrawing(SheetDrawing):
-    """The most probable token of each layer (rows) at each place, and its p as the colour.
+    """The most probable token of each layer (rows) at each position, and its p as the colour.
 
     ``tokens[l][t]`` has p = values[l, t]; ``target_p`` (L + 1, T) is p of the produced token.
     """
@@ -167,7 +167,7 @@ class LensDrawing(SheetDrawing):
         return self.own_figure(*size, self.caption)
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A line for each place: the top token after each layer."""
+        """Return a line for each position: the top token after each layer."""
         wide, p = LONGEST_TOKEN + 2, self.values.array
         layers = ["input", *(f"layer {n}" for n in range(len(p) - 1))]
         heading = f"{'produced':<{wide}}" + "".join(f"{name:<{wide + 2}}" for name in layers)
@@ -182,7 +182,7 @@ class LensDrawing(SheetDrawing):
 
 
 class SheetGrid(Drawing):
-    """Sheets in rows of ``across``, each with colours of its own ends."""
+    """Sheets in rows of ``across``, each with its own colour scale."""
 
     sheets: list[SheetDrawing]
     across: int = 2
@@ -225,7 +225,7 @@ class SheetGrid(Drawing):
 
 
 def _sheet_height(sheet: SheetDrawing, side: float) -> float:
-    """Inches of a sheet with what is written around it."""
+    """Return the height of a sheet in inches, including the text around it."""
     rows, columns = sheet.values.shape
     words = 0.075 * max(map(len, sheet.columns), default=0)
     title = 0.19 * len(sheet.heading.splitlines())
@@ -234,12 +234,12 @@ def _sheet_height(sheet: SheetDrawing, side: float) -> float:
 
 
 def _body_width(block: Sequence[str]) -> int:
-    """The width of a sheet, whose title is cut into lines."""
+    """Return the width of a sheet, whose title is split into lines."""
     return max([LEAST_TITLE, *map(cell_len, block[1:])])
 
 
 def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
-    """Sheets side by side, the title of each above it."""
+    """Return sheets side by side, each with its title above."""
     if len(blocks) < 2:
         return [line for block in blocks for line in block]
     widths = [_body_width(block) for block in blocks]
@@ -257,7 +257,7 @@ def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _shaded(sheet: SheetDrawing, width: int) -> list[str]:
-    """A sheet as lines of signs, its rows' labels before them; blank cells are blanks."""
+    """Return a sheet as lines of characters, after its row labels; blank cells are spaces."""
     values = sheet.values.array
     labels = sheet.rows or [str(t) for t in range(len(values))]
     left = max(map(len, labels), default=0) + 1

@@ -1,4 +1,4 @@
-"""The drawing of one step, stage by stage, and of all steps as a film; how each is rendered.
+"""The drawing of one step, stage by stage, and of all steps as a film, with their rendering.
 
 The browser's renderer is ``web/src/core/steps.ts``.
 """
@@ -29,18 +29,18 @@ from foveate.inspect.stages import Stage, attention_stages, capture_stages, cell
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 
-LONGEST = 16  # letters of the label of a key
+LONGEST = 16  # letters in the label of a key
 WRITTEN = 24  # numbers of a vector that are written into their cells
 FRAMES = 12  # queries or steps of a film
-FILM = {  # stages of a film; of what has none of them, all that have a row for each query
+FILM = {  # stages of a film; if there are none, all with a row for each query
     *("query features", "score", "bias", "mask", "weights", "context"),
     *("input", "input gate", "forget gate", "output gate", "reset gate", "update gate"),
     *("candidate", "cell", "state"),
 }
 STRIP, NUMBER, ROW = 1.9, 0.85, 0.24  # inches: a vector, a number, the height of a row
-TALLEST = 14.0  # inches of all keys, whose rows are lower where there are many
+TALLEST = 14.0  # inches of all keys, whose rows are lower if there are many
 FILM_CELL, FILM_WIDTH = 0.36, (1.5, 3.0)  # inches of a cell, and the least and most of a stage
-KEY_LABEL = 0.17  # inches that the label of a key takes from the next
+KEY_LABEL = 0.17  # inches from one key's label to the next
 
 
 class StageDrawing(DrawingPart):
@@ -61,7 +61,7 @@ class StageDrawing(DrawingPart):
     most: float
 
     def sheet(self, frame: int) -> SheetDrawing:
-        """The numbers of one frame."""
+        """Return the numbers of one frame."""
         values = self.values.array[frame if len(self.values.array) > 1 else 0]
         few = len(values) == 1 and values.shape[1] <= WRITTEN
         return sheet(
@@ -91,7 +91,7 @@ class StepsDrawing(Drawing):
         return self.title if self.frame is None else f"{self.title}: {self.frames[self.frame]}"
 
     def film(self) -> SheetGrid:
-        """The essential stages side by side, a row for each of the first queries or steps."""
+        """Return the essential stages side by side, a row per query or step, for the first ones."""
         count = len(self.frames)
         each = [s for s in self.stages if s.values.shape[:2] == (count, 1)]
         sheets = [
@@ -106,7 +106,7 @@ class StepsDrawing(Drawing):
         return SheetGrid(title=self.heading, caption=caption, sheets=sheets, across=len(sheets))
 
     def figure(self) -> Figure:
-        """A film of all frames; one query as a table of its keys; one step as vectors."""
+        """Draw a film of all frames; one query as a table of its keys; one step as vectors."""
         if self.frame is None:
             return film_figure(self.film())
         if any(stage.rows or stage.columns for stage in self.stages):
@@ -116,7 +116,7 @@ class StepsDrawing(Drawing):
         return SheetGrid(title=self.heading, caption=caption, sheets=sheets, across=1).figure()
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """The numbers of a frame, as many of a row as fit; a film of all frames in shades."""
+        """Return the numbers of a frame, as many per row as fit; a film of all frames in shades."""
         if self.frame is None:
             return self.film().text(width or 100, color)
         lines, fitting = [self.heading], width or 100
@@ -139,7 +139,7 @@ class StepsDrawing(Drawing):
 
 @torch.inference_mode()
 def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0) -> StepsDrawing:
-    """The drawing of an attention or a cell by its dotted name: one query or step, or all of them.
+    """Draw an attention or a cell by its dotted name: one query or step, or all of them.
 
     Raises ``ConfigError`` for an unknown head or query.
     """
@@ -169,13 +169,13 @@ def drawn(
     query: int | None = None,
     title: str = "",
 ) -> StepsDrawing:
-    """The drawing of stages; ``rows`` label the queries or steps, ``columns`` the keys.
+    """Draw stages; ``rows`` label the queries or steps, ``columns`` the keys.
 
     Raises ``ConfigError`` for a query beyond the last one.
     """
     if query is not None and query >= len(rows):
         raise ConfigError(f"--query {query}: there are {len(rows)}, from 0 to {len(rows) - 1}")
-    far = {  # the largest number of a vector, whose colours its rotated form shares
+    far = {  # the largest number in a vector, whose colours its rotated form shares
         name: max(
             (float(np.abs(s.values).max()) for s in stages if s.name.endswith(name)), default=0
         )
@@ -212,7 +212,7 @@ def drawn(
 
 
 def film_figure(film: SheetGrid) -> Figure:
-    """Stages as columns that share their rows; numbers are written where the cells hold them."""
+    """Draw stages as columns with shared rows; numbers are written if the cells have room."""
     least, most = FILM_WIDTH
     wide = [
         min(most, max(least, FILM_CELL * each.values.shape[1])) if each.columns else STRIP
@@ -259,7 +259,7 @@ def _number(value: float) -> str:
 
 
 def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
-    """One query as a table with a row for each key: vectors as strips, a number for each key."""
+    """Draw one query as a table with a row for each key: vectors as strips, and numbers."""
     keyed = [stage for stage in drawing.stages if stage.rows or stage.columns]
     labels = keyed[0].rows or keyed[0].columns
     vectors = [stage for stage in drawing.stages if stage not in keyed]

@@ -1,4 +1,4 @@
-"""What texts for a terminal share: labels, lines, and matrices in the colours that it can show."""
+"""Shared parts of terminal texts: labels, lines, and matrices in the available colours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_TOKEN = 9  # letters of a token in a cell
 
 
 def cut(label: str, longest: int = LONGEST_TOKEN) -> str:
-    """A label with its hidden characters as signs, in at most ``longest`` letters."""
+    """Return a label with hidden characters as signs, in at most ``longest`` letters."""
     label = visible(label)
     return label if len(label) <= longest else label[: longest - 1] + "…"
 
@@ -36,7 +36,7 @@ InkCell = Callable[[float, float, int], str]  # weight, level from 0 to 1, width
 
 @dataclass(frozen=True)
 class Ink:
-    """What a terminal can show: a field for a cell, and the lines and dots it has."""
+    """The abilities of a terminal: the text of a cell, and its lines and dots."""
 
     cell: InkCell
     legend: str
@@ -45,7 +45,7 @@ class Ink:
 
 
 def _percent(weight: float, width: int) -> str:
-    """A weight in per cent, where it is 5 or more and there is room; else empty."""
+    """Return a weight in per cent if it is 5 or more and there is room, else an empty string."""
     number = f"{weight * 100:.0f}"
     return number if weight >= 0.05 and len(number) < width else ""
 
@@ -58,7 +58,7 @@ def _true_color(weight: float, level: float, width: int) -> str:
 
 
 def _few_colors(weight: float, level: float, width: int) -> str:
-    """The nearest of the 6 × 6 × 6 colours that terminals with 256 have."""
+    """Return a cell in the nearest of the 6 × 6 × 6 colours of 256-colour terminals."""
     color = colors.table()[colors.indices(np.array(level))]
     red, green, blue = (round(int(c) / 51) for c in color)
     code, ink = 16 + 36 * red + 6 * green + blue, 16 if level > 0.55 else 231
@@ -66,7 +66,7 @@ def _few_colors(weight: float, level: float, width: int) -> str:
 
 
 def _shades(signs: str) -> InkCell:
-    """No colour: as many steps as there are signs, the first of them a dot to guide the eye."""
+    """Return cells without colour: a step per sign, the first of which is a dot as a guide."""
 
     def cell(weight: float, level: float, width: int) -> str:
         step = min(int(level * len(signs)), len(signs) - 1)
@@ -88,16 +88,16 @@ def ability(
     environ: Mapping[str, str] | None = None,
     color: bool | None = None,
 ) -> str:
-    """The ink for a stream, by its encoding, by whether it is a terminal, and by ``color``.
+    """Return the ink for a stream, by its encoding, by whether it is a terminal, and by ``color``.
 
-    ``color`` True or False decides; with None ``NO_COLOR`` (no-color.org), TERM and whether the
+    ``color`` True or False decides; with None, ``NO_COLOR`` (no-color.org), TERM and whether the
     stream is a terminal do.
     """
     stream, environ = stream or sys.stdout, os.environ if environ is None else environ
     if color is None:
         watched = getattr(stream, "isatty", lambda: False)()
         color = watched and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-        color = color and find_spec("matplotlib") is not None  # which has the table of colours
+        color = color and find_spec("matplotlib") is not None  # which has the colour table
     if color:
         rich = environ.get("COLORTERM") in ("truecolor", "24bit")
         return "256" if "256color" in environ.get("TERM", "") and not rich else "truecolor"
@@ -113,9 +113,9 @@ def _fit(label: str, width: int, cut: str) -> str:
 
 
 def steps(words: Sequence[str], ends: Sequence[int], stem: str) -> list[str]:
-    """Words in as few lines as they need, each ending over its column with a stem down to it.
+    """Return words in as few lines as needed, each ending above its column with a stem down to it.
 
-    ``ends[k]`` is the place of the last character of word k and of its stem; a word stands above
+    ``ends[k]`` is the position of the last character of word k and of its stem; a word is above
     every earlier one that it would cover.
     """
     heights: list[int] = []
@@ -135,12 +135,12 @@ def steps(words: Sequence[str], ends: Sequence[int], stem: str) -> list[str]:
 
 
 def wrap(texts: Iterable[str], width: int) -> list[str]:
-    """Texts as lines of at most ``width``, an empty one as an empty line."""
+    """Return texts as lines of at most ``width``, an empty one as an empty line."""
     return [line for text in texts for line in textwrap.wrap(text, width) or [""]]
 
 
 def _header(words: Sequence[str], left: int, cell: int, width: int, ink: Ink) -> list[str]:
-    """Steps where they are not too tall, else numbers and a list of which word has which."""
+    """Return steps if they are not too tall, else numbers and a list of their words."""
     ends = [left + cell * k + (cell - 1) // 2 for k in range(len(words))]
     fitted = [
         _fit(word, min(end, LONGEST_LABEL), ink.cut) for word, end in zip(words, ends, strict=True)
@@ -170,9 +170,9 @@ def matrix(
     width: int = 80,
     ink: str = "truecolor",
 ) -> str:
-    """The matrix (T, S) in at most ``width`` columns of text; a line below says what is left out.
+    """Return the matrix (T, S) in ``width`` columns of text; a line below lists what is left out.
 
-    Raises `UserError` naming the inks that exist, or where the width holds no cell.
+    Raises `UserError` with the known inks, or if no cell fits into the width.
     """
     if ink not in INKS:
         raise UserError(f"no ink {ink!r}; there are: {', '.join(INKS)}")

@@ -1,4 +1,4 @@
-"""Words with colours, and tables."""
+"""Coloured words, and tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Label, TableCell, Text, shown, visible
 from foveate.draw.terminal import wrap
 
-WIDEST = 64  # letters of a column of a table; longer texts go on in the next line
+WIDEST = 64  # letters in a table column; longer texts are wrapped
 
 
 class Choice(DrawingPart):
@@ -86,7 +86,7 @@ class WordsDrawing(Drawing):
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A line for each word: its value, its note, its alternatives."""
+        """Return a line for each word: its value, its note, its alternatives."""
         words = [(visible(word.text), word) for word in self.words]
         left = max((cell_len(label) for label, _ in words), default=0)
         lines = [self.title, self.legend] if self.title else [self.legend]
@@ -99,20 +99,20 @@ class WordsDrawing(Drawing):
 
 
 def _place_word(ax: Axes, drawing: WordsDrawing, word: Word, x: float, y: float) -> None:
-    """A word on its colour, and what stands below it."""
+    """Write a word on its colour, with its notes below."""
     label, ink = visible(word.text), "black"
     if word.value is not None:
         fill, ink = fill_and_ink(drawing, word.value)
         wide = cell_len(label) * figures.LETTER
         ax.add_patch(Rectangle((x - 0.02, y - 0.11), wide + 0.04, 0.2, color=fill, lw=0))
     figures.write_lines(ax, x, y, [label], ink)
-    if not word.space and _below(word):  # a piece of a word, apart from the one before it
+    if not word.space and _below(word):  # a piece of a word, separated from the previous one
         figures.write_lines(ax, x - 1.2 * figures.LETTER, y, ["‿"], figures.NOTE)
     figures.write_lines(ax, x, y + figures.LINE_HEIGHT, _below(word), figures.NOTE)
 
 
 def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, float, float], str]:
-    """The colour of a value, and black or white, whichever is read better on it."""
+    """Return the colour of a value, and black or white, whichever is more legible on it."""
     least, most = drawing.least, drawing.most
     level = (value - least) / ((most - least) or 1)
     if least < 0 < most:
@@ -124,7 +124,7 @@ def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, floa
 
 
 def _below(word: Word) -> list[str]:
-    """The lines under a word of a figure."""
+    """Return the lines under a word in a figure."""
     others = []
     for choice in word.alternatives:
         p = f"{choice.p:.2f}" if choice.p >= 0.005 else "<0.01"
@@ -133,7 +133,7 @@ def _below(word: Word) -> list[str]:
 
 
 def _flow(words: Sequence[Word]) -> tuple[list[tuple[int, int]], int]:
-    """The place of each word, (letters from the left, line), and how many lines there are."""
+    """Return the position of each word, (letters from the left, line), and the number of lines."""
     places, x, line = [], 0, 0
     for word in words:
         wide = max([cell_len(visible(word.text)), *map(cell_len, _below(word))])
@@ -175,7 +175,7 @@ class TableDrawing(Drawing):
 
 
 def table_lines(drawing: TableDrawing) -> list[str]:
-    """A table as lines of text, the names of the columns first."""
+    """Return a table as lines of text, the names of the columns first."""
     rows = [
         ["" if c is None else str(shown(c)) if isinstance(c, str) else f"{c:.4g}" for c in row]
         for row in drawing.rows

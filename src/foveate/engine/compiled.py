@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.decode.outputs import Stop, check_stop
+from foveate.decode.engine import Stop, check_stop
 from foveate.decode.phrases import Phrase, WordPieces
 from foveate.engine.loading import library
 from foveate.errors import DIVERGED, NoOutputError, UserError, check_finite

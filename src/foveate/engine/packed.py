@@ -7,7 +7,7 @@
 packed file is a safetensors file. Its metadata hold one JSON text, the `Header`: what the engine
 computes (`foveate.engine.program`), tokenizers, labels, search. Its tensors are the weights in
 their order; a matrix of int8 stands beside the scales of its rows, ``NAME.scale``. Nothing in it is
-executed. `foveate.pack` writes it.
+executed. `foveate.run.pack` writes it.
 """
 
 from __future__ import annotations
@@ -30,33 +30,32 @@ from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from foveate.align.aer import Head, Links, Rows
-from foveate.answers import (
-    Continuation,
-    LabelAnswer,
-    PairScore,
-    Term,
-    TextAnswer,
-    probabilities_of,
-    several,
-)
 from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
-from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer, bare
+from foveate.data.tokenizer import BOS, EOS, PAD, TextSides, Tokenizer, bare
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.characters import token_states
 from foveate.decode.choosing import COMMON, DRAWN, chosen, continuing, widened
-from foveate.decode.outputs import Hypothesis, Outputs, Stop, check_outputs
-from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
-from foveate.engine.base import (
+from foveate.decode.engine import (
     Ability,
-    Engine,
     EngineError,
-    Picture,
+    Example,
+    Hypothesis,
+    Outputs,
     Result,
     Room,
     SearchRequest,
+    Stop,
     check_lists,
+    check_outputs,
+)
+from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
+from foveate.engine.answers import (
+    LabelAnswer,
+    ModelEngine,
+    Term,
+    Translator,
+    probabilities_of,
 )
 from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import (
@@ -68,6 +67,7 @@ from foveate.engine.compiled import (
     Settings,
     quantized,
 )
+from foveate.engine.links import Head, Links, Rows
 from foveate.errors import ConfigError, UserError
 from foveate.files import replace_file
 from foveate.system import processors
@@ -137,8 +137,10 @@ class PackedSearch(Config):
         return self
 
     @classmethod
-    def of(cls, config: Search.Config | Tree) -> PackedSearch:
+    def of(cls, config: Search.Config | PackedSearch | Tree) -> PackedSearch:
         """The search of a config. Raises `PackedError` for one that the engine lacks."""
+        if isinstance(config, PackedSearch):
+            return config
         own = config if isinstance(config, dict) else config.tree()
         kind = own["kind"]
         if kind not in get_args(Method):
@@ -153,6 +155,11 @@ class PackedSearch(Config):
                 raise PackedError(f"the engine lacks the output rule {name}; leave it out")
             fields[name] = RULES[name](value, fields.get(name, value))
         return cls.parse(fields, ("decode",))
+
+    @property
+    def rules(self) -> bool:
+        """Whether outputs keep to rules."""
+        return bool(self.min_length or self.no_repeat)
 
     @property
     def name(self) -> str:
@@ -171,6 +178,18 @@ class PackedSearch(Config):
         own["rules"] = [{"kind": kind, of: n} for kind, (of, n) in rules.items() if n]
         present = {name: value for name, value in own.items() if value is not None}
         return {"kind": self.name} | present
+
+
+@dataclass(frozen=True)
+class ChosenSearch:
+    """A search by its config alone, for an engine without PyTorch."""
+
+    config: PackedSearch
+
+    @property
+    def width(self) -> int:
+        """How many hypotheses of a source are decoded at a time."""
+        return self.config.beam_size
 
 
 class PackedCorpus(Config):
@@ -198,7 +217,7 @@ class Header(Config):
     format: TextFormat.Config | None = None  # of raw lines of the data
     corpora: tuple[PackedCorpus, ...] = ()
     calibration: Calibration | None = None
-    head: Tree | None = None  # whose weights are word links (`foveate.align.aer.Head`)
+    head: Tree | None = None  # whose weights are word links (`foveate.engine.links.Head`)
     scores: Tree = Field(default_factory=dict)  # of the checkpoint, by figure
     licence: str = ""  # of the training data, with their attribution
     made_of: dict[str, str] = Field(default_factory=dict)
@@ -386,7 +405,7 @@ def _states(tokenizer: Tokenizer, _: int) -> NDArray[np.uint8] | None:
 
 
 @dataclass(eq=False)
-class PackedEngine(Engine):
+class PackedEngine(ModelEngine):
     """Searches, scores and links by the engine in C.
 
     ``tokenizers`` are those of sources and outputs, or the one of both; ``attentions`` name the
@@ -415,9 +434,10 @@ class PackedEngine(Engine):
 
     def check(self, request: SearchRequest) -> None:
         super().check(request)
-        PackedSearch.of(request.search.config)
-        if (kind := type(request.search)) is not request.search.config.owner:
-            raise self.cannot(f"search as {kind.__name__} does")
+        search, config = type(request.search), request.search.config
+        PackedSearch.of(config)
+        if search is not ChosenSearch and search is not config.owner:
+            raise self.cannot(f"search as {search.__name__} does")
 
     def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
         self.check(request)
@@ -430,6 +450,15 @@ class PackedEngine(Engine):
             phrases, request.stop,
         )  # fmt: skip
         yield Result(range(len(sources)), outputs)
+
+    def heard(self, source: Ids, request: SearchRequest, listen: Callable[[Ids], None]) -> Outputs:
+        def forbids(output: Sequence[int]) -> Sequence[int]:
+            listen(list(output))
+            return ()
+
+        search, end = PackedSearch.of(request.search.config), PAD if self._continues else EOS
+        end = end if request.end is None else request.end
+        return self.decode([source], search, 1, (), forbids, end)
 
     def forbidding(self, banned: Sequence[str]) -> Forbids | None:
         """What forbids the last tokens of banned phrases; None without phrases."""
@@ -559,6 +588,10 @@ class PackedEngine(Engine):
 
         return self.each(scored, pairs)
 
+    @property
+    def aligns(self) -> bool:
+        return bool(self.crosses)
+
     @cached_property
     def crosses(self) -> dict[int, str]:
         """The numbers and names of the attentions to the source."""
@@ -587,7 +620,7 @@ class PackedEngine(Engine):
         reading = behind_tag(source, bare(source, reads.tags), read.offsets)
         return between_words(maps, reading, (written.offsets, split_words(text)), rows == "read")
 
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+    def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         """As `foveate.run.Run.explain`, of a text; of a translator with its target."""
         from foveate.inspect.records import (
             TokenizedText,
@@ -640,7 +673,7 @@ def _is_shortlist(arrays: Sequence[NDArray[np.int32]], reads: int, writes: int) 
     return sound and [a.shape[:-1] for a in arrays] == [(), (reads,)]
 
 
-class PackedModel:
+class PackedModel(Translator):
     """A packed model with everything that it needs to answer; its verbs are those of a run."""
 
     def __init__(
@@ -664,7 +697,7 @@ class PackedModel:
             for array in weights.values()
         }
         self.precision = "int8" if int8 or "int8" in stored else "fp32"
-        self.engine = PackedEngine(
+        self._engine = PackedEngine(
             CompiledModel(header.program, weights, frozenset(header.maps if int8 else ())),
             header.task,
             self.tokenizers,
@@ -681,11 +714,6 @@ class PackedModel:
 
     def __repr__(self) -> str:
         return f"PackedModel({str(self.path)!r}, {self.header.task})"
-
-    @property
-    def format(self) -> TextFormat.Config | None:
-        """The layout of raw lines of its data, which it reads too."""
-        return self.header.format
 
     def describe(self) -> str:
         """File, task, weights and threads, in a line."""
@@ -740,115 +768,42 @@ class PackedModel:
                 f"{self.path} is a model for the task {self.header.task}: it cannot {verb}"
             )
 
-    def translate(
+    @property
+    def engine(self) -> PackedEngine:
+        return self._engine
+
+    def sides(self, verb: str) -> TextSides:
+        self._only(verb, "translation", "prefix_translation")
+        source, target = self.tokenizers
+        return TextSides(source, target, self.header.format, self.header.max_length)
+
+    def search(
         self,
-        lines: Sequence[str],
         beam_size: int | None = None,
-        num_hypotheses: int = 1,
         length_penalty: float | None = None,
-        batch_tokens: int | None = None,
-        to: str | None = None,
-        prefix: str | Sequence[str] | None = None,
-        required: Sequence[Sequence[Term]] = (),
-        banned: Sequence[str] = (),
-        stop: Stop | None = None,
-    ) -> list[TextAnswer]:
-        """As `foveate.run.Run.translate`; ``batch_tokens`` changes nothing here."""
-        self._only("translate", "translation", "prefix_translation")
-        lines, writes = several(lines, "translate"), self.tokenizers[1]
-        prefixes = [] if prefix is None else writes.beginnings(prefix, len(lines))
-        search = self.search_with(beam_size, length_penalty, num_hypotheses)
-        sources = self.addressed(lines, to)
-        limit = min(self.header.max_length, self.engine.room.source)
-        ids = self._ids(sources)
-        read = [each[:limit] for each in ids]
-        forbids = self.engine.forbidding(banned)
-        check_lists(len(lines), prefixes, required)
-        phrases = self.engine.phrases(required, search)
-        outputs = self.engine.decode(
-            read, search, num_hypotheses, prefixes, forbids, required=phrases, stop=stop
-        )
-        return [
-            TextAnswer.of(source, each, limit, hypotheses, writes, self.engine).to(line)
-            for line, source, each, hypotheses in zip(lines, sources, ids, outputs, strict=True)
-        ]
-
-    def encode(self, lines: Sequence[str], to: str | None = None) -> list[Ids]:
-        """The ids of lines, none for an empty one; raw lines of the data become sources."""
-        return self._ids(self.addressed(lines, to))
-
-    def _sources(self, lines: Sequence[str]) -> Sequence[str]:
-        """As `foveate.tasks.text_to_text.TextToText.sources`."""
-        return lines if self.header.format is None else self.header.format.sources(lines)
-
-    def _ids(self, sources: Sequence[str]) -> list[Ids]:
-        encoded = self.tokenizers[0].encode_ids(sources)
-        return [ids if text.strip() else [] for ids, text in zip(encoded, sources, strict=True)]
-
-    def search_with(
-        self, beam_size: int | None, length_penalty: float | None, count: int = 1
-    ) -> PackedSearch:
-        """The model's own search, or a beam of the given choices, wide enough for ``count``."""
+        num_hypotheses: int = 1,
+    ) -> ChosenSearch:
         own = chosen(self.header.search.config, beam_size, length_penalty)
-        return PackedSearch.of(widened(own, count))
-
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
-        """Log p(target | source) of given pairs, and of each target token, the end included."""
-        self._only("score", "translation", "prefix_translation")
-        writes = self.tokenizers[1]
-        sources = self.encode([source for source, _ in pairs])
-        targets = writes.encode_ids([target for _, target in pairs])
-        rows = self.engine.score(list(zip(sources, targets, strict=True)))
-        return [PairScore.of(ids, log_p, writes) for ids, log_p in zip(targets, rows, strict=True)]
+        return ChosenSearch(PackedSearch.of(widened(own, num_hypotheses)))
 
     @property
     def corpora(self) -> Sequence[PackedCorpus]:
-        """The files of its corpora, by which their languages are known."""
         return self.header.corpora
 
     @property
-    def languages(self) -> Sequence[str]:
-        """The languages that it translates into, where it knows several by their tags."""
-        return [tag[2:-1] for tag in self.tokenizers[0].tags]
-
-    @property
-    def aligns(self) -> bool:
-        """Whether it has attention to the source, of which word links are read."""
-        return bool(self.engine.crosses)
-
-    @property
     def calibration(self) -> Calibration | None:
-        """How log-probability predicts quality, where it is known."""
         return self.header.calibration
 
-    def links(
-        self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None = None
-    ) -> list[Links]:
-        """As `foveate.run.Run.links`; none where it has no attention to the source."""
-        lines = self._sources([line for line, _ in pairs])
-        read = [(source, target) for source, (_, target) in zip(lines, pairs, strict=True)]
-        return self.engine.links(read, head)
-
     def explain(
-        self, source: str, target: str | Ids | None = None, units: Units = "auto"
+        self, source: Example, target: str | Ids | None = None, units: Units = "auto"
     ) -> AttentionRecord:
-        """As `foveate.run.Run.explain`, of a text."""
+        text = str(source)
         if target is None and self.header.task in ("translation", "prefix_translation"):
-            outputs = self.translate([source])[0].outputs  # none for an empty line
+            outputs = self.translate([text])[0].outputs  # none for an empty line
             target = outputs[0].ids if outputs else []
-        return self.engine.explain(self._sources([source])[0], target, units)
-
-    def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
-        """Lines after the tag of a language; raw lines of the data become sources."""
-        return self.tokenizers[0].addressed(self._sources(lines), to)
-
-    def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]:
-        """How many tokens sources, or targets, have."""
-        return list(map(len, self.tokenizers[target].encode_ids(lines)))
-
-    def width(self, count: int) -> int:
-        """How many hypotheses of a source are decoded at a time, where ``count`` are asked for."""
-        return self.search_with(None, None, count).beam_size
+        layout = self.header.format
+        read = text if layout is None else layout.sources([text])[0]
+        return self.engine.explain(read, target, units)
 
     def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
         """As `foveate.run.Run.classify`, for lines of text."""
@@ -869,33 +824,9 @@ class PackedModel:
 
         return self.engine.each(labelled, range(len(lines)))
 
-    def generate(
-        self,
-        prompts: Sequence[str] = ("",),
-        max_length: int = 200,
-        num: int = 1,
-        whole_lines: bool = False,
-        beam_size: int | None = None,
-        listen: Callable[[str], None] | None = None,
-        **choices: object,
-    ) -> list[Continuation]:
-        """As `foveate.run.Run.generate`."""
+    def _continuing(
+        self, max_length: int, beam_size: int | None, choices: Mapping[str, object]
+    ) -> tuple[Tokenizer, ChosenSearch]:
         self._only("generate", "language")
-        (tokenizer,) = self.tokenizers
-        own = self.header.search.config
-        search = PackedSearch.of(continuing(own, max_length, beam_size, choices))
-        ids = [tokenizer.encode_lines(prompt) for prompt in prompts for _ in range(num)]
-
-        def heard(output: Sequence[int]) -> Sequence[int]:
-            if listen is not None:
-                listen(tokenizer.added(ids[0], output))
-            return ()
-
-        forbids = heard if listen is not None else None
-        outputs = self.engine.decode(ids, search, 1, (), forbids, EOS if whole_lines else PAD)
-        return [
-            Continuation(
-                prompts[n // num], tokenizer.added(ids[n], first.ids), first.log_probability
-            )
-            for n, (first, *_) in enumerate(outputs)
-        ]
+        own = continuing(self.header.search.config, max_length, beam_size, choices)
+        return self.tokenizers[0], ChosenSearch(PackedSearch.of(own))

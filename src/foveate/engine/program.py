@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from typing import TypeVar, cast
 
+import numpy as np
 from torch import Tensor, nn
 
+from foveate.engine.compiled import CompiledModel
 from foveate.errors import UserError
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, First, Max, Mean, Summary
@@ -475,3 +477,12 @@ class Program:
                 self._memory_attention(pooling.attention, "pooling.attention")
             self._write(len(model.output.weight))
         self._linear(model.output, name="output")
+
+
+def compile_model(model: nn.Module, int8: bool = False) -> CompiledModel:
+    """A model for the engine in C; ``int8`` rounds its matrices. Raises `UserError`."""
+    program = Program(model)
+    tensors = {name: tensor.numpy() for name, tensor in program.tensors.items()}
+    if not all(np.isfinite(array).all() for array in tensors.values()):
+        raise UserError("the model holds numbers that are not finite")
+    return CompiledModel(program.numbers, tensors, frozenset(program.maps if int8 else ()))

@@ -1,8 +1,8 @@
-"""A translator as a package that `argostranslate`, and so LibreTranslate, installs.
+"""Export a translator as a package that `argostranslate`, and so LibreTranslate, installs.
 
-A zip archive of one folder: metadata.json, a model of CTranslate2 in model/, sentencepiece.model.
-Sentences are found by Argos itself, with a model that it fetches at its first use. It computes in
-eight bits unless ``ARGOS_COMPUTE_TYPE=default`` says that weights are to stay as they are.
+It is a zip archive of one folder: metadata.json, a CTranslate2 model in model/, and
+sentencepiece.model. Argos splits sentences itself, with a model that it downloads at first use.
+It computes in eight bits unless ``ARGOS_COMPUTE_TYPE=default`` leaves the weights as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import MinLength
-from foveate.engine.base import SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.export.base import (
     POINTER,
     Checked,
@@ -32,15 +32,16 @@ from foveate.export.base import (
 )
 from foveate.export.ctranslate2 import CTranslate2, specification
 from foveate.export.tokenizers import differing, named, refuse, sentencepiece_model
+from foveate.run.answering import answer
 
 MODEL, METADATA = "sentencepiece.model", "metadata.json"
-BEAM, EXPONENT, LONGEST = 4, 0.2, 256  # how Argos searches
-RARE = 0.01  # the share of lines that may be cut otherwise
-WHEN = (1980, 1, 1, 0, 0, 0)  # the oldest time that an archive knows, so that bytes are the same
+BEAM, EXPONENT, LONGEST = 4, 0.2, 256  # Argos' search
+RARE = 0.01  # the share of lines that may be split differently
+WHEN = (1980, 1, 1, 0, 0, 0)  # zip's earliest time, so that the bytes are reproducible
 
 
 class Argos(Export):
-    """One file, NAME.argosmodel."""
+    """A single file, NAME.argosmodel."""
 
     to = "argos"
     packages = ("ctranslate2", "sentencepiece", "protobuf")
@@ -63,7 +64,7 @@ class Argos(Export):
         return translator(self.run).source_tokenizer
 
     def _codes(self) -> tuple[str, str]:
-        """The languages: those that were given, or what the names of the data end in."""
+        """Return the language codes: those requested, else the extensions of the data files."""
         task: Any = self.run.config.task
         languages = self.languages or tuple(
             Path(str(name).removesuffix(".gz")).suffix[1:] for name in (task.source, task.target)
@@ -129,9 +130,9 @@ class Argos(Export):
         return Checked(len(comparable), [name], tokens, cut_otherwise=len(other))
 
     def _ours(self, lines: list[str]) -> list[str]:
-        """What the run finds by the search that Argos uses, in which no output is empty.
+        """Return the outputs of the run by Argos' search, in which no output is empty.
 
-        Argos makes a blank of each _.
+        Argos replaces each _ by a space.
         """
         fields: dict[str, Any] = {
             "beam_size": BEAM,
@@ -142,12 +143,12 @@ class Argos(Export):
         }
         config = Beam.Config(**fields)
         task, request = translator(self.run), SearchRequest(ByPower(config))
-        answers = task.answer(task.engine(self.run.model), lines, request)
+        answers = answer(task, self.run.engine, lines, request)
         return [str(answer).replace("_", " ") for answer in answers]
 
 
 class ByPower(Beam):
-    """The beam by CTranslate2's score: log p / |y|^0.2."""
+    """A beam ranked by CTranslate2's score: log p / |y|^0.2."""
 
     def penalty(self, length: int) -> float:
         return float(length**EXPONENT)
@@ -155,7 +156,7 @@ class ByPower(Beam):
 
 @contextmanager
 def unpacked(place: Path) -> Iterator[Path]:
-    """The folder in a package."""
+    """Yield the folder in a package, unpacked."""
     with tempfile.TemporaryDirectory() as name:
         with zipfile.ZipFile(place) as archive:
             archive.extractall(name)
@@ -164,7 +165,7 @@ def unpacked(place: Path) -> Iterator[Path]:
 
 
 def answers(folder: Path, lines: list[str]) -> list[str]:
-    """What Argos asks of its parts for each line, a sentence each."""
+    """Return the answers of Argos' components to lines of one sentence each."""
     import ctranslate2  # type: ignore[import-untyped]
     import sentencepiece
 

@@ -1,4 +1,4 @@
-"""What every export shares: targets, packages, comparing the export's answers with the run's."""
+"""Common parts of all exports: targets, packages, and comparing their answers with the run's."""
 
 from __future__ import annotations
 
@@ -24,34 +24,33 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import read_text
 from foveate.data.text import TextData
 from foveate.decode.beam import Beam, Greedy
-from foveate.decode.outputs import best
+from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search
-from foveate.engine.base import SearchRequest
-from foveate.engine.pytorch import Ensemble
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
 from foveate.models.pointer import PointerGenerator
 from foveate.nn.context import as_written
-from foveate.pack import made_of
 from foveate.run import Run
+from foveate.run.pack import made_of
+from foveate.tasks.engine import Ensemble, TorchEngine
 from foveate.tasks.translation import Translation
 
 Ids = list[int]
-CHRF = 0.3  # what rounded weights may cost, in points of chrF
-TIE = 1e-3  # two outputs whose log p differ by less are a tie, which rounding decides
+CHRF = 0.3  # the loss of chrF points that rounded weights may cause
+TIE = 1e-3  # outputs whose log p differ by less are a tie, decided by rounding
 
 
 class ExchangeError(UserError):
-    """Files and a model do not fit: names the file, the key or tensor, and the remedy."""
+    """Files and a model do not fit: gives the file, the key or tensor, and the remedy."""
 
 
 class Different(ExchangeError):
-    """An export that does not answer as the run does: names the sentence and the tokens."""
+    """An export whose answers differ from the run's: gives the sentence and the tokens."""
 
 
 @dataclass(frozen=True)
 class CheckSample:
-    """Sentences on which an export is tried, with references where there are any."""
+    """Sentences on which an export is tested, with references if available."""
 
     sources: list[str]
     references: list[str] | None = None
@@ -59,11 +58,11 @@ class CheckSample:
 
 @dataclass(frozen=True)
 class Checked:
-    """What an export was held against.
+    """The result of comparing an export with its run.
 
-    ``ties`` counts sentences where the run finds both outputs equally probable, ``cut_otherwise``
-    those that another tokenizer cut otherwise, which are left out; ``chrf`` is ours and theirs,
-    where tokens may differ.
+    ``ties`` counts sentences whose two outputs are equally probable for the run, ``cut_otherwise``
+    those that another tokenizer splits differently, which are left out; ``chrf`` is ours and
+    theirs, if tokens may differ.
     """
 
     sentences: int
@@ -86,9 +85,9 @@ class Checked:
 
 
 def sample_of(run: Run, count: int, source: Path | None = None) -> CheckSample:
-    """Some lines of a file, or of the run's validation data, the whole of it being stepped through.
+    """Return ``count`` lines of a file, or of the validation data at equal intervals.
 
-    A line of the file is SOURCE or SOURCE TAB REFERENCE. Raises ``DataError`` where there is none.
+    A line of the file is SOURCE or SOURCE TAB REFERENCE. Raises ``DataError`` if there are none.
     """
     if source is not None:
         lines = read_text(source, TextData()).lines
@@ -106,10 +105,10 @@ def sample_of(run: Run, count: int, source: Path | None = None) -> CheckSample:
 
 
 def searches(run: Run) -> dict[str, Search]:
-    """Greedy search and the run's own beam (or one of four), with the run's limits of length."""
+    """Return greedy search and the run's own beam (or one of 4), with the run's length limits."""
     own = run.config.decode
     beam = own if type(own) is Beam.Config else Beam.Config.like(own, beam_size=4)
-    free = {"rules": (), "whole_characters": False}  # as other programs search
+    free = {"rules": (), "whole_characters": False}  # as in other programs
     plain = [config.model_copy(update=free) for config in (Greedy.Config.like(own), beam)]
     return {"greedy": plain[0].build(), f"beam of {beam.beam_size}": plain[1].build()}
 
@@ -120,9 +119,9 @@ Theirs = Callable[[list[Ids], Search], list[Ids]]
 def compare(
     run: Run, sample: CheckSample, tried: dict[str, Search], theirs: Theirs, exact: bool
 ) -> Checked:
-    """Hold what ``theirs`` finds for source ids against what the run finds.
+    """Compare the outputs of ``theirs`` for source ids with those of the run.
 
-    Raises `Different` where tokens differ, or if not ``exact`` where chrF is more than 0.3 lower.
+    Raises `Different` if tokens differ, or, unless ``exact``, if chrF is more than 0.3 lower.
     """
     if not exact and sample.references is None:
         raise ExchangeError(
@@ -134,7 +133,7 @@ def compare(
         tried = dict(list(tried.items())[-1:])
     tokens = ties = 0
     for name, search in tried.items():
-        searched = translator(run).engine(run.model).outputs(ids, SearchRequest(search))
+        searched = TorchEngine(translator(run), run.model).outputs(ids, SearchRequest(search))
         ours = [best(hypotheses).ids for hypotheses in searched]
         others = theirs(ids, search)
         if not exact:
@@ -160,12 +159,12 @@ def compare(
 
 
 def translator(run: Run) -> Translation:
-    """The task of a run that translates. Raises ``ConfigError`` for another."""
+    """Return the task of a run that translates. Raises ``ConfigError`` for any other."""
     return run.need(Translation, "be exported as a translator")
 
 
 def by_length(sources: Sequence[Ids]) -> dict[int, list[int]]:
-    """The numbers of the sources of each length, which have the same limit; no empty ones."""
+    """Return the indices of non-empty sources by length; equal lengths have the same limit."""
     alike = defaultdict[int, list[int]](list)
     for number, ids in enumerate(sources):
         if ids:
@@ -174,7 +173,7 @@ def by_length(sources: Sequence[Ids]) -> dict[int, list[int]]:
 
 
 def _tie(run: Run, source: Ids, ours: Ids, theirs: Ids) -> bool:
-    """Whether the run finds both equally probable: in all, or where they part."""
+    """Return whether both are equally probable for the run: in total, or where they diverge."""
     own, other = translator(run).force(run.model, [(source, ours), (source, theirs)])
     parted = next((n for n, (a, b) in enumerate(zip(ours, theirs)) if a != b), None)  # noqa: B905
     parted = min(len(ours), len(theirs)) if parted is None else parted
@@ -182,7 +181,7 @@ def _tie(run: Run, source: Ids, ours: Ids, theirs: Ids) -> bool:
 
 
 def held_by_chrf(ours: list[str], theirs: list[str], references: list[str] | None) -> list[float]:
-    """ChrF of both. Raises `Different` where theirs is more than 0.3 lower."""
+    """Return chrF of both. Raises `Different` if theirs is more than 0.3 lower."""
     from foveate.tasks.metrics import figures_of
 
     own, other = (figures_of(o, references or [], ["chrf"])[0]["chrf"] for o in (ours, theirs))
@@ -194,19 +193,19 @@ def held_by_chrf(ours: list[str], theirs: list[str], references: list[str] | Non
     return [own, other]
 
 
-# What every export of a run is: refused with a reason, or written, run there and compared.
+# Every export of a run is either refused with a reason, or written, run there and compared.
 #
 #     export(run, Path("fr.ct2"), "ctranslate2", sample)
 
-POINTER = "foveate.json"  # in every export: which run it was made of, and how it was checked
-ROOM = 2**20  # bytes that are free on a disk that is not full
+POINTER = "foveate.json"  # in every export: the run it was made from, and how it was checked
+ROOM = 2**20  # free bytes on a disk that is not full
 PRECISIONS = ("float32", "bfloat16", "float16", "int16", "int8")
 
 
 class Export(ABC):
     """One target of ``foveate export --to``.
 
-    ``to`` is its name, ``packages`` are what it needs, ``precisions`` of what weights it may be.
+    ``to`` is its name, ``packages`` are its requirements, ``precisions`` its formats of weights.
     """
 
     to: ClassVar[str]
@@ -225,19 +224,19 @@ class Export(ABC):
             _TARGETS[cls.to] = cls
 
     def rewritten(self) -> Iterable[object]:
-        """The parts of the run that the target computes with code of its own."""
+        """Return the parts of the run that the target reimplements."""
         return *self.run.model.modules(), *self.texts()
 
     def texts(self) -> Iterable[object]:
-        """The parts of the run that read and write texts."""
+        """Return the parts of the run that read and write texts."""
         return self.run.task, *self.run.task.tokenizers_by_name().values()
 
     @abstractmethod
     def refuse(self) -> None:
-        """Raise `ExchangeError` that says why this run has no place there, and what would."""
+        """Raise `ExchangeError` if the target does not support this run, with an alternative."""
 
     def instead(self) -> str:
-        """The end of a refusal: which of the targets that take most runs take this one."""
+        """Return the end of a refusal: which of the most general targets support this run."""
         able = []
         for name in ("onnx", "safetensors"):
             with contextlib.suppress(ExchangeError):
@@ -247,14 +246,14 @@ class Export(ABC):
 
     @abstractmethod
     def write(self, place: Path, pointer: dict[str, object]) -> None:
-        """Make the folder or file; ``pointer`` says what it was made of."""
+        """Write the folder or file; ``pointer`` describes its origin."""
 
     @abstractmethod
     def check(self, place: Path, sample: CheckSample) -> Checked:
-        """Let the target's own program answer the sample; raise `Different` where it differs."""
+        """Let the target's own program answer the sample; raise `Different` if answers differ."""
 
     def finish(self, place: Path, pointer: dict[str, object]) -> None:
-        """Put the pointer, which now says how the export was checked, where it belongs."""
+        """Write the pointer, which now describes how the export was checked."""
         replace_file(place / POINTER, json.dumps(pointer, indent=2, sort_keys=True) + "\n")
 
 
@@ -262,7 +261,7 @@ _TARGETS: dict[str, type[Export]] = {}
 
 
 def targets() -> dict[str, type[Export]]:
-    """Every target by its name."""
+    """Return all targets by name."""
     for module in pkgutil.iter_modules(foveate.export.__path__, "foveate.export."):
         importlib.import_module(module.name)
     return dict(sorted(_TARGETS.items()))
@@ -276,11 +275,11 @@ def export(
     quantization: str = "float32",
     languages: tuple[str, ...] = (),
 ) -> tuple[Path, Checked]:
-    """Write a run for another program, and let that program answer the sample.
+    """Export a run for another program, and let that program answer the sample.
 
-    ``languages`` are the codes of source and target, where a target wants them. Nothing is at
-    ``out`` before its outputs were found to be ours. Raises `ExchangeError` for what
-    does not fit, `Different` for what came out otherwise, ``FileExistsError`` where ``out`` is.
+    ``languages`` are the codes of source and target, if a target needs them. Nothing is written to
+    ``out`` before its outputs have proved equal. Raises `ExchangeError` for unsupported runs,
+    `Different` for different outputs, ``FileExistsError`` if ``out`` exists.
     """
     target = target_of(to, quantization)(run, quantization, languages)
     if isinstance(run.model, Ensemble):
@@ -310,7 +309,7 @@ def export(
 
 
 def refuse_own(parts: Iterable[object], to: str) -> None:
-    """Raise `ExchangeError` naming a part whose class, or a method of it, is the user's own."""
+    """Raise `ExchangeError` for a part whose class, or one of its methods, is user-defined."""
     own = next((part for part in parts if not as_written(part)), None)
     if own is not None:
         raise ExchangeError(
@@ -320,7 +319,7 @@ def refuse_own(parts: Iterable[object], to: str) -> None:
 
 
 def target_of(to: str, quantization: str) -> type[Export]:
-    """The class of a target. Raises `ExchangeError` that names those that there are."""
+    """Return the class of a target. Raises `ExchangeError` with the known targets."""
     known = targets()
     if to not in known:
         raise ExchangeError(f"no export to {to!r}; there are: {', '.join(known)}")
@@ -331,7 +330,7 @@ def target_of(to: str, quantization: str) -> type[Export]:
 
 
 def need(*packages: str, extra: str) -> None:
-    """Raise `ExchangeError` that names a package which is not installed."""
+    """Raise `ExchangeError` for a package that is not installed."""
     for name in packages:
         try:
             importlib.metadata.version(name)
@@ -341,12 +340,12 @@ def need(*packages: str, extra: str) -> None:
 
 @contextlib.contextmanager
 def appearing(out: Path) -> Iterator[Path]:
-    """A place beside ``out`` that takes its name when the block ends without an error.
+    """Yield a temporary path beside ``out``, renamed to it if the block ends without an error.
 
-    Raises ``FileExistsError`` where something is there already, and ``OSError`` naming ``out``
-    where the disk is full.
+    Raises ``FileExistsError`` if ``out`` exists already, and ``OSError`` with ``out`` if the disk
+    is full.
     """
-    if os.path.lexists(out):  # a link to nothing too
+    if os.path.lexists(out):  # a dangling link too
         raise FileExistsError(f"{out} already exists: move it away, or give another path")
     out.parent.mkdir(parents=True, exist_ok=True)
     place = part_of(out)
@@ -354,7 +353,7 @@ def appearing(out: Path) -> Iterator[Path]:
     try:
         yield place
         os.replace(place, out)
-    except (OSError, RuntimeError, SafetensorError) as error:  # others write here, in their words
+    except (OSError, RuntimeError, SafetensorError) as error:  # libraries raise their own
         code = errno.ENOSPC if shutil.disk_usage(out.parent).free <= ROOM else None
         if isinstance(error, OSError) and str(error.filename).startswith(str(place)):
             code = code or error.errno
@@ -367,20 +366,20 @@ def appearing(out: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Pieces:
-    """The two lists of pieces of a translator as other programs want them: names that differ."""
+    """A translator's two lists of pieces as other programs need them: without duplicates."""
 
     source: list[str]
     target: list[str]
 
     @classmethod
     def of(cls, run: Run) -> Pieces:
-        """Raises `ExchangeError` where two ids have one name, so that texts could not be told."""
+        """Return a run's pieces. Raises `ExchangeError` if two ids share a name."""
         task = translator(run)
         return cls(once(task.source_tokenizer.pieces), once(task.target_tokenizer.pieces))
 
 
 def once(pieces: list[str]) -> list[str]:
-    """The same pieces. Raises `ExchangeError` where one stands there twice."""
+    """Return the pieces unchanged. Raises `ExchangeError` if one occurs twice."""
     twice = next((piece for piece, count in Counter(pieces).items() if count > 1), None)
     if twice is not None:
         raise ExchangeError(

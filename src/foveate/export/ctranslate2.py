@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.tokenizer import BOS, EOS, SPECIALS, UNK
-from foveate.decode.outputs import best
+from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search
-from foveate.engine.base import SearchRequest
 from foveate.export.base import (
     Checked,
     CheckSample,
@@ -38,7 +37,7 @@ from foveate.nn.positions import Rotary
 from foveate.run import Run
 from foveate.tasks.translation import Translation
 
-WAYS: dict[str, tuple[Any, ...]] = {  # what CTranslate2 has of each part
+WAYS: dict[str, tuple[Any, ...]] = {  # what CTranslate2 supports for each part
     "kind": ("transformer",),
     "norm_order": ("pre", "post"),
     "norm": ("layer_norm", "rms_norm"),
@@ -55,11 +54,11 @@ WAYS: dict[str, tuple[Any, ...]] = {  # what CTranslate2 has of each part
 }
 
 
-Part = tuple[str, str, object]  # what a choice of a config is about, its key, its value
+Part = tuple[str, str, object]  # what a config's choice is about, its key, its value
 
 
 def transformer_parts(model: nn.Module) -> Iterator[Part]:
-    """The choices that another Transformer must have made too; the first ones matter most."""
+    """Yield the choices that another Transformer must share, the most important ones first."""
     if not isinstance(model, EncoderDecoder):
         yield "kind", "model", type(model).__name__
         return
@@ -95,9 +94,9 @@ def _attention(name: str, config: Any) -> Iterator[Part]:
         yield "value_size", f"{name}.value_size", config.value_size
 
 
-# A translator or language model of Transformer layers as a model of CTranslate2.
+# A translator of Transformer layers as a CTranslate2 model.
 
-ACTIVATIONS = {  # our feed-forward networks and CTranslate2's names of what is in them
+ACTIVATIONS = {  # our feed-forward networks and CTranslate2's names of their activations
     "relu": "RELU",
     "gelu": "GELU",
     "gelu_tanh": "GELUTanh",
@@ -105,7 +104,7 @@ ACTIVATIONS = {  # our feed-forward networks and CTranslate2's names of what is 
     "swiglu": "SWISH",
     "geglu": "GELUTanh",
 }
-PLACES = 2048  # rows of the table of positions, at least
+PLACES = 2048  # minimum number of rows in the position table
 
 
 EXAMPLE = """\
@@ -156,13 +155,13 @@ class CTranslate2(Export):
 
 
 def first_misfit(model: nn.Module) -> str | None:
-    """The first choice of a model that CTranslate2 does not have; None where it has them all."""
+    """Return the first choice of a model that CTranslate2 lacks; None if it has them all."""
     parts = transformer_parts(model)
     return next((f"{key} = {v!r}" for what, key, v in parts if v not in WAYS[what]), None)
 
 
 def specification(run: Run, named: Pieces | None = None) -> Any:
-    """Our weights in CTranslate2's layout; ``named`` are other names of the pieces."""
+    """Return our weights in CTranslate2's layout; ``named`` replaces the names of the pieces."""
     from ctranslate2.specs import transformer_spec  # type: ignore[import-untyped]
 
     model: EncoderDecoder = run.model
@@ -173,7 +172,7 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
         transformer_spec.TransformerDecoderSpec(**_sizes(decoder)),
     )
     longest, search = run.task.data.max_length, run.config.decode
-    # places of a table of positions for the longest source and output
+    # rows of a position table for the longest source and output
     places = max(PLACES, longest + 1, int(search.max_ratio * longest) + search.max_extra + 1)
     _fill_side(spec.encoder, encoder, places)
     _fill_side(spec.decoder, decoder, places)
@@ -195,7 +194,7 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
 
 
 def _sizes(part: TransformerEncoder | TransformerDecoder) -> dict[str, object]:
-    """What a specification is made with."""
+    """Return the arguments of a specification."""
     from ctranslate2.specs import common_spec
 
     config = part.config
@@ -221,7 +220,7 @@ def _sizes(part: TransformerEncoder | TransformerDecoder) -> dict[str, object]:
 
 
 def _fill_side(spec: Any, part: TransformerEncoder | TransformerDecoder, places: int) -> None:
-    """An encoder or a decoder, all but the projection to the vocabulary."""
+    """Fill an encoder or a decoder, all but the projection to the vocabulary."""
     stem: Any = part.stem
     tables = spec.embeddings if isinstance(spec.embeddings, list) else [spec.embeddings]
     tables[0].weight = _array(stem.embedding.weight)
@@ -237,7 +236,7 @@ def _fill_side(spec: Any, part: TransformerEncoder | TransformerDecoder, places:
 
 
 def _table(part: TransformerEncoder | TransformerDecoder, places: int) -> object:
-    """What a position adds at each place (T, D): learned, waves, or nothing."""
+    """Return the encoding of each position (T, D): learned, sinusoidal, or zeros."""
     places = getattr(part.config.position, "max_length", places)
     with torch.no_grad():
         nothing = torch.zeros(1, places, part.config.hidden_size)
@@ -266,7 +265,7 @@ def _layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
 
 
 def _array(tensor: Tensor) -> object:
-    """A copy: what rounds weights does so in place."""
+    """Return a copy, because rounding of weights is done in place."""
     return tensor.detach().float().cpu().numpy().copy()
 
 
@@ -278,7 +277,7 @@ def _norm(spec: Any, module: nn.Module) -> None:
 
 
 def _linear(spec: Any, *modules: Any) -> None:
-    """Linear maps of one vector, their rows one after the other."""
+    """Fill one map with linear maps of the same vector, their rows concatenated."""
 
     def rows(name: str) -> Tensor:
         return torch.cat([getattr(module, name).detach() for module in modules])

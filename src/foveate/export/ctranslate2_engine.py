@@ -1,13 +1,13 @@
-"""A run that translates through CTranslate2: the same answers, found by another program.
+"""Translate with a run through CTranslate2: the same answers from another program.
 
     run = foveate.load("runs/en-fr")
     run = run.by(CTranslate2Engine(run, Path("runs/en-fr.ct2")))
     run.translate(["A black dog runs."])
 
-CTranslate2 divides log p by |y|^α, we by lp(y) of Wu et al. (2016). It is asked for as many outputs
-as its beam is wide, and these are ranked by our score: since neither score says which hypotheses a
-beam keeps, it is the same search. Where in the end there are more outputs than the beam is wide,
-the last ones of an n-best list may be others.
+CTranslate2 divides log p by |y|^α, we by lp(y) of Wu et al. (2016). It returns as many outputs as
+its beam is wide, and these are ranked by our score: since neither score decides which hypotheses a
+beam retains, the search is the same. If more outputs end than the beam is wide, the last ones of an
+n-best list may differ.
 """
 
 from __future__ import annotations
@@ -19,28 +19,36 @@ from typing import Any
 
 import torch
 
-from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import EOS
 from foveate.decode.beam import Beam, Greedy
-from foveate.decode.outputs import Hypothesis, check_outputs
+from foveate.decode.engine import (
+    Example,
+    Hypothesis,
+    Ids,
+    Module,
+    Result,
+    SearchRequest,
+    check_outputs,
+)
 from foveate.decode.search import Search
-from foveate.engine.base import Engine, Ids, Module, Picture, Result, SearchRequest
+from foveate.engine.answers import ModelEngine
+from foveate.engine.links import Head, Links
 from foveate.export.base import ExchangeError, by_length, translator
 from foveate.inspect.records import AttentionRecord, Units
-from foveate.run import Run
+from foveate.run import Run, RunEngine
 
 
-class CTranslate2Engine(Engine):
-    """Searches of a run by CTranslate2, on a folder that `foveate export` wrote.
+class CTranslate2Engine(ModelEngine):
+    """Runs a run's searches in CTranslate2, in a folder that `foveate export` wrote.
 
-    What it cannot do, scores, links and maps, PyTorch does.
+    What it cannot do is done by PyTorch: scores, links and maps.
     """
 
     name = "ctranslate2"
     can = frozenset(("links", "scores"))
 
     def __init__(self, run: Run, folder: Path) -> None:
-        """Raises `ExchangeError` if the folder is not an export."""
+        """Raise `ExchangeError` if the folder is not an export."""
         if not (folder / "model.bin").is_file():
             raise ExchangeError(
                 f"{folder} is not a CTranslate2 model: foveate export RUN {folder} --to ctranslate2"
@@ -48,7 +56,7 @@ class CTranslate2Engine(Engine):
         import ctranslate2  # type: ignore[import-untyped]
 
         task, threads = translator(run), torch.get_num_threads()
-        self.torch = task.engine(run.model)
+        self.torch = RunEngine(task, run.model)
         self.translator = ctranslate2.Translator(
             str(folder), device="cpu", compute_type="default", intra_threads=threads
         )
@@ -62,7 +70,7 @@ class CTranslate2Engine(Engine):
     def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
         self.check(request)
         search = request.search
-        if type(search) not in (Beam, Greedy):
+        if type(search) not in (Beam, Greedy) or not isinstance(search, Search):
             raise self.cannot(f"do {search.config.kind} search, only greedy and beam")
         for length, places in by_length(sources).items():
             limit = search.limits([length])[0]
@@ -77,7 +85,7 @@ class CTranslate2Engine(Engine):
     def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
         return self.torch.links(pairs, head)
 
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+    def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         return self.torch.explain(source, target, units)
 
     def _translated(
@@ -110,10 +118,10 @@ class CTranslate2Engine(Engine):
 
 
 def _exponent(search: Search, limit: int) -> float:
-    """The α of |y|^α that is our lp(y) for the shortest output and for one of the limit.
+    """Return the α for which |y|^α is our lp(y), at the shortest output and at the limit.
 
-    Where more outputs end than the beam is wide, CTranslate2 keeps the best by its own score. Not
-    0: there it would stop at the first output.
+    If more outputs end than the beam is wide, CTranslate2 retains the best by its own score. α is
+    not 0: then it would stop at the first output.
     """
     if not isinstance(search, Beam):
         return 0.0

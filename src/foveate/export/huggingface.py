@@ -58,9 +58,9 @@ from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.pack import keep
+from foveate.nn.spec import Pixels, Tokens
 from foveate.run import RunConfig, load
-from foveate.spec import Pixels, Tokens
+from foveate.run.pack import keep
 from foveate.tasks.translation import Translation
 from foveate.train import stored
 from foveate.train.checkpoint import path_of
@@ -72,18 +72,18 @@ AGAIN = "write it again with save_pretrained of transformers"
 
 
 def from_huggingface(folder: str | Path) -> nn.Module:
-    """Our model of a folder, ready for use, with its weights in fp32.
+    """Return our model of a folder, ready for use, with its weights in fp32.
 
     GPT-2 and Llama give a `LanguageModel`; T5, BART, Marian and Pegasus an `EncoderDecoder`; BERT
-    and RoBERTa a `MaskedLanguageModel`, ViT a `Classifier`, or where the folder has no such head a
-    `TransformerEncoder`. Other heads are left out with a warning that names them. Raises
+    and RoBERTa a `MaskedLanguageModel`, ViT a `Classifier`, or a `TransformerEncoder` if the folder
+    has no such head. Other heads are left out with a warning that lists them. Raises
     `ExchangeError` for files that are missing, of another family, or do not fit.
     """
     folder = Path(folder)
     settings = _read_settings(folder / CONFIG)
     families = _families(str(settings.get("model_type")), folder / CONFIG)
     tensors = {}
-    for name, tensor in _read_tensors(folder).items():  # older files name a norm's tensors so
+    for name, tensor in _read_tensors(folder).items():  # older files use these names for a norm
         name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
         tensors[name.replace("LayerNorm.beta", "LayerNorm.bias")] = tensor
     there = Size(len(tensors), sum(tensor.numel() for tensor in tensors.values()))
@@ -106,13 +106,13 @@ def from_huggingface(folder: str | Path) -> nn.Module:
 
 
 def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | None = None) -> Path:
-    """Write a model of ours so that `transformers` loads it and computes the same.
+    """Write one of our models so that `transformers` loads it and computes the same.
 
-    The translation models of this library become a Marian (norm after) or a Pegasus (norm before).
+    The translation models of this library become a Marian (post-norm) or a Pegasus (pre-norm).
 
-    ``architecture`` is a ``model_type`` such as "bart"; where it is None, the first that has a
-    place for all that the model has. Special tokens are those of our vocabularies, labels those of
-    the model. Raises `ExchangeError` that names what has no place.
+    ``architecture`` is a ``model_type`` such as "bart"; None means the first that supports
+    everything in the model. Special tokens are those of our vocabularies, labels those of
+    the model. Raises `ExchangeError` with the unsupported parts.
     """
     folder = Path(folder)
     refuse_own(model.modules(), "huggingface")
@@ -138,7 +138,7 @@ def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | Non
 
 
 def _read_settings(path: Path) -> Settings:
-    """The JSON object of a file that transformers wrote."""
+    """Return the JSON object in a file that transformers wrote."""
     if not path.is_file():
         raise ExchangeError(
             f"{path}: no such file; give the folder that save_pretrained of transformers wrote"
@@ -149,7 +149,7 @@ def _read_settings(path: Path) -> Settings:
 
 
 def _families(name: str, path: Path) -> list[Family]:
-    """Those of a ``model_type``."""
+    """Return the families of a ``model_type``."""
     families = [family for family in FAMILIES if family.name == name]
     if not families:
         have = ", ".join(dict.fromkeys(family.name for family in FAMILIES))
@@ -160,7 +160,7 @@ def _families(name: str, path: Path) -> list[Family]:
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of model.safetensors, or of the shards that its index names."""
+    """Return all tensors in model.safetensors, or in the shards that its index lists."""
     index = folder / f"{HUB_WEIGHTS}.index.json"
     names = [HUB_WEIGHTS]
     if not (folder / HUB_WEIGHTS).is_file() and index.is_file():
@@ -181,7 +181,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _shards(index: Path) -> list[str]:
-    """The files that an index names. Raises `ExchangeError` for one that is not beside it."""
+    """Return the files listed in an index. Raises `ExchangeError` for one that is not beside it."""
     try:
         names = sorted(set(_read_settings(index)["weight_map"].values()))
         strange = [name for name in names if not stored.is_beside(name)]
@@ -195,7 +195,7 @@ def _shards(index: Path) -> list[str]:
 def _fill(
     model: nn.Module, family: Family, settings: Settings, tensors: Tensors, path: Path
 ) -> None:
-    """Copy every tensor to its place, and account for those that have none."""
+    """Copy every tensor to its parameter, and account for those that have none."""
     used = set()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -222,13 +222,13 @@ def _fill(
 
 
 def _stored(theirs: str, prefix: str, tensors: Tensors) -> str | None:
-    """The name under which a tensor is stored: models without a head leave out the prefix."""
+    """Return the name under which a tensor is stored: models without a head omit the prefix."""
     names = (theirs, prefix + theirs, theirs.removeprefix(prefix))
     return next((name for name in names if name in tensors), None)
 
 
 def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> None:
-    """Say which tensors are not used, and refuse those that might change what is computed."""
+    """Warn of unused tensors, and refuse those that might change what is computed."""
     heads, unknown = [], []
     for name, tensor in left.items():
         if name.endswith(family.computed or ("\n",)):
@@ -255,7 +255,7 @@ def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> Non
 
 
 def fitting(config: Config, architecture: str | None = None) -> tuple[Family, Settings]:
-    """The family that has a place for the whole config, and what its config.json says."""
+    """Return the family that supports the whole config, and its config.json."""
     chosen = list(FAMILIES)
     if architecture is not None:
         chosen = _families(architecture, Path("to_huggingface"))
@@ -271,19 +271,19 @@ def fitting(config: Config, architecture: str | None = None) -> tuple[Family, Se
     raise ExchangeError(f"no architecture fits {type(config).__qualname__}; {nearest}")
 
 
-# A run as a folder that `from_pretrained` of `transformers` loads, its tokenizer included.
+# Export a run as a folder that `from_pretrained` of `transformers` loads, with its tokenizer.
 #
 #     tokenizer = AutoTokenizer.from_pretrained(out)
 #     AutoModelForSeq2SeqLM.from_pretrained(out).generate(**tokenizer(text, return_tensors="pt"))
 
-CLASSES = {  # our models and the class that loads their like
+CLASSES = {  # our models and the class that loads their equivalents
     EncoderDecoder: "AutoModelForSeq2SeqLM",
     LanguageModel: "AutoModelForCausalLM",
     MaskedLanguageModel: "AutoModelForMaskedLM",
     Classifier: "AutoModelForImageClassification",
 }
-ROWS = 8  # drawn inputs on which models that write no text are compared
-CLOSE = 1e-3  # how far their scores may be apart
+ROWS = 8  # random inputs on which models without text output are compared
+CLOSE = 1e-3  # how far apart their scores may be
 
 
 class HuggingFace(Export):
@@ -323,7 +323,7 @@ class HuggingFace(Export):
             tokenizer_json(tokenizer)
 
     def _tokenizers(self) -> list[Tokenizer]:
-        """Those of the source and of the target, or the only one, or none."""
+        """Return the tokenizers of source and target, or the only one, or none."""
         return list(dict.fromkeys(self.run.task.tokenizers_by_name().values()))
 
     def write(self, place: Path, pointer: dict[str, object]) -> None:
@@ -340,7 +340,7 @@ class HuggingFace(Export):
         return int(getattr(self.run.config.data, "max_length", 1 << 30))
 
     def _generation(self) -> Settings:
-        """How `generate` begins and ends: greedy, as ``foveate translate --beam-size 1``."""
+        """Return how `generate` begins and ends: greedy, as ``foveate translate --beam-size 1``."""
         search = self.run.config.decode
         longest = int(search.max_ratio * min(self._longest(), 1024)) + search.max_extra
         settings: Settings = SPECIAL_IDS | {"num_beams": 1, "do_sample": False}
@@ -353,7 +353,7 @@ class HuggingFace(Export):
         import transformers
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the library to its own developers
+            warnings.simplefilter("ignore")  # of the library for its own developers
             logging: Any = transformers.utils.logging
             logging.set_verbosity_error()
             logging.disable_progress_bar()
@@ -365,7 +365,7 @@ class HuggingFace(Export):
             return self._texts(model, tokenizer, sample)
 
     def _texts(self, model: Any, tokenizer: Any, sample: CheckSample) -> Checked:
-        """The whole way from text to text."""
+        """Compare complete translations, from text to text."""
         task = translator(self.run)
         limit = task.data.max_length
         for line in sample.sources:
@@ -385,7 +385,7 @@ class HuggingFace(Export):
                     raise Different(f"the new tokenizer reads {text!r} in {ids}")
             return outputs
 
-        # α = 0, for what the library calls a length penalty is another score
+        # α = 0, because the library's length penalty is a different score
         tried: dict[str, Search] = {
             name: search.config.model_copy(update={"length_penalty": 0.0}).build()
             if isinstance(search, Beam)
@@ -396,7 +396,7 @@ class HuggingFace(Export):
 
     @torch.no_grad()
     def _scores(self, model: Any) -> Checked:
-        """Scores of every token or label on drawn inputs, for models that write no text."""
+        """Compare scores of all tokens or labels on random inputs, for models without output."""
         inputs = drawn(self.run.model)
         name = "pixel_values" if inputs.is_floating_point() else "input_ids"
         theirs, ours = model(**{name: inputs}).logits, self.run.model(inputs)
@@ -411,7 +411,7 @@ class HuggingFace(Export):
 
 
 def drawn(model: nn.Module) -> Tensor:
-    """Inputs of a model's kind, always the same."""
+    """Return inputs of a model's kind from a fixed seed."""
     generator = torch.Generator().manual_seed(0)
     source = read_by(model)
     if isinstance(source, Pixels):
@@ -422,7 +422,7 @@ def drawn(model: nn.Module) -> Tensor:
 
 @torch.no_grad()
 def _generated(model: Any, sources: list[Ids], search: Search) -> list[Ids]:
-    """The outputs of sources of one length."""
+    """Return the outputs for sources of one length."""
     read = torch.tensor([[*ids, EOS] for ids in sources])
     outputs = model.generate(
         input_ids=read,
@@ -430,7 +430,7 @@ def _generated(model: Any, sources: list[Ids], search: Search) -> list[Ids]:
         num_beams=search.width,
         do_sample=False,
         length_penalty=0.0 if search.width > 1 else 1.0,
-        early_stopping=search.width > 1,  # once as many outputs have ended as there are beams
+        early_stopping=search.width > 1,  # stop once as many outputs have ended as there are beams
         max_new_tokens=search.limits([len(sources[0])])[0],
     )
     written = (output[1:] for output in outputs.tolist())
@@ -452,22 +452,21 @@ def _write_json(path: Path, tree: dict[str, object]) -> None:
     replace_file(path, json.dumps(tree, ensure_ascii=False, indent=2) + "\n")
 
 
-# Models and vocabularies of others as ours: ``foveate import``. No network, nothing unpickled.
+# Import models and vocabularies of others: ``foveate import``. No network, nothing unpickled.
 #
 # A folder of `transformers` (config.json, model.safetensors, tokenizer.json) becomes a run; a
-# vocabulary of CTranslate2 (JSON) or OpenNMT-py (text, a piece a line, counts behind a tab)
-# becomes a
-# tokenizer of pieces between blanks.
+# vocabulary of CTranslate2 (JSON) or OpenNMT-py (text, a piece per line, counts after a tab)
+# becomes a tokenizer of pieces separated by spaces.
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".npz")
-NAMES = {*SPECIALS, "<blank>"}  # what others call our special pieces
+NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
 
 
 def import_from(source: Path, out: Path) -> str:
-    """Make a run of a folder, or a tokenizer of a vocabulary; say what it is.
+    """Make a run of a folder, or a tokenizer of a vocabulary; return a description of it.
 
-    Raises `ExchangeError` for what cannot be read, with the remedy, and ``FileExistsError`` where
-    ``out`` is.
+    Raises `ExchangeError` with the remedy for what cannot be read, and ``FileExistsError`` if
+    ``out`` exists.
     """
     if source.is_dir():
         return _run(source, out)
@@ -509,7 +508,7 @@ def _run(source: Path, out: Path) -> str:
         write_text(place / "config.toml", config.toml())
         for side in ("source", "target"):
             tokenizer.save(place / f"{side}.tokenizer.json")
-        first = path_of(place, 0)  # weights alone, from which training begins
+        first = path_of(place, 0)  # only weights, from which training begins
         with sealed_folder(first, stored.run_files(place, first)) as folder:
             save_weights(model, folder / WEIGHTS)
         load(place)
@@ -537,9 +536,9 @@ def _check_ends(source: Path) -> None:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """A tokenizer of a tokenizer.json with pieces over bytes and our four special pieces.
+    """Read a tokenizer.json with pieces over bytes and our four special pieces.
 
-    Raises `ExchangeError` that says what differs.
+    Raises `ExchangeError` with the differences.
     """
     again = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
     tree = _json(path, again)
@@ -582,7 +581,7 @@ def _json(path: Path, remedy: str) -> Any:
 
 
 def _vocabulary(source: Path, out: Path) -> str:
-    """A tokenizer of a list in JSON (CTranslate2) or of lines, counts behind a tab (OpenNMT-py)."""
+    """Read a JSON list (CTranslate2), or lines with counts after a tab (OpenNMT-py)."""
     if source.suffix == ".json":
         pieces = _json(source, "give the vocabulary of a CTranslate2 model")
     else:

@@ -33,7 +33,7 @@ from foveate.nn.feed_forward import GELU, GELUTanh, ReLU, SwiGLU
 from foveate.nn.linear import LayerNorm, RMSNorm
 from foveate.nn.positions import Learned, Rotary, SinusoidalHalves, T5Bias, T5CausalBias
 
-ACTIVATIONS = {  # of several names for one, the first is written
+ACTIVATIONS = {  # of several names for one activation, the first is written
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu": "gelu",
@@ -98,7 +98,7 @@ GPT2 = Family(
 
 
 def _rope_and_heads(settings: Settings, tensors: Tensors) -> Settings:
-    """Older files say the base of the rotation beside, newer ones inside a table."""
+    """Return settings with the rotation's base, in newer files in a table, and head sizes."""
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
@@ -164,7 +164,7 @@ LLAMA = Family(
 )
 
 
-# Encoder-only families: BERT and RoBERTa, alone or with the head that guesses hidden words.
+# Encoder-only families: BERT and RoBERTa, alone or with the head that predicts masked words.
 #
 # Other heads are left out.
 
@@ -221,7 +221,7 @@ BERT = Family(
     computed=("embeddings.position_ids",),
 )
 
-# RoBERTa counts places from the id of the padding + 1, which is 2: the rows before are unused.
+# RoBERTa counts positions from the id of the padding + 1, which is 2: earlier rows are unused.
 ROBERTA = replace(
     BERT,
     name="roberta",
@@ -258,7 +258,7 @@ BERT_MASKED = headed(
     },
 )
 
-# RoBERTa's head is the same, but has GELU whatever the encoder has.
+# RoBERTa's head is the same, but always has GELU, whatever the encoder has.
 ROBERTA_MASKED = headed(
     ROBERTA,
     keys=(TIED_SOURCE,),
@@ -279,7 +279,7 @@ ROBERTA_MASKED = headed(
 
 
 def both(field: str) -> tuple[str, ...]:
-    """A field of the encoder and of the decoder."""
+    """Return the paths of a field in the encoder and in the decoder."""
     return f"encoder.{field}", f"decoder.{field}"
 
 
@@ -287,7 +287,7 @@ def _scale(settings: Settings) -> float:
     return float(settings["d_model"] ** -0.5) if settings["scale_decoder_outputs"] else 1.0
 
 
-# The last norm of a T5 whose logits are W (h / √D): γ / √D says the same without a factor.
+# The last norm of a T5 whose logits are W (h / √D): γ / √D expresses the factor.
 SCALED = Form(
     lambda theirs, settings: theirs * _scale(settings),
     lambda ours, there, settings: ours / _scale(settings),
@@ -295,7 +295,7 @@ SCALED = Form(
 
 
 def _t5_complete(settings: Settings, tensors: Tensors) -> Settings:
-    """T5 1.1 has an output table of its own, and does not scale what it is compared with."""
+    """Return settings with defaults filled in; T5 1.1 has its own, unscaled output table."""
     proj = str(settings.get("feed_forward_proj", "relu"))
     act = "gelu_new" if proj == "gated-gelu" else proj.removeprefix("gated-")
     for key, value in {"dense_act_fn": act, "is_gated_act": proj.startswith("gated-")}.items():
@@ -320,7 +320,7 @@ T5_PARTS: dict[str, Any] = {
 
 
 def _t5_feed_forward(settings: Settings) -> tuple[Rule, ...]:
-    """A gate takes the name wi_1, and what it gates then wi_0."""
+    """Return the rules for feed-forward layers: a gate is wi_1, and what it gates is then wi_0."""
     inner = "wi_0" if str(settings["feed_forward_proj"]).startswith("gated") else "wi"
     names: dict[str, str | tuple[str, Form]] = {"{inner,gate,outer}": f"{{{inner},wi_1,wo}}"}
     return (
@@ -507,7 +507,7 @@ MARIAN = Family(
     finish=lambda settings: settings | {"decoder_vocab_size": settings["vocab_size"]},
 )
 
-# Marian with the norm before each sub-layer, and so one more at the end of each side.
+# Marian with the norm before each sub-layer, and so another norm at the end of each side.
 PEGASUS = replace(
     MARIAN,
     name="pegasus",
@@ -526,11 +526,11 @@ PEGASUS = replace(
 )
 
 
-# Families of pictures: the Vision Transformer, alone or with the head that says labels.
+# Families for pictures: the Vision Transformer, alone or with the head that predicts labels.
 
 
 def _places(settings: Settings) -> int:
-    """The patches of a picture and the class token."""
+    """Return the number of positions: the patches of a picture and the class token."""
     height, width = sides(settings.get("image_size", 224))
     patch: Any = settings.get("patch_size", 16)
     if not isinstance(patch, int):
@@ -539,13 +539,13 @@ def _places(settings: Settings) -> int:
 
 
 def _complete(settings: Settings, tensors: Tensors) -> Settings:
-    """Labels without names have numbers."""
+    """Return settings in which unnamed labels have numbers."""
     numbered = {n: f"LABEL_{n}" for n in range(settings.get("num_labels", 2))}
     return {"id2label": numbered} | settings | {"places": _places(settings)}
 
 
 def _finish(settings: Settings) -> Settings:
-    """Places are not said but follow from the picture."""
+    """Return settings without the number of positions, which follows from the picture."""
     places, needed = settings["places"], _places(settings)
     if places != needed:
         raise ExchangeError(
@@ -607,7 +607,7 @@ VIT_LABELS = headed(
     heads=("vit.pooler.",),
 )
 
-FAMILIES = (  # of one model_type those with a head come first
+FAMILIES = (  # for one model_type those with a head come first
     *(GPT2, LLAMA, BERT_MASKED, BERT, ROBERTA_MASKED, ROBERTA),
     *(T5, BART, MARIAN, PEGASUS, VIT_LABELS, VIT),
 )

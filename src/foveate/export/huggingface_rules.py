@@ -1,4 +1,4 @@
-"""What a family of Hugging Face models is to us: a config, a table of keys, a table of names."""
+"""A Hugging Face family as a config of ours, a table of keys and a table of names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.embedding import Stem
 from foveate.nn.positions import Sinusoidal, SinusoidalHalves
-from foveate.spec import Input, Labels, Pixels, Tokens
+from foveate.nn.spec import Input, Labels, Pixels, Tokens
 
-Settings = dict[str, Any]  # what config.json says
+Settings = dict[str, Any]  # the contents of config.json
 SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
 START = {"decoder_start_token_id": BOS, "forced_eos_token_id": None, "is_encoder_decoder": True}
 
-# Keys of config.json that do not change scores, or that `Family.complete` has checked.
+# Keys in config.json that do not change scores, or that `Family.complete` has checked.
 IDLE = """
     architectures model_type transformers_version dtype torch_dtype auto_map tokenizer_class prefix
     task_specific_params finetuning_task id2label label2id num_labels problem_type torchscript
@@ -43,7 +43,7 @@ IDLE_FORMS = re.compile(r"_.*|summary_.*|pooler_\w*size|pooler_num_.*|.*(drop|dr
 
 
 def ends_of(model: nn.Module) -> Settings:
-    """What config.json says of the vocabulary, or of the pictures and labels, of our model."""
+    """Return the config.json entries for our model's vocabulary, or for its pictures and labels."""
     source = read_by(model)
     if isinstance(source, Tokens):
         start = START if isinstance(model, EncoderDecoder) else {}
@@ -59,24 +59,24 @@ def ends_of(model: nn.Module) -> Settings:
 
 
 def sides(size: int | Sequence[int]) -> tuple[int, int]:
-    """Height and width, which config.json says as one number where they are equal."""
+    """Return height and width, which config.json gives as one number if they are equal."""
     height, width = size if isinstance(size, list | tuple) else (size, size)
     return int(height), int(width)
 
 
 def read_by(model: nn.Module) -> Input:
-    """What the first stem of a model reads."""
+    """Return what the first stem of a model reads."""
     return next(part.source for part in model.modules() if isinstance(part, Stem))
 
 
 Tensors = Mapping[str, Tensor]
-FREE = ("dropout", "output_bias")  # acts in training alone; is zero where there is none
+FREE = ("dropout", "output_bias")  # dropout acts only in training; an absent bias is zero
 
 
 class Form(NamedTuple):
-    """How a tensor is stored: ``read`` gives ours of theirs, ``write`` theirs of ours.
+    """A storage form of tensors: ``read`` converts theirs to ours, ``write`` ours to theirs.
 
-    Both know config.json; ``write`` also what other tensors of ours have already put there.
+    Both get config.json; ``write`` also gets what other tensors of ours have already put there.
     """
 
     read: Callable[[Tensor, Settings], Tensor]
@@ -94,7 +94,7 @@ def _turned(matrix: Tensor) -> Tensor:
 TRANSPOSED = Form(
     lambda theirs, settings: _turned(theirs), lambda ours, there, settings: _turned(ours)
 )
-# A table of places that begins with two rows that no real token reads (BART, RoBERTa).
+# A table of positions that begins with two rows that no real token uses (BART, RoBERTa).
 AFTER_TWO = Form(
     lambda theirs, settings: theirs[2:],
     lambda ours, there, settings: torch.cat((ours.new_zeros(2, ours.shape[1]), ours)),
@@ -102,7 +102,7 @@ AFTER_TWO = Form(
 
 
 def third(number: int) -> Form:
-    """One of queries, keys and values, which stand side by side in a transposed matrix."""
+    """Return the form of queries, keys or values, concatenated in a transposed matrix."""
     return Form(
         lambda theirs, settings: _turned(theirs).chunk(3)[number],
         lambda ours, there, settings: (
@@ -112,7 +112,7 @@ def third(number: int) -> Form:
 
 
 def inside(axes: int) -> Form:
-    """What stands alone in so many outer axes: a vector as a matrix of one row."""
+    """Return the form of a tensor with extra outer axes of size 1, as a vector in a row matrix."""
     return Form(
         lambda theirs, settings: theirs.reshape(theirs.shape[axes:]),
         lambda ours, there, settings: ours[(None,) * axes],
@@ -128,7 +128,7 @@ class Rule:
     form: Form = SAME
 
     def match(self, name: str) -> str | None:
-        """Their name of a tensor of ours, or None where the rule is of another."""
+        """Return their name for our tensor, or None if the rule does not apply."""
         pattern = re.escape(self.ours).replace(r"\*", r"(\d+)") + r"(\..*)?"
         match = re.fullmatch(pattern, name)
         if match is None:
@@ -140,9 +140,9 @@ class Rule:
 def rules(
     names: Mapping[str, str | tuple[str, Form]], ours: str = "", theirs: str = ""
 ) -> tuple[Rule, ...]:
-    """The rules of names, each behind that of a part of the model.
+    """Return the rules for names, each prefixed with those of a part of the model.
 
-    Braces hold what stands for each other: ``a.{x,y}`` and ``b.{v,w}`` are two rules.
+    Braces hold corresponding names: ``a.{x,y}`` and ``b.{v,w}`` are two rules.
     """
     made = []
     for own, other in names.items():
@@ -160,10 +160,10 @@ def _each(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Key:
-    """A key of config.json and the fields of our config that say the same, as dotted names.
+    """A key in config.json and the equivalent fields of our config, as dotted names.
 
-    ``default`` is what transformers takes where the key is absent; ``values`` translates theirs
-    to ours where they differ; ``shift`` is what ours is less.
+    ``default`` is the value of an absent key in transformers; ``values`` translates their values
+    to ours if they differ; ours is less by ``shift``.
     """
 
     theirs: str
@@ -173,7 +173,7 @@ class Key:
     shift: int = 0
 
     def read(self, settings: Settings) -> object:
-        """Our value. Raises `ExchangeError` for one that we have no part for."""
+        """Return our value. Raises `ExchangeError` for an unsupported one."""
         value = settings.get(self.theirs, self.default)
         if self.values is not None:
             if value not in self.values:
@@ -185,7 +185,7 @@ class Key:
         return value - self.shift if self.shift else value
 
     def write(self, tree: Tree) -> object:
-        """Their value, from the first of our fields; its default where ours says nothing of it."""
+        """Return their value, from the first of our fields that is set, else its default."""
         value = next((v for path in self.ours if (v := look_up(tree, path)) is not None), None)
         if self.values is not None:
             names = [theirs for theirs, ours in self.values.items() if ours == value]
@@ -198,20 +198,20 @@ class Key:
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of model of a ``model_type``: what it is in our terms.
+    """A kind of model with one ``model_type``, described in our terms.
 
     ``config``     ours, with the kinds that all of them share
-    ``head``       a tensor that only this one of several of its ``model_type`` has
+    ``head``       a tensor that only this one among several with its ``model_type`` has
     ``rules_of``   rules that depend on settings
-    ``only``       keys of which we have one value alone
-    ``older``      the same of files of earlier versions, which are not written
-    ``prefix``     what stands before names where a head is part of the model
-    ``copies``     names under which a tied tensor may be stored once more, and its first name
-    ``heads``      beginnings of names of parts that we have no place for
-    ``computed``   ends of names of anything but weights
-    ``optional``   names that stand for zeros where they are absent
-    ``waves``      tables of sines and cosines that are written though nobody learned them
-    ``complete``   says what config.json leaves open; ``finish`` what it wants besides
+    ``only``       keys for which we support a single value
+    ``older``      the same for files of earlier versions, which are not written
+    ``prefix``     what precedes names if the model has a head
+    ``copies``     names under which a tied tensor may be stored again, and its first name
+    ``heads``      prefixes of the names of parts that we do not support
+    ``computed``   suffixes of the names of tensors that are not weights
+    ``optional``   names that mean zeros if they are absent
+    ``waves``      tables of sines and cosines that are written although they are not learned
+    ``complete``   adds what config.json leaves open; ``finish`` what it also requires
     """
 
     name: str
@@ -233,12 +233,12 @@ class Family:
     finish: Callable[[Settings], Settings] = dict
 
     def completed(self, settings: Settings, tensors: Tensors) -> Settings:
-        """Settings in which every key has its value."""
+        """Return settings in which every key has a value."""
         defaults = {key.theirs: key.default for key in self.keys}
         return defaults | self.complete(settings, tensors)
 
     def ends(self, settings: Settings) -> tuple[Input | Labels, ...]:
-        """What our model is built with besides: vocabularies, or pictures and their labels."""
+        """Return what else our model is built with: vocabularies, or pictures and their labels."""
         if not any(key.theirs == "image_size" for key in self.keys):
             tokens = Tokens(settings["vocab_size"])
             return (tokens, tokens) if isinstance(self.config, EncoderDecoder.Config) else (tokens,)
@@ -249,7 +249,7 @@ class Family:
         return pixels, Labels(tuple(numbered[n] for n in sorted(numbered, key=int)))
 
     def read_config(self, settings: Settings) -> Config:
-        """Our config. Raises `ExchangeError` for a setting that we cannot follow."""
+        """Return our config. Raises `ExchangeError` for an unsupported setting."""
         single = {**self.older, **self.only}
         for key, value in single.items():
             if settings.get(key, value) != value:
@@ -271,9 +271,9 @@ class Family:
         return type(self.config).parse(tree)
 
     def write_config(self, config: Config) -> Settings:
-        """What config.json says of our config.
+        """Return the config.json for our config.
 
-        Raises `ExchangeError` that names the fields of ours that have no key.
+        Raises `ExchangeError` with those of our fields that have no key.
         """
         tree = _explicit(config.tree())
         settings = {key.theirs: key.write(tree) for key in self.keys} | dict(self.only)
@@ -288,7 +288,7 @@ class Family:
         return settings
 
     def their_name(self, name: str, settings: Settings) -> tuple[str, Form]:
-        """Their name of a tensor of ours, and how it is stored there."""
+        """Return their name for our tensor, and how it is stored there."""
         for rule in (*self.rules_of(settings), *self.rules):
             if (theirs := rule.match(name)) is not None:
                 return theirs, rule.form
@@ -302,10 +302,10 @@ def headed(
     also: Mapping[str, tuple[str, ...]],
     **changes: Any,
 ) -> Family:
-    """The family of an encoder with a head: ours holds it as ``encoder``, theirs by its prefix.
+    """Return the family of an encoder with a head: ``encoder`` in ours, their prefix in theirs.
 
-    ``keys`` and ``rules`` are those of the head; ``also`` names fields of it that keys of the
-    encoder decide as well.
+    ``keys`` and ``rules`` are those of the head; ``also`` lists fields of the head that keys of the
+    encoder determine as well.
     """
     inner = (
         replace(key, ours=(*(f"encoder.{o}" for o in key.ours), *also.get(key.theirs, ())))
@@ -316,7 +316,7 @@ def headed(
 
 
 def look_up(tree: Tree, path: str) -> object:
-    """The value at a dotted name, or None."""
+    """Return the value at a dotted name, or None."""
     value: object = tree
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -324,14 +324,14 @@ def look_up(tree: Tree, path: str) -> object:
 
 
 def _set(tree: Tree, path: str, value: object) -> Tree:
-    """The tree with another value at a dotted name; its neighbours stay."""
+    """Return the tree with a new value at a dotted name; its neighbours stay."""
     name, _, rest = path.partition(".")
     inner: Tree = tree.get(name, {})
     return tree | {name: _set(inner, rest, value) if rest else value}
 
 
 def _paths(tree: Tree, before: str = "") -> list[str]:
-    """The dotted names of all plain values."""
+    """Return the dotted names of all plain values."""
     names: list[str] = []
     for key, value in tree.items():
         inner = isinstance(value, dict)
@@ -340,7 +340,7 @@ def _paths(tree: Tree, before: str = "") -> list[str]:
 
 
 def _explicit(tree: Tree) -> Tree:
-    """A tree in which the heads of each attention and their size are said."""
+    """Return a tree with explicit heads of each attention and their size."""
     filled: dict[str, Any] = {
         k: _explicit(v) if isinstance(v, dict) else v for k, v in tree.items()
     }
@@ -352,10 +352,10 @@ def _explicit(tree: Tree) -> Tree:
     return filled
 
 
-# Sines and cosines in turns, as ours stand, or in halves, as files of others have them.
+# Sines and cosines alternate in our encodings; in other libraries they are in two halves.
 #
-# Only the encoding knows in which order the D numbers of a vector stand; every weight that touches
-# them may be put in another order with it, and the model computes the same:
+# Only the encoding depends on the order of the D numbers of a vector; if every weight that uses
+# them is permuted in the same way, the model computes the same:
 #
 #     x'_j = x_order(j),   order = 0, 2, 4, …, 1, 3, 5, …
 
@@ -372,7 +372,7 @@ AXES = {  # which tensors have the D numbers of a vector along which axis
 
 
 def in_halves(model: nn.Module) -> tuple[Any, Mapping[str, Tensor]]:
-    """Config and named weights of a model with its waves in halves; as they are if it has none."""
+    """Return a model's config and weights with sinusoids in halves, if it has sinusoids."""
     config: Any = model.config
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
     changed, size = {}, 0
@@ -391,7 +391,7 @@ def in_halves(model: nn.Module) -> tuple[Any, Mapping[str, Tensor]]:
 
 
 def wave_table(places: int, size: int) -> Tensor:
-    """The encoding of so many places (T, D), from angles in double precision as files have it."""
+    """Return the encoding of positions (T, D), from double-precision angles as in their files."""
     powers = torch.arange(0, size, 2, dtype=torch.float64) / size
     angles = torch.arange(places, dtype=torch.float64)[:, None] / 10_000**powers
     return torch.cat((angles.sin(), angles.cos()), dim=1)[:, :size].float()

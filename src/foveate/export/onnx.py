@@ -1,13 +1,13 @@
-"""A translator as two graphs of ONNX: the encoder, and one step of the decoder with its state.
+"""Export a translator as two ONNX graphs: the encoder, and one decoder step with its state.
 
     encoder.onnx    ids (B, S), keys (B, S) -> memory (B, S, D)
     step.onnx       ids (B,), at (), memory, keys, state.0, state.1, … -> logits (B, V), new.0, …
 
-What the decoder remembers (keys and values of self-attention, layer by layer) goes in and out as
-tensors (B, H, T, K), one row for each hypothesis: graphs.json says H and K of each. ``at`` counts
-the tokens that were read before; at 0 the state has no places yet, T = 0.
+The decoder's state (keys and values of self-attention, layer by layer) is passed in and out as
+tensors (B, H, T, K), one row for each hypothesis: graphs.json has H and K of each. ``at`` is the
+number of tokens read before; at 0 the state has no positions yet, T = 0.
 
-The searches of `foveate.decode` run over the graphs with onnxruntime as over any other model.
+The searches of `foveate.decode` run on the graphs with onnxruntime as on any other model.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Onnx(Export):
 
     def rewritten(self) -> Iterable[object]:
         kinds = TransformerEncoder | TransformerDecoder | BaseAttention
-        yield from self.texts()  # graphs record what a model computes; of these the states too
+        yield from self.texts()  # graphs record what a model computes, and the state of these parts
         yield from (part for part in self.run.model.modules() if isinstance(part, kinds))
 
     def refuse(self) -> None:
@@ -132,7 +132,7 @@ class Onnx(Export):
 
 
 class Growing(State):
-    """A state whose tensors are given and taken, without room that is kept ready."""
+    """A state whose tensors are passed in and out, without preallocated memory."""
 
     def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:
         old = self._grown.get(module)
@@ -144,7 +144,7 @@ class Growing(State):
 
 
 class At(Position):
-    """A position whose places are computed in the graph, from a tensor, not from numbers."""
+    """A position encoding whose positions are computed in the graph from a tensor."""
 
     def __init__(self, position: Position, start: Tensor | int = 0) -> None:
         nn.Module.__init__(self)
@@ -166,7 +166,7 @@ class At(Position):
 
 @contextmanager
 def _placed(side: Any, start: Tensor | int = 0) -> Iterator[None]:
-    """A side whose position is computed in the graph."""
+    """Within the block, compute the positions of a side in the graph."""
     before = side.position
     side.position = At(before, start)
     try:
@@ -209,12 +209,12 @@ class Stepping(nn.Module):
 
 
 def _write_graphs(model: EncoderDecoder, place: Path) -> dict[str, object]:
-    """Both graphs; their names and shapes."""
+    """Write both graphs; return their names and shapes."""
     ids, keys = torch.full((2, 5), 4), torch.ones(2, 5, dtype=torch.bool)
     keys[1, 3:] = False
     with torch.no_grad():
         values = model.encode(ids, keys).values
-    state = []  # of three places, as each layer's self-attention has it
+    state = []  # of three positions, in the shapes of each layer's self-attention
     for layer in cast(Any, model.decoder).layers:
         attention = cast(Attention, layer.self_attention)
         sizes = attention.key_size, attention.value_size
@@ -247,12 +247,12 @@ def write_graph(
     into: dict[str, dict[int, str]],
     out: dict[str, dict[int, str]],
 ) -> None:
-    """Trace a module; the exporter that needs nothing but PyTorch itself."""
+    """Trace a module with the exporter that needs only PyTorch."""
     register: Any = getattr(torch.onnx, "register_custom_op_symbolic")  # noqa: B009
     for name, symbolic in LACKING.items():
         register(name, symbolic, OPSET)
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # sizes that the trace takes for constant are so
+        warnings.simplefilter("ignore")  # sizes that the trace treats as constant are constant
         torch.onnx.export(
             module.eval(), inputs, str(path), dynamo=False, opset_version=OPSET,
             input_names=list(into), output_names=list(out), dynamic_axes=into | out,
@@ -260,19 +260,19 @@ def write_graph(
 
 
 def _transposed(graph: Any, x: Any) -> object:
-    """x.mT in ONNX."""
+    """Return x.mT in ONNX."""
     places = list(range(x.type().dim()))
     places[-2:] = places[:-3:-1]
     return graph.op("Transpose", x, perm_i=places)
 
 
 def _rms_norm(graph: Any, x: Any, shape: Any, weight: Any, eps: Any) -> object:
-    """γ x / √(mean x² + ε) in ONNX."""
+    """Return γ x / √(mean x² + ε) in ONNX."""
     mean = graph.op("ReduceMean", graph.op("Mul", x, x), axes_i=[-1], keepdims_i=1)
     return graph.op("Mul", graph.op("Div", x, graph.op("Sqrt", graph.op("Add", mean, eps))), weight)
 
 
-LACKING = {"aten::mT": _transposed, "aten::rms_norm": _rms_norm}  # what the exporter has not
+LACKING = {"aten::mT": _transposed, "aten::rms_norm": _rms_norm}  # what the exporter lacks
 
 
 class Graphs:
@@ -292,7 +292,7 @@ class Graphs:
 
 
 class GraphSteps:
-    """A batch of sources being decoded, as searches ask it (`foveate.decode.search.Steps`)."""
+    """A batch of sources during decoding, in the form of `foveate.decode.search.Steps`."""
 
     def __init__(self, graphs: Graphs, ids: Tensor) -> None:
         """``ids`` (B, S) are the sources, all of one length."""
@@ -303,7 +303,7 @@ class GraphSteps:
         self.parts = [torch.from_numpy(memory), keys, *state]
 
     def step(self, ids: Tensor) -> Tensor:
-        """Logits (N, V) after reading one more id (N,) of each hypothesis."""
+        """Return logits (N, V) after reading one more id (N,) per hypothesis."""
         names = self.graphs.names["step"]["inputs"]
         inputs = [ids, torch.tensor(self.at), *self.parts]
         parts = {name: part.numpy() for name, part in zip(names, inputs, strict=True)}
@@ -313,8 +313,8 @@ class GraphSteps:
         return torch.from_numpy(logits)
 
     def reorder(self, rows: Tensor) -> None:
-        """Hypothesis i goes on from hypothesis ``rows[i]``; its source's memory goes with it."""
+        """Continue hypothesis i from hypothesis ``rows[i]``, with the memory of its source."""
         self.parts = [part.index_select(0, rows) for part in self.parts]
 
     def select(self, sources: Tensor) -> None:
-        """Nothing is kept of a source but its hypotheses, which have been reordered."""
+        """Do nothing: a source has no state but its hypotheses, which have been reordered."""

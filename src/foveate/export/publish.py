@@ -1,8 +1,8 @@
-"""Packed files as a page in which they answer, without a server: one HTML file, or a folder.
+"""Publish packed files as a page that runs them without a server: one HTML file, or a folder.
 
-The page holds the engine as WebAssembly (`foveate.engine.loading.web_engine`) and each packed file,
-gzipped, in base64; in a folder these are scripts of their own, which browsers load from a disk too.
-Its policy lets only its own script act, and nothing be requested from elsewhere.
+The page has the engine as WebAssembly (`foveate.engine.loading.web_engine`) and each packed file,
+gzipped, in base64; in a folder these are separate scripts, which browsers also load from disk.
+Its policy allows only its own script, and no requests to other sites.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from foveate.files import replace_file
 
 ENGINES = {"simd": "engine-wasm", "scalar": "engine-scalar"}
 MOST_BYTES = 2**29  # of a packed file: the memory of WebAssembly has 2^32
-CHUNK = 2**20  # bytes that are compressed between two reports of progress
+CHUNK = 2**20  # bytes compressed between two progress reports
 Progress = Callable[[str, int, int | None], None]
-EXAMPLES, LENGTHS = 4, range(8, 61)  # inputs that a page begins with, and their characters
-LAST = 1000  # lines of a file without splits, of which examples are taken
+EXAMPLES, LENGTHS = 4, range(8, 61)  # inputs shown when a page opens, and their characters
+LAST = 1000  # lines of a file without splits from which examples are taken
 TOKENIZERS = ("byte", "character", "word", "symbol", "bpe", "unigram")
 PAGE = """<!doctype html>
 <html lang="en">
@@ -54,14 +54,14 @@ PAGE = """<!doctype html>
 
 @dataclass
 class PublishedFile:
-    """A packed file, the name that its model has in the page, and examples of inputs."""
+    """A packed file, its model's name in the page, and example inputs."""
 
     path: Path
     name: str
     examples: Sequence[str] = ()
 
     def described(self, number: int) -> dict[str, object]:
-        """What the page says of it. Raises ``ConfigError`` naming what a page cannot run."""
+        """Return its description for the page. Raises ``ConfigError`` if a page cannot run it."""
         if (size := self.path.stat().st_size) > MOST_BYTES:
             raise ConfigError(
                 f"{self.path} has {size:,} bytes; a page can run at most {MOST_BYTES:,}"
@@ -87,22 +87,22 @@ class PublishedFile:
 
 
 def packed_run(run: Path, out: Path, precision: str, licence: str = "") -> Path:
-    """The packed file of a run: of the one beside it, or made with PyTorch where there is none."""
+    """Return the packed file of a run: copied from the one beside it, or else made by PyTorch."""
     file, why = packed_file(run)
     if file is not None:
         return repack(file, out, precision, licence)
     try:
-        from foveate.pack import pack
         from foveate.run import load as load_run
+        from foveate.run.pack import pack
     except ModuleNotFoundError:
         raise ConfigError(f"{run}: {why}: it is packed with PyTorch; {install('train')}") from None
     return pack(load_run(run), out, precision, licence)
 
 
 def examples_of(run: Path) -> list[str]:
-    """Inputs of a run from its test data, of a language model beginnings; none where it has none.
+    """Return inputs from a run's test data, beginnings for a language model; none without data.
 
-    Of a file that is not divided into splits these are among the last lines.
+    In a file that is not divided into splits, these are among the last lines.
     """
     try:
         tree = load_tree(run / "config.toml", resolved=True)
@@ -122,7 +122,7 @@ def examples_of(run: Path) -> list[str]:
 
 
 def notes(model: PackedModel) -> list[str]:
-    """Size, precision, score and licence of a model, as its page says them."""
+    """Return size, precision, score and licence of a model, as the page shows them."""
     header, size, value = model.header, model.path.stat().st_size, model.header.scores.get("value")
     score = [f"{header.scores['figure']} {value:.3g} in validation"] if value is not None else []
     licence = [f"data: {header.licence}"] if header.licence else []
@@ -136,11 +136,11 @@ def publish(
     single: bool = True,
     progress: Progress = lambda what, done, total: None,
 ) -> int:
-    """Write the page of packed files to a file, or to a folder; its size in bytes.
+    """Write the page of packed files to a file or a folder; return its size in bytes.
 
-    ``progress`` gets what is being done, and how many bytes of how many are (None: not known).
-    Raises ``ConfigError`` where the page cannot run a file, and where its script is not built;
-    `foveate.engine.loading.LibraryError` where the engine is not compiled.
+    ``progress`` gets the current action, the bytes done and all bytes (None: unknown).
+    Raises ``ConfigError`` if the page cannot run a file, or its script is not built, and
+    `foveate.engine.loading.LibraryError` if the engine is not compiled.
     """
     names = [file.name for file in files]
     if double := next((name for name in names if names.count(name) > 1), None):
@@ -172,7 +172,7 @@ def _written(path: Path, text: str) -> int:
 
 
 def packed_text(content: bytes, progress: Callable[[int], None] = lambda done: None) -> str:
-    """Base64 of gzip, which has the same bytes at any time; ``progress`` gets the bytes done."""
+    """Return base64 of gzip with reproducible bytes; ``progress`` gets the number of bytes done."""
     packer, parts = zlib.compressobj(9, wbits=31), list[bytes]()
     for start in range(0, len(content), CHUNK):
         parts.append(packer.compress(content[start : start + CHUNK]))
@@ -181,7 +181,7 @@ def packed_text(content: bytes, progress: Callable[[int], None] = lambda done: N
 
 
 def assemble(page: Mapping[str, object], files: Mapping[str, str]) -> str:
-    """The page with its files, or for a folder without any."""
+    """Return the page with its files, or for a folder without any."""
     script, style = (asset(f"publish.{kind}") for kind in ("js", "css"))
     own = "" if files else "'self' "
     policy = (
@@ -200,7 +200,7 @@ def assemble(page: Mapping[str, object], files: Mapping[str, str]) -> str:
 
 
 def asset(name: str) -> str:
-    """The script or the style of the page. Raises ``ConfigError`` where it is not built."""
+    """Return the script or the style of the page. Raises ``ConfigError`` if it is not built."""
     try:
         return packaged_text(name)
     except FileNotFoundError:

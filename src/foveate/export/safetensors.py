@@ -1,8 +1,8 @@
-"""A run as one folder that holds all it needs: weights, config, tokenizers. It is a run itself.
+"""Export a run as one folder with all it needs: weights, config, tokenizers. It is a run itself.
 
     foveate.load("folder").translate(["A black dog runs."])
 
-Any task, any model.
+This supports any task and any model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLDER = "weights"
 
 
 class Safetensors(Export):
-    """A folder with the weights of one checkpoint and whatever of the run is needed to use them."""
+    """A folder with the weights of one checkpoint and the files of the run needed to use them."""
 
     to = "safetensors"
     packages = ("safetensors",)

@@ -35,10 +35,10 @@ Json = dict[str, Any]
 
 
 def tokenizer_json(tokenizer: Tokenizer, start: bool = False) -> Json:
-    """A tokenizer that puts ``</s>`` after each text, or where ``start`` before it.
+    """Return a tokenizer that puts ``</s>`` after each text, or if ``start`` before it.
 
-    It names no added tokens, which would be cut out of texts: a ``</s>`` in a text is text, as in
-    ours. Raises `ExchangeError` for a kind that the format cannot say.
+    It has no added tokens, which would be cut out of texts: a ``</s>`` in a text is text, as in
+    ours. Raises `ExchangeError` for a kind that the format cannot express.
     """
     if type(tokenizer) not in WAYS:
         fitting = ", ".join(str(kind.Config.kind) for kind in WAYS)
@@ -69,9 +69,9 @@ def tokenizer_json(tokenizer: Tokenizer, start: bool = False) -> Json:
 def write_example(run: Run, place: Path, pointer: dict[str, object], example: str) -> None:
     """Write a translator's tokenizers in the standard form, and ``example.py`` that uses them.
 
-    They are one tokenizer.json where they are one, and are tried on texts of the run's validation
-    data, where these can be read. Where there are none, the pointer has the reason: a kind that the
-    format cannot say, or a line that it cuts otherwise.
+    Equal tokenizers become one tokenizer.json; they are tested on texts of the run's validation
+    data, if available. If none is written, the pointer has the reason: a kind that the
+    format cannot express, or a line that it splits differently.
     """
     from tokenizers import Tokenizer as Standard
 
@@ -115,9 +115,9 @@ def _byte(tokenizer: Tokenizer) -> Json:
 def _listed(
     pattern: str, decoder: Json | None, hidden: str | None = None
 ) -> Callable[[Tokenizer], Json]:
-    """Units that a regular expression finds, each an id.
+    """Return a writer for units that match a regular expression, each with an id.
 
-    What ``hidden`` finds of the names of special pieces, which no text reaches, is unknown.
+    Occurrences of special pieces' names that ``hidden`` matches become unknown tokens.
     """
 
     def write(tokenizer: Tokenizer) -> Json:
@@ -128,7 +128,7 @@ def _listed(
             regex = {"Regex": hidden.format(f"(?:{names})")}
             unknown = {"type": "Replace", "pattern": regex, "content": SPECIALS[UNK]}
         split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Removed"}
-        vocabulary = {piece: i for i, piece in enumerate(tokenizer.pieces)}  # its own win
+        vocabulary = {piece: i for i, piece in enumerate(tokenizer.pieces)}  # the last one wins
         return {
             "normalizer": unknown,
             "pre_tokenizer": split | {"invert": True},
@@ -155,32 +155,31 @@ WAYS: dict[type[Tokenizer], Callable[[Tokenizer], Json]] = {
 }
 
 
-# Our subword tokenizers as models of SentencePiece.
+# Convert our subword tokenizers to SentencePiece models.
 #
-# Ours spell a text in 256 letters, one for each byte, and join letters. A SentencePiece model has
-# a
-# table of what characters are rewritten to before it cuts, and one for what pieces say: the first
-# spells each character in its bytes' letters, the second reads them back. What is left between is
-# the
-# same list of pieces with the same ranks.
+# Ours spell a text in 256 letters, one for each byte, and join letters. A SentencePiece model has a
+# table that rewrites characters before the text is split, and one that rewrites the pieces' text:
+# the first spells each character in its bytes' letters, the second reads them back. In between is
+# the same list of pieces with the same ranks.
 #
-# One thing has no place there: chunks that no piece straddles. It shows where an apostrophe stands
-# after anything but a letter (1950's), so that a conversion has to try lines (`differing`).
+# One thing cannot be expressed: boundaries that no piece crosses. This shows where an apostrophe
+# follows anything but a letter (1950's), so that a conversion must be tested on lines
+# (`differing`).
 
-SPACE = "▁"  # how SentencePiece writes a space
-LAST = 0x20000  # characters from here on, rare ideographs, are spelled only
+SPACE = "▁"  # SentencePiece's space
+LAST = 0x20000  # characters from here on, rare ideographs, are only spelled in bytes
 NORMAL, UNKNOWN, CONTROL = 1, 2, 3
 
 
 def named(tokenizer: Tokenizer) -> list[str]:
-    """The pieces of a tokenizer by their names there: a space is another letter."""
+    """Return a tokenizer's pieces by their SentencePiece names: a space is another letter."""
     space = byte_letters()[ord(" ")]
     own = tokenizer.pieces
     return [*own[: len(SPECIALS)], *(p.replace(space, SPACE) for p in own[len(SPECIALS) :])]
 
 
 def sentencepiece_model(tokenizer: Tokenizer) -> bytes:
-    """The file of a model. Raises `ExchangeError` for a tokenizer that it cannot say."""
+    """Return the file of a model. Raises `ExchangeError` for a tokenizer it cannot express."""
     refuse(tokenizer)
     from sentencepiece import sentencepiece_model_pb2
 
@@ -203,7 +202,7 @@ def sentencepiece_model(tokenizer: Tokenizer) -> bytes:
 
 
 def refuse(tokenizer: Tokenizer) -> None:
-    """Raise `ExchangeError` for a tokenizer that SentencePiece cannot be."""
+    """Raise `ExchangeError` for a tokenizer that SentencePiece cannot express."""
     if not isinstance(tokenizer, BPE | Unigram):
         raise ExchangeError(
             f"the tokenizer {tokenizer.config.kind} is not a SentencePiece model: train with bpe "
@@ -217,7 +216,7 @@ def refuse(tokenizer: Tokenizer) -> None:
 
 
 def differing(tokenizer: Tokenizer, model: bytes, lines: Sequence[str]) -> list[int]:
-    """Which lines it cuts otherwise than ours."""
+    """Return the indices of lines that the model splits differently from ours."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -226,7 +225,7 @@ def differing(tokenizer: Tokenizer, model: bytes, lines: Sequence[str]) -> list[
 
 
 def _scores(tokenizer: Tokenizer) -> Iterable[float]:
-    """BPE joins the pair of the highest score first; unigram takes the highest sum."""
+    """Return scores: BPE joins the pair with the highest first; unigram takes the highest sum."""
     if isinstance(tokenizer, BPE):
         return (-float(i) for i in range(tokenizer.vocab_size))
     return [score for _, score in json.loads(tokenizer.text())["vocabulary"]["model"]["vocab"]]
@@ -234,7 +233,7 @@ def _scores(tokenizer: Tokenizer) -> Iterable[float]:
 
 @cache
 def _with_tables(lowercase: bool) -> bytes:
-    """A model with the two tables; only SentencePiece's own training can make them."""
+    """Return a model with the two tables, which only SentencePiece's own training can make."""
     import sentencepiece
 
     written = io.BytesIO()
@@ -258,7 +257,7 @@ def _with_tables(lowercase: bool) -> bytes:
 
 
 def _spellings(lowercase: bool) -> Iterator[tuple[str, str]]:
-    """Each character and the letters of its bytes, where these are others."""
+    """Yield each character and the letters of its bytes, if they differ."""
     letters = byte_letters()
     for code in range(1, LAST):
         character = chr(code)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.data.tokenizer import EOS, SILENT, Encoded, Span, Tokenizer
+from foveate.data.tokenizer import END_OF_LINE, EOS, SILENT, Encoded, Span, Tokenizer, lines_of
 from foveate.data.words import group_pieces, is_unsegmented, split_words, to_words
 from foveate.errors import UserError
 
@@ -190,7 +190,7 @@ class AttentionRecord:
 # The tokens of texts along the axes of maps, or the words that they are merged into.
 
 Axis = tuple[list[list[int]], list[str]]  # the tokens of each row or column, and its label
-END, START, END_OF_LINE = "</s>", "<s>", "⏎"
+END, START = "</s>", "<s>"
 # An angle-bracket placeholder or special token, such as <N> and <unk>, is one word.
 _PLACEHOLDER = re.compile(r"<[^<>\s]+>")
 
@@ -347,15 +347,3 @@ def lines_axis(tokenizer: Tokenizer, ids: Sequence[int], units: Units) -> Axis:
         groups += [[start + piece for piece in group] for group in pieces]
         labels += names
     return groups, labels
-
-
-def lines_of(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """Yield the runs of ids between ends of lines, and the ends, each with its position."""
-    start = 0
-    for place, i in enumerate([*ids, EOS]):
-        if i == EOS:
-            if place > start:
-                yield start, list(ids[start:place])
-            if place < len(ids):
-                yield place, [EOS]
-            start = place + 1

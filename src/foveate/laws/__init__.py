@@ -1,1 +1,1 @@
-"""Laws that the kinds of a family keep; `foveate check` tries them on kinds of the user's own."""
+"""Laws that all kinds of a family satisfy; `foveate check` tests them on user-defined kinds."""

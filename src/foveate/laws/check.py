@@ -1,4 +1,4 @@
-"""Trying the laws on the kinds of a file, from small sizes to large, within a time limit."""
+"""Test the laws on the kinds in a file, from small sizes to large, within a time limit."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ FAMILIES = (*layers.LAYERS, *layers.WHOLE, *searches.FAMILIES)
 
 
 class TimeLimit(BaseException):
-    """The time is over. No `Exception`, so that no ``except Exception`` of a user catches it."""
+    """Time is up. Not an `Exception`, so that no ``except Exception`` of a user catches it."""
 
 
 @dataclass
 class Verdict:
-    """A law for a kind: the largest size tried, or the size and form of its counterexample."""
+    """A law for a kind: the largest size tested, or the size and form of its counterexample."""
 
     law: Law
     sizes: Sizes | None = None
     counterexample: Counterexample | None = None
 
     def text(self, repeats: bool = False) -> str:
-        """A line where the law holds, else the counterexample; its reason alone if it repeats."""
+        """Return a line if the law holds, else the counterexample (repeated: its reason alone)."""
         if self.counterexample is None:
             return f"  holds  {self.law.sentence}"
         lines = [f"  FAILS  {self.law.sentence}"]
@@ -54,8 +54,8 @@ class Verdict:
 class KindReport:
     """The verdicts on one kind.
 
-    ``stopped`` is where the time limit stopped it, None if nowhere; ``untried`` is why no law is
-    tried on it, empty where laws are.
+    ``stopped`` is where the time limit stopped the test, None if it did not; ``untried`` is why no
+    law is tested on the kind, or empty.
     """
 
     title: str
@@ -65,12 +65,12 @@ class KindReport:
 
     @property
     def good(self) -> bool:
-        """Whether every law was tried, some were, and none failed."""
+        """True if every law was tested, at least one applied, and none failed."""
         whole = all(v.sizes is not None and v.counterexample is None for v in self.verdicts)
         return whole and self.stopped is None and not self.untried
 
     def text(self) -> str:
-        """The report as it is printed."""
+        """Return the report as printed."""
         if self.untried:
             return f"{self.title}\n  not tried: {self.untried}"
         tried = [verdict for verdict in self.verdicts if verdict.sizes is not None]
@@ -86,9 +86,9 @@ class KindReport:
 
 
 def check(target: str, seconds: float = 20.0) -> list[KindReport]:
-    """The laws on each kind that a Python file or an importable module defines.
+    """Test the laws on each kind that a Python file or an importable module defines.
 
-    A kind of a family without laws is reported as not tried. Raises ``ConfigError`` where the file
+    A kind of a family without laws is reported as not tried. Raises ``ConfigError`` if the file
     cannot be imported, or defines no kind.
     """
     load_kinds()
@@ -112,18 +112,18 @@ def check(target: str, seconds: float = 20.0) -> list[KindReport]:
 
 
 def _rank(family: str) -> int:
-    """The order of families: that of the laws, then those without."""
+    """Return the position of a family in the report: families with laws first, in their order."""
     return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
 
 
 def write_exercises(folder: Path) -> list[Path]:
-    """Copy the exercises into a folder; files that exist stay. Returns the files written."""
+    """Copy the exercises into a folder, never over existing files; return the files written."""
     package = Path(__file__).parents[1]
     places = (package / "exercises", package.parents[1] / "docs" / "exercises")
     sources = sorted(path for place in places for path in place.glob("*.*"))
     new = [path for path in sources if not (folder / path.name).exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for path in new:  # whose commands name the files where they lie
+    for path in new:  # the commands in the text name the copied files
         text = path.read_text(encoding="utf-8").replace("docs/exercises", folder.as_posix())
         write_text(folder / path.name, text)
     return [folder / path.name for path in new]
@@ -136,7 +136,7 @@ def _tried(
     seconds: float,
     file: str,
 ) -> KindReport:
-    """One kind: for each size from small to large, each law that has not failed yet."""
+    """Test one kind: at each size, from small to large, each law that has not failed yet."""
     assert config.family is not None
     before = registered[config.family]
     name = getattr(config.owner, "reimplements", None)
@@ -163,7 +163,7 @@ def _tried(
     report.verdicts = [Verdict(law) for law in LAWS if law.concerns(made, reference)]
     try:
         with _within(limit - time.monotonic()):
-            # whole models take longer to build than a seed more is worth
+            # building whole models takes too long for every seed
             for sizes in SIZES[1::3] if config.family in layers.WHOLE else SIZES:
                 if not _try_all(report, made, sizes, reference, file):
                     break
@@ -176,7 +176,7 @@ def _tried(
 def _try_all(
     report: KindReport, config: Config, sizes: Sizes, reference: Config | None, file: str
 ) -> bool:
-    """Each law at one size; whether to go on, which a kind that raises does not."""
+    """Test each law at one size; return False if the kind raises, which ends the test."""
     for verdict in report.verdicts:
         if verdict.counterexample is not None:
             continue
@@ -194,7 +194,7 @@ def _try_all(
 
 
 def _raised(error: BaseException, file: str) -> str:
-    """One sentence for an exception of the user's code, with file and line."""
+    """Return one sentence for an exception in the user's code, with file and line."""
     text = " ".join(str(error).split())
     if isinstance(error, NotImplementedError) or "ellipsis" in text:
         text = "fill the gap"
@@ -202,7 +202,7 @@ def _raised(error: BaseException, file: str) -> str:
 
 
 def _place(error: BaseException, file: str) -> str:
-    """File and line of the innermost frame of the user's file, else of all frames."""
+    """Return file and line of the innermost frame in the user's file, else of all frames."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).name == Path(file).name]
     last = (own or frames)[-1]
@@ -211,7 +211,7 @@ def _place(error: BaseException, file: str) -> str:
 
 @contextlib.contextmanager
 def _within(seconds: float) -> Iterator[None]:
-    """Raise `TimeLimit` after that time, also inside an endless loop where the system can."""
+    """Raise `TimeLimit` after that time, even in an endless loop if the system can interrupt it."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise TimeLimit
@@ -219,7 +219,7 @@ def _within(seconds: float) -> Iterator[None]:
     if seconds <= 0:
         raise TimeLimit
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        yield  # Windows has no timers that interrupt
+        yield  # Windows has no timer that interrupts
     else:
         before = signal.signal(signal.SIGALRM, stop)
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -231,7 +231,7 @@ def _within(seconds: float) -> Iterator[None]:
 
 
 def _imported(target: str) -> ModuleType:
-    """The module of a Python file, or of a dotted name; `ConfigError` in one sentence."""
+    """Return the module of a Python file or a dotted name. Raises `ConfigError` in one sentence."""
     path = Path(target)
     try:
         if path.suffix != ".py":

@@ -34,12 +34,12 @@ from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.scores import Normalizer, Score
 
 LAYERS = ("score", "normalizer", "position", "cell", "attention", "feed_forward")
-WHOLE = ("encoder", "decoder", "model")  # `foveate.laws.models`
+WHOLE = ("encoder", "decoder", "model")  # tested by `foveate.laws.models`
 
 
 class Apart(NamedTuple):
-    """Slices that must not change each other: of these inputs along ``axis``, of the output
-    along ``output_axis``, and why. ``exact``: not by a bit.
+    """Slices that must not change each other: those of ``inputs`` along ``axis``, of the output
+    along ``output_axis``. ``why`` is the reason; ``exact`` forbids a change of even one bit.
     """
 
     noun: str
@@ -51,7 +51,7 @@ class Apart(NamedTuple):
 
 
 class LayerOutput(NamedTuple):
-    """What a layer computes from named inputs, and the shape that it has to have."""
+    """A layer's computation on named inputs, and the shape that its output must have."""
 
     name: str
     compute: Callable[..., Tensor | None]
@@ -62,7 +62,7 @@ class LayerOutput(NamedTuple):
     apart: tuple[Apart, ...] = ()
 
     def __call__(self, **others: Tensor) -> Tensor:
-        """The output for these inputs, others in the place of some."""
+        """Return the output for these inputs, some of them replaced by ``others``."""
         result = self.compute(**self.inputs | others)
         if not isinstance(result, Tensor):
             raise Counterexample(
@@ -110,7 +110,7 @@ def _weights(trial: Trial) -> list[LayerOutput]:
 
 
 def _encodings(trial: Trial) -> list[LayerOutput]:
-    """Of a position encoding: the methods that its class defines."""
+    """Return the outputs of the methods that a position encoding's class defines."""
     rows, length, heads, width, _ = trial.sizes
     config = cast(Position.Config, trial.config)
     hidden_size = _hidden_size(config, heads * width, heads)
@@ -137,7 +137,7 @@ def _encodings(trial: Trial) -> list[LayerOutput]:
 
 
 def _hidden_size(config: Position.Config, least: int, heads: int) -> int:
-    """The smallest size from ``least`` that leaves features for the token; ``least`` if none."""
+    """Return the smallest size ≥ ``least`` that leaves features for the token, else ``least``."""
     for size in range(least, least + 256, heads):
         with suppress(UserError):
             config.token_size(size)
@@ -146,7 +146,7 @@ def _hidden_size(config: Position.Config, least: int, heads: int) -> int:
 
 
 def _biases(position: Position, query_at: Tensor, key_at: Tensor, heads: int) -> Tensor | None:
-    """What a position adds to scores; one matrix for all heads counts as one for each."""
+    """Return a position's bias on scores; one matrix for all heads is repeated for each."""
     result = position.bias(query_at, key_at)
     return result.expand(heads, -1, -1) if result is not None and len(result) == 1 else result
 
@@ -189,7 +189,7 @@ def _transformed(trial: Trial) -> list[LayerOutput]:
 
 
 def without_dropout(config: Config, most: Mapping[str, int] | None = None) -> Config:
-    """Return the config without dropout, its sizes bounded by ``most``, named by their fields."""
+    """Return the config without dropout; ``most`` bounds sizes by field name."""
     changes: dict[str, object] = {}
     for name in type(config).model_fields:
         value = getattr(config, name)
@@ -213,14 +213,14 @@ COMPUTATIONS: dict[str, Callable[[Trial], list[LayerOutput]]] = {
 
 
 def computations(trial: Trial) -> list[LayerOutput]:
-    """What the kind of a trial computes at its size."""
+    """Return what the kind of a trial computes at its size."""
     assert trial.config.family is not None
     return COMPUTATIONS[trial.config.family](trial)
 
 
 @law("the output has the right shape, and its numbers are finite", *LAYERS, *WHOLE)
 def has_shape(trial: Trial) -> None:
-    """The shape of every output, and no NaN and no ∞ in it."""
+    """Check the shape of every output, and that it has no NaN and no ∞."""
     for part in computations(trial):
         output = part()
         shapes = f"{tuple(output.shape)}, not {part.axes} = {part.shape}"
@@ -232,7 +232,7 @@ def has_shape(trial: Trial) -> None:
 
 @law("the same inputs give the same output", *LAYERS, *WHOLE)
 def is_a_function(trial: Trial) -> None:
-    """Two calls in evaluation mode are equal bit for bit."""
+    """Check that two calls in evaluation mode are equal bit for bit."""
     for part in computations(trial):
         first, second = part(), part()
         shown = {**part.inputs, "came out": first, "came out the second time": second}
@@ -241,7 +241,7 @@ def is_a_function(trial: Trial) -> None:
 
 
 def unchanged(part: LayerOutput, rule: Apart) -> None:
-    """Another last slice of the inputs leaves the other slices of the output as they are."""
+    """Check that another last slice of the inputs leaves the other slices of the output alone."""
     count = part.shape[rule.output_axis]
     if count < 2:
         return
@@ -284,7 +284,7 @@ for _noun, _sentence, _families in (
 
 @law("it computes the same in training, without dropout, as in use", *LAYERS, *WHOLE)
 def trains_as_it_is_used(trial: Trial) -> None:
-    """In training, with gradients, a kernel may compute what `forward` says."""
+    """Check that a kernel used in training, with gradients, computes what `forward` does."""
     for part in computations(trial):
         expected, module = part(), part.module.train()
         with torch.enable_grad():
@@ -294,12 +294,12 @@ def trains_as_it_is_used(trial: Trial) -> None:
         require_same(output.detach(), expected, why, part.inputs)
 
 
-LONG = 132  # positions of which 132² weights are more than a short attention's
+LONG = 132  # positions; 132² weights are more than a short attention holds
 
 
 @law("long inputs and training, by kernels, give what the equation gives", *LAYERS[:2], "attention")
 def kernels_keep_to_the_equation(trial: Trial) -> None:
-    """Attention with this score, normaliser or attention; a tap wants the equation computed."""
+    """Compare attention computed by kernels with the equation, which a tap enforces."""
     rows, length, heads, width, seed = trial.sizes
     family = trial.config.family or ""
     config = without_dropout(trial.config)
@@ -314,7 +314,7 @@ def kernels_keep_to_the_equation(trial: Trial) -> None:
         try:
             expected = attention(x, None, mask)
         except UserError:
-            if count == LONG:  # longer than the kind reads
+            if count == LONG:  # longer than the kind supports
                 continue
             raise
         attention.tap = None
@@ -327,7 +327,7 @@ def kernels_keep_to_the_equation(trial: Trial) -> None:
 
 @law("every parameter has a gradient, and gradients are finite", *LAYERS)
 def has_gradients(trial: Trial) -> None:
-    """Where there are keys to choose from: the gradient of a softmax over one key is 0."""
+    """Check gradients, except with one key: the gradient of a softmax over one key is 0."""
     for part in computations(trial) if trial.sizes.length > 2 and trial.sizes.seed else ():
         inputs = {name: x.clone().requires_grad_() for name, x in part.inputs.items()}
         with torch.enable_grad():
@@ -345,7 +345,7 @@ def has_gradients(trial: Trial) -> None:
 
 @law("where a score has a `scale`, it is scale · qᵀk", "score")
 def has_scale(trial: Trial) -> None:
-    """Fused kernels compute scale · qᵀk in place of such a score."""
+    """Check that the score is scale · qᵀk, which fused kernels compute in its place."""
     (part,) = computations(trial)
     assert isinstance(part.module, Score)
     scale = part.module.scale
@@ -358,8 +358,8 @@ def has_scale(trial: Trial) -> None:
 def check_weights(
     weights: Tensor, shown: Shown, visible: Tensor | None = None, sums_to_one: bool = True
 ) -> None:
-    """Weights (…, T, S) are 0 where keys are masked; they are not negative and sum to 1 unless
-    their class says that they do not (``sums_to_one``).
+    """Check that weights (…, T, S) are 0 on masked keys, not negative, and sum to 1; the last two
+    only if ``sums_to_one``.
     """
     weights = weights.detach()
     shown = {**shown, "came out": weights}
@@ -381,7 +381,7 @@ def check_weights(
 
 @law("weights are not negative and sum to 1, unless sums_to_one = False", "normalizer")
 def has_weights(trial: Trial) -> None:
-    """Those of every query."""
+    """Check the weights of every query."""
     (part,) = computations(trial)
     check_weights(part(), part.inputs, None, _normalizer(part).sums_to_one)
 
@@ -393,7 +393,7 @@ def _normalizer(part: LayerOutput) -> Normalizer:
 
 @law("masked keys (score −∞) have weight 0, and gradients stay finite", "normalizer")
 def masks(trial: Trial) -> None:
-    """The last key is masked in every row."""
+    """Check weights and gradients with the last key masked in every row."""
     (part,) = computations(trial)
     length = trial.sizes.length
     visible = torch.arange(length) < max(length - 1, 1)
@@ -411,7 +411,7 @@ def masks(trial: Trial) -> None:
 
 @law("a higher score has no smaller weight", "normalizer")
 def keeps_order(trial: Trial) -> None:
-    """Within each row."""
+    """Check the order within each row."""
     (part,) = computations(trial)
     scores, weights = part.inputs["scores"], part()
     higher = scores[..., :, None] > scores[..., None, :]
@@ -422,7 +422,7 @@ def keeps_order(trial: Trial) -> None:
 
 @law("large scores overflow nothing", "normalizer")
 def is_stable(trial: Trial) -> None:
-    """Scores of hundreds; exp(89) is more than float32 holds."""
+    """Check scores of hundreds: exp(89) overflows float32."""
     (part,) = computations(trial)
     for shift in (500.0, -500.0):
         shown = {"scores": part.inputs["scores"] * 100 + shift}
@@ -439,7 +439,7 @@ def _position(part: LayerOutput) -> Position:
 
 @law("a position is the same wherever reading begins", "position")
 def counts_from_zero(trial: Trial) -> None:
-    """The encoding of a sequence from position s on is that of the whole, cut at s."""
+    """Check that a sequence encoded from position s equals the encoded whole, cut at s."""
     at = torch.arange(trial.sizes.length)
     for part in computations(trial) if len(at) > 1 else ():
         position, axis = _position(part), 2 if part.name == "rotate" else 1
@@ -455,7 +455,7 @@ def counts_from_zero(trial: Trial) -> None:
 
 @law("positions are told apart, and vectors as well", "position")
 def tells_apart(trial: Trial) -> None:
-    """Equal vectors at several positions, and different vectors at one position."""
+    """Check equal vectors at several positions, and different vectors at one position."""
     parts = computations(trial)
     if trial.config.owner is NoPosition or trial.sizes.length < 9:
         return
@@ -474,7 +474,7 @@ def tells_apart(trial: Trial) -> None:
 
 @law("a rotation changes no length", "position", of=("rope",))
 def keeps_length(trial: Trial) -> None:
-    """‖R_t x‖ = ‖x‖ (Su et al., 2021)."""
+    """Check ‖R_t x‖ = ‖x‖ (Su et al., 2021)."""
     for part in computations(trial):
         lengths, expected = part().norm(dim=-1), part.inputs["x"].norm(dim=-1)
         shown = {**part.inputs, "rotated": part()}
@@ -483,7 +483,7 @@ def keeps_length(trial: Trial) -> None:
 
 @law("qᵀk of rotated vectors depends on their distance alone", "position", of=("rope",))
 def is_relative(trial: Trial) -> None:
-    """(R_t q)ᵀ(R_s k) is the same for all t and s with the same t − s."""
+    """Check that (R_t q)ᵀ(R_s k) is the same for all t and s with the same t − s."""
     for part in computations(trial):
         x = part.inputs["x"]
         turned = part(x=x[:, :, :1].expand_as(x).contiguous())[0, 0]
@@ -500,7 +500,7 @@ def _cell(part: LayerOutput) -> Cell:
 
 @law("a step gives as many states as the class says, all (B, H)", "cell")
 def has_states(trial: Trial) -> None:
-    """``states`` tensors, each (B, H)."""
+    """Check that a step returns ``states`` tensors, each (B, H)."""
     (part,) = computations(trial)
     cell = _cell(part)
     projected = cell.project(part.inputs["x"])[:, 0]
@@ -511,7 +511,7 @@ def has_states(trial: Trial) -> None:
 
 
 def check_chunks(recurrence: Recurrence, x: Tensor, chunks: list[int]) -> None:
-    """A sequence read in parts, the state handed on, gives what it gives when read at once."""
+    """Check that a sequence read in parts, with the state passed on, gives the same as whole."""
     whole, final = recurrence(x)
     outputs, hidden = [], None
     for part in x.split(chunks, dim=1):
@@ -525,7 +525,7 @@ def check_chunks(recurrence: Recurrence, x: Tensor, chunks: list[int]) -> None:
 
 @law("reading in parts equals reading at once", "cell")
 def reads_in_parts(trial: Trial) -> None:
-    """Step by step, and by `Cell.run`."""
+    """Check reading step by step, and `Cell.run`."""
     (part,) = computations(trial)
     cell, x = _cell(part), part.inputs["x"]
     check_chunks(Recurrence(cell), x, [1] * x.shape[1])
@@ -535,7 +535,7 @@ def reads_in_parts(trial: Trial) -> None:
 
 @law("an earlier input changes later outputs", "cell")
 def remembers(trial: Trial) -> None:
-    """The state carries something from step to step."""
+    """Check that the state carries information from step to step."""
     (part,) = computations(trial)
     if trial.sizes.length > 1 and trial.sizes.seed:
         other = part.inputs["x"].clone()
@@ -547,7 +547,7 @@ def remembers(trial: Trial) -> None:
 
 @law("every h lies between −1 and 1, as tanh does", "cell", of=("rnn", "lstm", "gru"))
 def is_bounded(trial: Trial) -> None:
-    """Of cells whose last operation is tanh, or a mean or share of it."""
+    """Check cells whose last operation is tanh, or a mean or share of it."""
     (part,) = computations(trial)
     x = 10 * part.inputs["x"]
     output = part(x=x)
@@ -557,7 +557,7 @@ def is_bounded(trial: Trial) -> None:
 
 @law("c stays as it is where the forget gate is open and the input gate shut", "cell", of=("lstm",))
 def keeps_cell(trial: Trial) -> None:
-    """I ≈ 0 and f ≈ 1: c_t = f ⊙ c_{t−1} + i ⊙ c̃ = c_{t−1}."""
+    """Check i ≈ 0 and f ≈ 1: c_t = f ⊙ c_{t−1} + i ⊙ c̃ = c_{t−1}."""
     (part,) = computations(trial)
     size = trial.sizes.width
     gates = torch.tensor([-1e4, 1e4, 0.0, 0.0]).repeat_interleave(size)
@@ -568,7 +568,7 @@ def keeps_cell(trial: Trial) -> None:
 
 
 def attention_weights(attention: BaseAttention, x: Tensor, mask: Mask) -> Tensor:
-    """The weights (B, H, T, S) that an attention hands to its tap."""
+    """Return the weights (B, H, T, S) that an attention passes to its tap."""
     tapped: list[Tensor] = []
     attention.tap = tapped.append
     attention(x, None, mask)
@@ -584,7 +584,7 @@ def _attends(part: LayerOutput) -> BaseAttention:
 
 @law("weights are 0 on masked keys and sum to 1, unless sums_to_one = False", "attention")
 def attends_with_weights(trial: Trial) -> None:
-    """With the causal mask where it has one."""
+    """Check the weights, with the causal mask if the attention is causal."""
     (part,) = computations(trial)
     attention, at = _attends(part), range(trial.sizes.length)
     mask = Mask(causal=attention.causal)
@@ -594,7 +594,7 @@ def attends_with_weights(trial: Trial) -> None:
 
 @law("hypotheses that share the memory of their source get what each gets alone", "attention")
 def serves_hypotheses(trial: Trial) -> None:
-    """A beam of two reads one row of memory for both, step by step as well."""
+    """Check that a beam of two shares one row of memory, also step by step."""
     rows, length, heads, width, _ = trial.sizes
     config = cast(BaseAttention.Config, trial.config)
     config = config.model_copy(update={"num_heads": heads})
@@ -616,7 +616,7 @@ def serves_hypotheses(trial: Trial) -> None:
 
 @law("padding changes nothing", "attention")
 def ignores_padding(trial: Trial) -> None:
-    """The last key is padding."""
+    """Check that a change of the last key, which is padding, changes no output."""
     (part,) = computations(trial)
     x, last = part.inputs["x"], trial.sizes.length - 1
     if last:
@@ -630,7 +630,7 @@ def ignores_padding(trial: Trial) -> None:
 
 @law("step by step equals the whole sequence at once", "attention")
 def attends_step_by_step(trial: Trial) -> None:
-    """Keys and values of earlier steps come from the state."""
+    """Check single steps, with keys and values of earlier steps from the state."""
     (part,) = computations(trial)
     attention, state, outputs = _attends(part), State(), []
     for token in part.inputs["x"].split(1, dim=1) if attention.causal else ():
@@ -643,7 +643,7 @@ def attends_step_by_step(trial: Trial) -> None:
 
 @law("a query that sees no key gets zeros", "attention")
 def is_blind(trial: Trial) -> None:
-    """Before the output projection, whose bias is left."""
+    """Check the output before its projection, whose bias remains."""
     (part,) = computations(trial)
     attention, shape = _attends(part), part.shape[:2]
     output = attention(part.inputs["x"], None, Mask(torch.zeros(shape, dtype=torch.bool)))
@@ -652,7 +652,7 @@ def is_blind(trial: Trial) -> None:
 
 
 def _like(trial: Trial, parts: list[LayerOutput], reference: Config) -> list[LayerOutput]:
-    """The computations of a reference with the parameters of a kind."""
+    """Return the computations of a reference with the parameters of a kind."""
     others = computations(Trial(reference, trial.sizes))
     defined, expected = ([part.name for part in each] for each in (parts, others))
     require(defined == expected, f"it defines {defined}, '{reference.kind}' {expected}")
@@ -668,7 +668,7 @@ def _like(trial: Trial, parts: list[LayerOutput], reference: Config) -> list[Lay
 
 @law("it gives what the kind gives that it reimplements", *LAYERS, of=ANY)
 def equals_reference(trial: Trial) -> None:
-    """The same outputs, with the same parameters and inputs."""
+    """Compare the outputs for the same parameters and inputs."""
     assert trial.reference is not None
     parts = computations(trial)
     for part, other in zip(parts, _like(trial, parts, trial.reference), strict=True):
@@ -678,7 +678,7 @@ def equals_reference(trial: Trial) -> None:
 
 
 def _reason(trial: Trial, output: Tensor, expected: Tensor) -> str:
-    """How an output differs from that of the reference, and what the reference is."""
+    """Return how an output differs from the reference's, and what the reference computes."""
     assert trial.reference is not None
     name = trial.reference.kind
     index = tuple(differences(output, expected).nonzero()[0].tolist())
@@ -689,7 +689,7 @@ def _reason(trial: Trial, output: Tensor, expected: Tensor) -> str:
 
 
 def _factor(trial: Trial, reference: Config) -> float | None:
-    """What every output is multiplied by, beside that of the reference; None where it varies."""
+    """Return the factor between every output and the reference's; None if it varies."""
     larger = Trial(trial.config, trial.sizes._replace(rows=2, length=3, seed=1))
     parts = computations(larger)
     output, expected = parts[0](), _like(larger, parts, reference)[0]()

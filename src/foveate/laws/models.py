@@ -25,20 +25,20 @@ from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Mem
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import State
-from foveate.spec import Labels, Tokens
+from foveate.nn.spec import Labels, Tokens
 
 VOCABULARY = 12
 LABELS = Labels(("a", "b", "c"))
 KNOWN = EncoderDecoder, LanguageModel, MaskedLanguageModel, Classifier
 SMALL = {"hidden_size": 8, "embedding_size": 8, "ffn_size": 8, "num_heads": 2, "num_layers": 2}
-PARTS: dict[str, Config] = {  # of a model that needs them said
+PARTS: dict[str, Config] = {  # for a model whose config requires them
     "encoder": TransformerEncoder.Config(),
     "decoder": TransformerDecoder.Config(),
 }
 
 
 def untried(config: Config) -> str:
-    """Why these laws do not apply to a kind; empty where they do."""
+    """Return why these laws do not apply to a kind, or an empty string."""
     if config.family == "model" and not issubclass(cast(type, config.owner), KNOWN):
         return f"it is derived from none of {', '.join(known.__name__ for known in KNOWN)}"
     return "" if _reads_tokens(config) else "it does not read tokens"
@@ -51,12 +51,12 @@ def _reads_tokens(config: Config) -> bool:
 
 
 def _ids(x: Tensor) -> Tensor:
-    """Tokens (B, T) of numbers; other numbers are other tokens."""
+    """Return token ids (B, T) for numbers; other numbers give other tokens."""
     return 4 + x.mul(10).round().long().remainder(VOCABULARY - 4)
 
 
 def _real(rows: int, length: int) -> Tensor:
-    """The real positions of sources (B, S): the last is padding, unless it is the only one."""
+    """Return a mask of sources (B, S), False at the last position if there are others."""
     return torch.arange(length).expand(rows, -1) < max(length - 1, 1)
 
 
@@ -127,7 +127,7 @@ COMPUTATIONS.update(encoder=_encoded, decoder=_decoded, model=_modelled)
 
 @law("padding changes nothing", "encoder")
 def encodes_without_padding(trial: Trial) -> None:
-    """Another token in padding leaves the vectors of real positions as they are."""
+    """Check that another token in padding leaves the vectors of other positions unchanged."""
     (part,) = computations(trial)
     x, last = part.inputs["x"], trial.sizes.length - 1
     if last:
@@ -138,14 +138,14 @@ def encodes_without_padding(trial: Trial) -> None:
 
 
 def _steps(compute: Callable[[Tensor, State], Tensor], ids: Tensor) -> Tensor:
-    """The outputs of one token after the other."""
+    """Return the outputs computed one token at a time."""
     state = State()
     return torch.cat([compute(token, state) for token in ids.split(1, dim=1)], dim=1)
 
 
 @law("step by step equals the whole sequence at once", "decoder")
 def decodes_step_by_step(trial: Trial) -> None:
-    """With a memory that each source's two hypotheses share, as in a beam."""
+    """Check single steps with a memory shared by two hypotheses per source, as in a beam."""
     (part,) = computations(trial)
     decoder, rows, length = cast(Decoder, part.module), trial.sizes.rows, trial.sizes.length
     ids, memory = _ids(trial.draw(2 * rows, length)), None
@@ -162,7 +162,7 @@ def decodes_step_by_step(trial: Trial) -> None:
 
 @law("it is trained on the probabilities that it answers with", "model")
 def trains_on_its_answers(trial: Trial) -> None:
-    """Its scores by `forward`, by the parts that a loss calls, and by the steps of a search."""
+    """Compare the scores of `forward`, of the parts that a loss calls, and of search steps."""
     (part,) = computations(trial)
     model, ids = part.module, _ids(part.inputs["x"])
     scores, ways = part(), dict[str, Tensor]()

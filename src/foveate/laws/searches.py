@@ -1,4 +1,4 @@
-"""Laws of search, over models that are tables of probabilities."""
+"""Laws of search, tested on models that are tables of probabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foveate.config import Config
 from foveate.decode.constraints import FREE
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Search, result_of
 from foveate.laws.trial import ANY, Counterexample, Trial, law, meaning_of, number
 
@@ -22,7 +22,7 @@ Table = Callable[[Prefix], Sequence[float]]
 
 
 class Tables:
-    """A batch of sources, each with a table p(next | written): `Steps` with nothing learnt."""
+    """A batch of sources, each with a table p(next | written): `Steps` with nothing learned."""
 
     device = torch.device("cpu")
 
@@ -41,7 +41,7 @@ class Tables:
         self.begun = True
         each = len(ids) // len(self.sources)
         result = [self.sources[i // each](prefix) for i, prefix in enumerate(self.written)]
-        return torch.tensor(result).log() + 0.7  # logits may stand anywhere
+        return torch.tensor(result).log() + 0.7  # logits may have any offset
 
     def reorder(self, rows: Tensor) -> None:
         self.written = [self.written[row] for row in rows.tolist()]
@@ -51,7 +51,7 @@ class Tables:
 
 
 def random_table(seed: int, vocabulary: int = 4, ending: float = 1.0) -> Table:
-    """A table of chance; ``ending`` makes ends more probable, or less."""
+    """Return a random table; ``ending`` scales the probability of the end."""
 
     def table(prefix: Prefix) -> Sequence[float]:
         generator = torch.Generator().manual_seed(hash((seed, prefix)) % 2**31)
@@ -63,7 +63,7 @@ def random_table(seed: int, vocabulary: int = 4, ending: float = 1.0) -> Table:
 
 
 def log_p(table: Table, output: Prefix) -> float:
-    """Σ log p of the tokens of an output, its end included where it has one."""
+    """Return Σ log p of the tokens of an output, including its end if it has one."""
     return sum(math.log(table(output[:t])[token]) for t, token in enumerate(output))
 
 
@@ -89,7 +89,7 @@ def _tokens(hypothesis: Hypothesis) -> Prefix:
 
 
 def _shown(table: Table, hypotheses: Sequence[Hypothesis]) -> dict[str, Tensor | str]:
-    """The table behind the first of the outputs, and the outputs."""
+    """Return the table behind the first outputs, and the outputs."""
     prefixes: set[Prefix] = {tuple(h.ids[:t]) for h in hypotheses[:2] for t in range(3)} | {()}
     rows = [
         f"after {_spell(prefix):<10}" + "  ".join(
@@ -103,7 +103,7 @@ def _shown(table: Table, hypotheses: Sequence[Hypothesis]) -> dict[str, Tensor |
 
 @law("an output has its log p, and outputs stand best first", "search")
 def scores_outputs(trial: Trial) -> None:
-    """Σ_t log p(y_t | y_<t), with the end; scores fall."""
+    """Check that scores are Σ_t log p(y_t | y_<t), with the end, and decrease."""
     tables = _tables(trial)
     for table, hypotheses in zip(tables, _find(trial, trial.config, tables), strict=True):
         shown = _shown(table, hypotheses)
@@ -123,7 +123,7 @@ def scores_outputs(trial: Trial) -> None:
 
 @law("every source has an output, none with an end inside or past the limit", "search")
 def keeps_limits(trial: Trial) -> None:
-    """At most ``max_extra`` tokens here, the end included."""
+    """Check the limit of ``max_extra`` tokens, the end included."""
     tables, limit = _tables(trial), trial.sizes.length
     for table, hypotheses in zip(tables, _find(trial, trial.config, tables), strict=True):
         shown = _shown(table, hypotheses)
@@ -140,7 +140,7 @@ def keeps_limits(trial: Trial) -> None:
 
 @law("sources of a batch do not change each other", "search")
 def searches_apart(trial: Trial) -> None:
-    """Each source has the same outputs alone, under its own number."""
+    """Check that each source has the same outputs alone, under its own number."""
     tables = _tables(trial)
     together = _find(trial, trial.config, tables)
     for n, table in enumerate(tables):
@@ -152,7 +152,7 @@ def searches_apart(trial: Trial) -> None:
 
 
 class Shortlisted:
-    """Steps that know some tokens only, numbered by their places."""
+    """Steps with a subset of the tokens, which are numbered by their index in the subset."""
 
     def __init__(self, steps: Tables, vocabulary: Tensor) -> None:
         self.steps, self.vocabulary, self.device = steps, vocabulary, steps.device
@@ -165,7 +165,7 @@ class Shortlisted:
 
 @law("it gives what the search gives that it reimplements", "search", of=ANY)
 def equals_search(trial: Trial) -> None:
-    """The same outputs in the same order."""
+    """Compare the outputs and their order."""
     assert trial.reference is not None
     tables, name = _tables(trial), trial.reference.kind
     results = (_find(trial, config, tables) for config in (trial.config, trial.reference))
@@ -181,7 +181,7 @@ def equals_search(trial: Trial) -> None:
 
 @law("outputs are the same followed and not, with and without a shortlist", "search")
 def follows_search(trial: Trial) -> None:
-    """The shortlist holds every token whose p is not 0, under other numbers."""
+    """Check with a shortlist of every token whose p is not 0, under other numbers."""
     left_out, vocabulary = END + 1, torch.tensor([A, B, C, END, END + 2])
 
     def without(table: Table) -> Table:

@@ -1,4 +1,4 @@
-"""Laws, the sizes at which they are tried, and counterexamples: matrices that show one broken."""
+"""Laws, the sizes at which they are tested, and counterexamples: matrices that break a law."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from foveate.config import Config
 M = TypeVar("M", bound=nn.Module)
 Shown = Mapping[str, Tensor | str]  # inputs and outputs of a counterexample by name
 ANY = ("any",)
-MOST = 64  # numbers of a matrix that are shown
+MOST = 64  # how many numbers of a matrix are printed
 
 
 class Counterexample(AssertionError):
-    """A law does not hold: the reason in words, and the inputs and outputs that show it, by name.
+    """A violation of a law: the reason in words, and the inputs and outputs that show it, by name.
 
     *Shapes:* an output (…, T, S) is shown as matrices of rows T and columns S.
     """
@@ -28,7 +28,7 @@ class Counterexample(AssertionError):
         self.why, self.shown = why, shown or {}
 
     def text(self) -> str:
-        """The reason, then each matrix under its name."""
+        """Return the reason, then each matrix under its name."""
         lines = [self.why]
         for name, value in self.shown.items():
             lines += [f"  {name}", *(f"    {row}" for row in matrix(value).splitlines())]
@@ -36,7 +36,7 @@ class Counterexample(AssertionError):
 
 
 class Sizes(NamedTuple):
-    """Rows of the batch B, positions T, heads H, and numbers of each head K; the seed of inputs."""
+    """Batch rows B, positions T, heads H and numbers per head K; the seed of the inputs."""
 
     rows: int
     length: int
@@ -61,7 +61,7 @@ SIZES = [  # from small to large; each with several seeds
 
 
 class Trial:
-    """A kind at one size. Inputs and parameters are drawn: the same numbers in the same order.
+    """A kind at one size; inputs and parameters are random with a fixed seed.
 
     ``reference`` is the kind that it reimplements, None without one.
     """
@@ -71,13 +71,13 @@ class Trial:
         self._generator = torch.Generator().manual_seed(sizes.seed)
 
     def draw(self, *shape: int) -> Tensor:
-        """Whole numbers from −2 to 2 with seed 0, else normal ones with one decimal."""
+        """Return integers from −2 to 2 for seed 0, else normal numbers rounded to one decimal."""
         if self.sizes.seed == 0:
             return torch.randint(-2, 3, shape, generator=self._generator).float()
         return torch.randn(shape, generator=self._generator).mul(10).round() / 10
 
     def prepare(self, module: M) -> M:
-        """The module ready for use, its parameters drawn: initial zeros would hide faults."""
+        """Return the module for evaluation with random parameters: zeros would hide faults."""
         generator = torch.Generator().manual_seed(self.sizes.seed)
         for parameter in module.parameters():
             drawn = torch.rand(parameter.shape, generator=generator).mul(20).round() / 10 - 1
@@ -87,10 +87,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Law:
-    """A property in words, the families that have it, and what raises `Counterexample` without it.
+    """A property in words, its families, and a function that raises `Counterexample` without it.
 
-    Where ``of`` names kinds, it is a property of these and of kinds that reimplement one of them;
-    `ANY` are all kinds that reimplement another.
+    If ``of`` names kinds, it applies to these and to kinds that reimplement one of them;
+    `ANY` means all kinds that reimplement another.
     """
 
     sentence: str
@@ -99,7 +99,7 @@ class Law:
     of: tuple[str, ...] = ()
 
     def concerns(self, config: Config, reference: Config | None) -> bool:
-        """Whether it is a law for this kind, which may reimplement a reference."""
+        """Return whether the law applies to this kind, which may reimplement a reference."""
         kind = config.kind if reference is None else reference.kind
         own = self.of == ANY and reference is not None
         return config.family in self.families and (not self.of or kind in self.of or own)
@@ -121,7 +121,7 @@ def law(
 
 
 def differences(left: Tensor, right: Tensor, exact: bool = False) -> Tensor:
-    """True where two outputs differ by more than rounding explains, or at all where ``exact``.
+    """Return True where outputs differ by more than rounding explains, or at all if ``exact``.
 
     A sum of n terms is off by about eps · √n · max |term| (Higham, 2002, §4.2).
     """
@@ -134,29 +134,29 @@ def differences(left: Tensor, right: Tensor, exact: bool = False) -> Tensor:
 
 
 def require(holds: object, why: str, shown: Shown | None = None) -> None:
-    """Raise a counterexample unless something holds."""
+    """Raise a counterexample unless ``holds`` is true."""
     if not holds:
         raise Counterexample(why, shown)
 
 
 def require_same(output: Tensor, expected: Tensor, why: str, shown: Shown) -> None:
-    """Raise a counterexample with both tensors where they differ by more than rounding explains."""
+    """Raise a counterexample with both tensors if they differ by more than rounding explains."""
     equal = output.shape == expected.shape and not differences(output, expected).any()
     require(equal, why, {**shown, "came out": output, "the law wants": expected})
 
 
 def meaning_of(config: Config) -> str:
-    """The first paragraph of the docstring of what a config builds: its equation and source."""
+    """Return the first paragraph of the docstring of what a config builds: equation and source."""
     return " ".join((config.owner.__doc__ or "").split("\n\n")[0].split())
 
 
 def number(value: float) -> str:
-    """A number as it is shown: 0.87, −1.25, 3."""
+    """Return a number as displayed: 0.87, −1.25, 3."""
     return f"{value:.3g}".replace("-", "−")
 
 
 def matrix(values: Tensor | str) -> str:
-    """Rows of rounded numbers; a tensor of more dimensions as one matrix after the other."""
+    """Return rows of rounded numbers; a tensor of more dimensions as a list of matrices."""
     if isinstance(values, str):
         return values
     if values.numel() > MOST:

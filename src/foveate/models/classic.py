@@ -14,7 +14,7 @@ from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.context import State
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout
-from foveate.spec import Input, Tokens
+from foveate.nn.spec import Input, Tokens
 
 
 @dataclass

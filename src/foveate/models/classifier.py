@@ -13,7 +13,7 @@ from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention, Projection
 from foveate.nn.linear import Dropout
 from foveate.nn.scores import Additive, Score
-from foveate.spec import Input, Labels
+from foveate.nn.spec import Input, Labels
 
 
 class Pooling(Configurable, nn.Module):

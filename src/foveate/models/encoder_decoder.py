@@ -16,7 +16,7 @@ from foveate.errors import UserError
 from foveate.nn.context import Mask, State, definer, overridden
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.recurrent import Hidden
-from foveate.spec import Input, Tokens
+from foveate.nn.spec import Input, Tokens
 
 
 @dataclass

@@ -18,7 +18,7 @@ from foveate.nn.embedding import SeriesPatches, SeriesStem
 from foveate.nn.linear import Dropout, Instance, LastValue, WindowNorm
 from foveate.nn.positions import Learned
 from foveate.nn.recurrent import Cell, GRUCell, Hidden, Recurrence, RecurrentStack
-from foveate.spec import Series
+from foveate.nn.spec import Series
 
 
 @dataclass(frozen=True)

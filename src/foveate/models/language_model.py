@@ -15,7 +15,7 @@ from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model, outp
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import State
 from foveate.nn.linear import LayerNorm, Norm
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 
 
 class LanguageModel(Model):

@@ -14,8 +14,8 @@ from foveate.nn.attention import Attention
 from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout, Norm, RMSNorm, to_autocast_dtype
+from foveate.nn.spec import Input, Tokens
 from foveate.nn.ssm import SelectiveStateSpace
-from foveate.spec import Input, Tokens
 
 
 class MambaEncoderLayer(nn.Module):

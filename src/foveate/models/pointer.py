@@ -27,7 +27,7 @@ from foveate.nn.attention import (
 from foveate.nn.context import Mask, State
 from foveate.nn.linear import single
 from foveate.nn.scores import Additive, Score
-from foveate.spec import Input, Tokens
+from foveate.nn.spec import Input, Tokens
 
 
 class PointerAttention(Attention.Config, family="pointer_attention", kind="full"):

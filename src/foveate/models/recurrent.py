@@ -19,7 +19,7 @@ from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout
 from foveate.nn.recurrent import Cell, GRUCell, Hidden, RecurrentStack
 from foveate.nn.scores import Additive, AffineLocation, Score
-from foveate.spec import Input, Tokens
+from foveate.nn.spec import Input, Tokens
 
 
 class RecurrentEncoder(Encoder):

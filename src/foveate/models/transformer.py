@@ -21,8 +21,8 @@ from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
 from foveate.nn.linear import Dropout, LayerNorm, Norm, normalize
 from foveate.nn.positions import Position, Sinusoidal
+from foveate.nn.spec import Input, Tokens
 from foveate.nn.ssm import SSRU
-from foveate.spec import Input, Tokens
 
 
 class ResidualBlock(nn.Module):

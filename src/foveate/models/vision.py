@@ -18,7 +18,7 @@ from foveate.nn.embedding import grid_labels
 from foveate.nn.linear import Dropout, LayerNorm, Norm
 from foveate.nn.recurrent import Cell, LSTMCell
 from foveate.nn.scores import Chooser, HardChoice
-from foveate.spec import Input, Labels, Pixels
+from foveate.nn.spec import Input, Labels, Pixels
 
 
 class ConvolutionalEncoder(Encoder):

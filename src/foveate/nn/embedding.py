@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.spec import Input, Pixels, Series, Tokens
+from foveate.nn.spec import Input, Pixels, Series, Tokens
 
 
 class Stem(Configurable, nn.Module):
     """Turns the input of a model into vectors (B, T, D), one for each position.
 
-    ``reads`` is the kind of input (of `foveate.spec`). Raises `UserError` for another kind.
+    ``reads`` is the kind of input (of `foveate.nn.spec`). Raises `UserError` for another kind.
     """
 
     class Config(BaseConfig, family="stem"):

@@ -1,6 +1,6 @@
-"""The HTTP servers: the translation API, as LibreTranslate's, and the studio, runs in a browser.
+"""The HTTP servers: the translation API, like LibreTranslate's, and the studio in a browser.
 
-Both are routers over what `foveate.server.common` holds. The studio's page itself is in ``web/`` of
-the repository and is built into ``static``; drawings come from `foveate.views`. FastAPI and
+Both are routers on top of `foveate.server.common`. The source of the studio's page is in ``web/``
+of the repository and is built into ``static``; drawings come from `foveate.views`. FastAPI and
 uvicorn come with ``pip install '.[serve]'`` or ``'.[studio]'``.
 """

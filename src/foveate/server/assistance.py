@@ -1,4 +1,4 @@
-"""What a request brings to assist its translation: terms, a memory, phrases, texts to keep."""
+"""Assistance that a request provides: terms, a memory, phrases, texts to leave unchanged."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from foveate.server.runs import ServedRun
 from foveate.server.translation_schemas import AssistanceFields, Limits
 
 T = TypeVar("T")
-STORED = 32  # assistances of requests, which later requests with equal options share
+STORED = 32  # assistances of requests, shared by later requests with equal options
 
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """What a request brings, checked. Sentences of requests with equal options share batches."""
+    """The validated options of a request. Requests with equal options share batches."""
 
     glossary: tuple[tuple[str, Variants], ...] = ()
     memory: tuple[tuple[str, str], ...] = ()
-    fuzzy: float = 100.0  # % of likeness from which a match of the memory counts
+    fuzzy: float = 100.0  # minimum similarity of a match in the memory in %
     banned: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
 
     @property
     def assists(self) -> bool:
-        """Whether the search is assisted; protected texts are not its matter."""
+        """True if the search is assisted; protected texts do not affect it."""
         return bool(self.glossary or self.memory or self.banned)
 
     def rules(self, base: Rules, texts: Iterable[str] | None = None) -> Rules:
-        """The rules of the server, and one for the protected texts that these texts may hold."""
+        """Return the server's rules and one for the protected texts that ``texts`` may contain."""
         if not self.protected:
             return base
         whole = None if texts is None else "\n".join(texts)
@@ -57,7 +57,7 @@ class RequestOptions:
 
 
 def options_of(fields: AssistanceFields, limits: Limits) -> RequestOptions:
-    """The options of a body. Raises `RequestError` (400) naming the field and the entry."""
+    """Return the options in a body. Raises `RequestError` (400) with the field and the entry."""
     try:
         terms = terms_of(_bounded("glossary", _entries(fields.glossary, limits), limits))
         pairs = dict(_bounded("memory", _pairs(fields.memory, limits), limits))
@@ -74,7 +74,7 @@ def options_of(fields: AssistanceFields, limits: Limits) -> RequestOptions:
 
 
 def _bounded(name: str, entries: Iterable[T], limits: Limits) -> Iterator[T]:
-    """The entries. Raises `RequestError` (413) as soon as there are too many."""
+    """Yield the entries. Raises `RequestError` (413) as soon as there are too many."""
     for number, entry in enumerate(entries):
         if number == limits.entries:
             raise RequestError(413, f"{name}: at most {limits.entries:,} entries")
@@ -82,7 +82,7 @@ def _bounded(name: str, entries: Iterable[T], limits: Limits) -> Iterator[T]:
 
 
 def _object(name: str, text: str, limits: Limits) -> Mapping[str, object] | None:
-    """The object of a field of a form that is JSON, else None."""
+    """Return the object in a form field that is JSON, else None."""
     if len(text) > limits.body:
         raise RequestError(413, f"{name}: at most {limits.body:,} characters")
     if not text.lstrip().startswith("{"):
@@ -101,7 +101,7 @@ def _object(name: str, text: str, limits: Limits) -> Mapping[str, object] | None
 
 
 def _entries(field: Mapping[str, str | list[str]] | str, limits: Limits) -> Iterator[TermEntry]:
-    """The entries of a glossary: an object, or lines TERM TAB VARIANT|VARIANT."""
+    """Yield the entries of a glossary: an object, or lines TERM TAB VARIANT|VARIANT."""
     tree: Mapping[str, object] | None = field if not isinstance(field, str) else None
     if isinstance(field, str) and (tree := _object("glossary", field, limits)) is None:
         yield from entries_of_lines(field, "glossary")
@@ -115,7 +115,7 @@ def _entries(field: Mapping[str, str | list[str]] | str, limits: Limits) -> Iter
 
 
 def _pairs(field: Mapping[str, str] | str, limits: Limits) -> Iterator[tuple[str, str]]:
-    """The pairs of a memory: an object, or lines SOURCE TAB TARGET."""
+    """Yield the pairs of a memory: an object, or lines SOURCE TAB TARGET."""
     tree: Mapping[str, object] | None = field if not isinstance(field, str) else None
     if isinstance(field, str) and (tree := _object("memory", field, limits)) is None:
         pairs: Iterable[tuple[str, object]] = pairs_of_tsv(field.encode(), "memory")
@@ -139,7 +139,7 @@ def _phrases(name: str, field: str | Sequence[str], limits: Limits) -> tuple[str
 
 
 class RequestAssistance:
-    """The assistance of requests beside that of the server, made once for equal options."""
+    """The assistance of requests in addition to the server's, created once for equal options."""
 
     def __init__(self) -> None:
         self._made = OrderedDict[tuple[str, Direction, RequestOptions], DirectionAssistance]()
@@ -148,10 +148,10 @@ class RequestAssistance:
     def of(
         self, served: ServedRun, direction: Direction, options: RequestOptions
     ) -> DirectionAssistance | None:
-        """What assists a direction: of equal terms and sources those of the request count.
+        """Return the assistance for a direction, in which the request's terms and sources override.
 
-        Raises `RequestError` (400) for a term that is banned, by the server or the request, and
-        where the search of the run cannot hold terms.
+        Raises `RequestError` (400) for a term that is banned, by the server or the request, and if
+        the run's search cannot force terms.
         """
         own = served.assistance.get(direction)
         if not options.assists:

@@ -1,8 +1,7 @@
-"""Dynamic batching: items of many clients are answered together.
+"""Dynamic batching: items from many clients are answered together.
 
-An `Operation` is what can be computed for a list of items, a `Batcher` the queue of a run
-(`foveate.server.waiting`) and the threads that empty it. Which run answers is up to
-`foveate.server.runs`.
+An `Operation` is a computation for a list of items, a `Batcher` the queue of a run
+(`foveate.server.waiting`) and the threads that empty it. `foveate.server.runs` chooses the run.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from foveate.answers import PairScore, TextAnswer, Translator
 from foveate.data.batches import sorted_batches
-from foveate.decode.outputs import Stop
+from foveate.decode.engine import Stop
 from foveate.documents.memory import Assistance, AssistanceCounts, AssistedRun
+from foveate.engine.answers import PairScore, TextAnswer, Translator
 from foveate.server.common import RequestError
 from foveate.server.waiting import AnyAnswers, Batching, FairQueue, Item, Pair, QueuedItem, cost_of
 
-PAIR_TOKENS = 1024  # of a side of a pair at most: its attention takes the product of both
+PAIR_TOKENS = 1024  # per side of a pair at most: attention needs the product of both
 ModelType = TypeVar("ModelType")
 Links = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class AnswerPlan:
-    """How items of one operation are computed: their tokens, and what answers a batch of them.
+    """A plan for computing items of one operation: their tokens, and the function for a batch.
 
-    ``answer`` gets a batch, and a function that is true once no client waits for it. Items of more
-    than ``longest`` tokens are refused, and ``budget`` bounds the tokens of a batch. While a batch
-    that is ``alone`` is computed no other is.
+    ``answer`` gets a batch, and a function that is true once no client waits for it. Items longer
+    than ``longest`` tokens are refused, and ``budget`` bounds the tokens of a batch. A batch that
+    is ``alone`` is computed while no other is.
     """
 
     lengths: Sequence[int]
@@ -49,23 +48,23 @@ class AnswerPlan:
 
 
 class Operation(ABC, Generic[ModelType]):
-    """What is computed for items; items of equal operations are answered in one batch."""
+    """A computation for items; items of equal operations are answered in one batch."""
 
     @abstractmethod
     def plan(self, model: ModelType, items: Sequence[Any], tokens: int) -> AnswerPlan:
-        """How the items are computed by a model; ``tokens`` are those of a batch."""
+        """Return how a model computes the items; ``tokens`` bounds a batch."""
 
 
 class DirectionAssistance:
-    """The assistance of one direction, and the counts of what they have done so far."""
+    """The assistance of one direction, and the counts of what it has done so far."""
 
-    _lock = threading.Lock()  # several may count into the same
+    _lock = threading.Lock()  # several may add to the same counts
 
     def __init__(self, assistance: Assistance, done: AssistanceCounts | None = None) -> None:
         self.assistance, self.done = assistance, done or AssistanceCounts()
 
     def translate(self, run: Translator, lines: Sequence[str], **options: Any) -> list[TextAnswer]:
-        """As `foveate.run.Run.translate`, with the assistance."""
+        """Translate as `foveate.run.Run.translate` does, with the assistance."""
         aided = AssistedRun(run, self.assistance)
         translations = aided.translate(lines, **options)
         with self._lock:
@@ -75,14 +74,14 @@ class DirectionAssistance:
 
 @dataclass(frozen=True)
 class TranslateLines(Operation[Translator]):
-    """Best hypotheses of lines; ``to`` names the language where a run knows several."""
+    """The best hypotheses of lines; ``to`` is the language if a run supports several."""
 
     to: str | None = None
     num_hypotheses: int = 1
     assistance: DirectionAssistance | None = None
 
     def plan(self, run: Translator, items: Sequence[str], tokens: int) -> AnswerPlan:
-        """The model cuts what is too long; copying unknown words records its attention."""
+        """Return a plan without a maximum length: the model truncates; copying runs alone."""
         lengths = [1 + count for count in run.token_counts(items)]
         budget = max(1, tokens // run.width(self.num_hypotheses))
         own = self.assistance
@@ -99,12 +98,12 @@ class TranslateLines(Operation[Translator]):
 
 @dataclass(frozen=True)
 class PairOperation(Operation[Translator]):
-    """What is computed for pairs (source, target), whose attention takes the product of both."""
+    """A computation for pairs (source, target), whose attention grows with both lengths."""
 
     to: str | None = None
 
     def plan(self, run: Translator, items: Sequence[Pair], tokens: int) -> AnswerPlan:
-        """A pair has as many tokens as its longer side."""
+        """Return a plan in which a pair has as many tokens as its longer side."""
         sources = run.token_counts([source for source, _ in items])
         targets = run.token_counts([target for _, target in items], target=True)
         lengths = [1 + max(both) for both in zip(sources, targets, strict=True)]
@@ -113,29 +112,29 @@ class PairOperation(Operation[Translator]):
 
     @abstractmethod
     def answers(self, run: Translator, pairs: Sequence[Pair]) -> Sequence[Any]:
-        """An answer for each pair."""
+        """Return an answer for each pair."""
 
     def addressed(self, run: Translator, pairs: Sequence[Pair]) -> list[Pair]:
-        """The pairs with their sources after the tag of the language."""
+        """Return the pairs with the language tag before their sources."""
         sources = run.addressed([source for source, _ in pairs], self.to)
         return list(zip(sources, [target for _, target in pairs], strict=True))
 
 
 class ScorePairs(PairOperation):
-    """log p(target | source) of pairs."""
+    """Computes log p(target | source) of pairs."""
 
     def answers(self, run: Translator, pairs: Sequence[Pair]) -> list[PairScore]:
         return run.score(self.addressed(run, pairs))
 
 
 class AlignPairs(PairOperation):
-    """Links between the words of pairs, by the head that the run has stored.
+    """Computes links between the words of pairs, by the head stored in the run.
 
-    Words are counted from 0; the tag of a language is not counted.
+    Words are counted from 0; the language tag is not counted.
     """
 
     def plan(self, run: Translator, items: Sequence[Pair], tokens: int) -> AnswerPlan:
-        """The attention of all heads is recorded, and kept for a batch."""
+        """Return a plan with smaller batches, because the attention of all heads is recorded."""
         plan = super().plan(run, items, min(tokens, 2 * PAIR_TOKENS))
         return replace(plan, alone=not run.engine.processes)
 
@@ -146,10 +145,10 @@ class AlignPairs(PairOperation):
 class Batcher(Generic[ModelType]):
     """The queue of one model, and the workers that answer it.
 
-    As soon as a worker is free a window of items is taken, sorted by length and cut into batches,
-    at least one for each free worker. The first item waits for others at most ``max_delay``
-    seconds, counted from the end of the last batch if that is later: clients which that batch
-    answered may send the next request. No error ends its thread.
+    As soon as a worker is free, a window of items is taken, sorted by length and split into
+    batches, at least one for each free worker. The first item waits for others at most
+    ``max_delay`` seconds, counted from the end of the last batch if that is later: clients which
+    that batch answered may send the next request. No error ends its thread.
     """
 
     def __init__(
@@ -159,9 +158,9 @@ class Batcher(Generic[ModelType]):
         observe: Callable[[int, float], None] = lambda size, seconds: None,
         sample: tuple[Operation[ModelType], Sequence[Item]] | None = None,
     ) -> None:
-        """``model`` gives the current one; ``observe`` gets items and seconds of each batch.
+        """``model`` returns the current one; ``observe`` gets items and seconds of each batch.
 
-        A ``sample`` is answered at first: it tells the rate with which forecasts begin.
+        A ``sample`` is answered first: it gives the initial rate for forecasts.
         """
         self.model, self.bounds, self.observe = model, bounds or Batching(), observe
         self._sample, self._queue = sample, FairQueue(self.bounds)
@@ -169,16 +168,16 @@ class Batcher(Generic[ModelType]):
         self._first_at, self._batch_done_at = 0.0, 0.0
         self._closed = self._aborted = False
         self._thread: threading.Thread | None = None
-        self._free = self.bounds.workers  # of them, now
+        self._free = self.bounds.workers  # of the workers, now
 
     @property
     def characters(self) -> int:
-        """Characters that wait or are being worked on."""
+        """The number of characters that wait or are being processed."""
         return self._queue.characters
 
     @property
     def alive(self) -> bool:
-        """Whether items are answered: its thread lives, or has not been needed yet."""
+        """True if items are answered: the thread is running, or has not been needed yet."""
         return self._thread is None or self._thread.is_alive()
 
     def begin(self) -> None:
@@ -189,7 +188,7 @@ class Batcher(Generic[ModelType]):
                 self._thread.start()
 
     def check(self, client: Hashable, waited: float) -> None:
-        """Raise `RequestError` (429) where what has ``waited`` already would wait too long."""
+        """Raise `RequestError` (429) if a request that has ``waited`` would wait too long."""
         with self._ready:
             self._queue.check(client, waited=waited)
 
@@ -201,11 +200,11 @@ class Batcher(Generic[ModelType]):
         instead: object = None,
         admitted: bool = False,
     ) -> AnyAnswers:
-        """Put the items of a request into the queue, all of them or none.
+        """Add the items of a request to the queue, all of them or none.
 
-        Raises `RequestError` (429) where they do not fit, or would wait longer than ``max_wait``
-        seconds, unless the answer to what was ``admitted`` needs them. After `close` everything is
-        refused (503).
+        Raises `RequestError` (429) if they do not fit, or would wait longer than ``max_wait``
+        seconds, unless an ``admitted`` request needs them for its answer. After `close` everything
+        is refused (503).
         """
         answers = AnyAnswers(operation, items, instead)
         with self._ready:
@@ -220,7 +219,7 @@ class Batcher(Generic[ModelType]):
         return answers
 
     def close(self, seconds: float | None = None) -> bool:
-        """Accept nothing more and answer what waits; whether that was done in the time.
+        """Accept nothing more and answer what waits; return whether that was done in time.
 
         What is not answered by then is stopped.
         """
@@ -253,7 +252,7 @@ class Batcher(Generic[ModelType]):
                     pool.submit(self._answer_batch, plan, batch, workers)
 
     def _measure(self) -> None:
-        """Answer the sample to set the first rate; ignore errors, which requests will meet."""
+        """Answer the sample to set the first rate; ignore errors, which requests will report."""
         operation, items = self._sample or (None, ())
         with suppress(Exception):
             if operation is not None:
@@ -266,20 +265,20 @@ class Batcher(Generic[ModelType]):
                     self._queue.rate.set(rate * self.bounds.workers)
 
     def _reserve(self, workers: int) -> None:
-        """Wait until so many workers are free, and take them."""
+        """Wait until ``workers`` workers are free, and reserve them."""
         with self._ready:
             self._ready.wait_for(lambda: self._free >= workers)
             self._free -= workers
 
     def _release(self, items: Sequence[QueuedItem], error: BaseException) -> None:
-        """These items wait no more; their answer is the error."""
+        """Remove items from the queue and answer them with an error."""
         with self._ready:
             self._queue.done(items, answered=False)
         for item in items:
             item.answers.fail(item.number, error)
 
     def _batches(self, plan: AnswerPlan, window: list[QueuedItem]) -> list[list[QueuedItem]]:
-        """The items of each batch: the shortest first, for they are done soonest."""
+        """Return the items of each batch, the shortest first, since they finish earliest."""
         lengths = np.array(plan.lengths)
         share = -(-len(window) // max(1, self._free))
         fitting = np.flatnonzero(lengths <= plan.longest)
@@ -306,7 +305,7 @@ class Batcher(Generic[ModelType]):
             answers.changed()
 
     def _take(self) -> list[QueuedItem]:
-        """Wait for items, then for others to join; a window, empty once the queue is closed."""
+        """Wait for items, then for others to join; return a window, empty once it is closed."""
         with self._ready:
             while True:
                 self._ready.wait_for(lambda: self._free and (self._queue or self._closed))
@@ -320,7 +319,7 @@ class Batcher(Generic[ModelType]):
                     return window
 
     def _answer(self, plan: AnswerPlan, batch: list[QueuedItem]) -> None:
-        """Answer a batch; where that fails, each item alone, so that no error affects others."""
+        """Answer a batch; if that fails, answer each item alone, so no error affects others."""
         began = time.perf_counter()
         requests = list(dict.fromkeys(item.answers for item in batch))
 

@@ -1,4 +1,4 @@
-"""Requests of the translation API: bodies of any encoding, keys, clients and their rates."""
+"""Requests of the translation API: bodies in any encoding, keys, clients and their rates."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ from foveate.server.common import (
 from foveate.server.translation import Client, Service
 
 B = TypeVar("B", bound=BaseModel)
-Fields = dict[str, object]  # of a body: JSON
-NETWORK_BITS = 64  # of an IPv6 address, by which rates are counted
+Fields = dict[str, object]  # of a JSON body
+NETWORK_BITS = 64  # of an IPv6 address, used for counting rates
 SALT = secrets.token_bytes(16)  # of this process, for the names of clients in logs
-SCHEMES = ("bearer", "deepl-auth-key")  # of the header that brings a key
+SCHEMES = ("bearer", "deepl-auth-key")  # in the header that contains a key
 KEY_FIELDS = ("api_key", "auth_key")
-NEAR_NAMES = 0.8  # likeness of an unknown field with another that is taken for a mistake
-MOST_FIELDS, MOST_NAMES = 20_000, 100  # of a form, in which some come several times
+NEAR_NAMES = 0.8  # similarity of an unknown field to another that makes it a likely mistake
+MOST_FIELDS, MOST_NAMES = 20_000, 100  # in a form, and distinct names in a body
 LONGEST_NAME = 40  # characters of an unknown field that may be a mistake
-REPEATED = frozenset(("q", "protect", "ban", "text"))  # fields that may be there several times
+REPEATED = frozenset(("q", "protect", "ban", "text"))  # fields that may be repeated
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 log = logging.getLogger("foveate.server")
 
 
 class Upload(NamedTuple):
-    """A file of a form."""
+    """A file in a form."""
 
     name: str
     data: bytes
 
 
 def validated(body: type[B], fields: Fields) -> B:
-    """A body from its fields. Raises `RequestError` (400) naming the field.
+    """Return a body made from its fields. Raises `RequestError` (400) with the field.
 
-    An unknown field is refused where its name is nearly that of another one; null is a field that
-    is absent, as clients mean it.
+    An unknown field is refused if its name is nearly that of another one; null means that a field
+    is absent, as clients intend.
     """
     fields = {name: value for name, value in fields.items() if value is not None}
     for name in fields.keys() - body.model_fields.keys():
@@ -72,7 +72,7 @@ def validated(body: type[B], fields: Fields) -> B:
 
 
 async def read_fields(request: Request, service: Service) -> Fields:
-    """The fields of a body as JSON, as a form of either encoding, or of the address.
+    """Return the fields of a JSON or form body, and those in the query string.
 
     Raises `RequestError`: 400 for a body that cannot be read, 413 for too many fields or entries.
     """
@@ -92,7 +92,7 @@ async def read_fields(request: Request, service: Service) -> Fields:
 
 
 def _object(body: bytes) -> Fields:
-    """The fields of a body that is a JSON object, or empty."""
+    """Return the fields of a body that is a JSON object, or empty."""
     if not body.strip():
         return {}
     try:
@@ -111,7 +111,7 @@ def _object(body: bytes) -> Fields:
 
 
 def _urlencoded(content: bytes) -> Fields:
-    """The fields of a form or of an address; what is not escaped is UTF-8, as curl sends it."""
+    """Return the fields of a form or a query string; unescaped text is UTF-8, as curl sends it."""
     if not content:
         return {}
     try:
@@ -139,7 +139,7 @@ async def _value(value: str | UploadFile) -> str | Upload:
 
 
 def _merged(items: Sequence[tuple[str, str | Upload]]) -> Fields:
-    """Fields by name; all values of one that may be there several times."""
+    """Return fields by name, with all values of a repeatable one."""
     fields: Fields = dict(items)
     for name in REPEATED & fields.keys():
         if len(values := [value for key, value in items if key == name]) > 1:
@@ -148,11 +148,11 @@ def _merged(items: Sequence[tuple[str, str | Upload]]) -> Fields:
 
 
 async def authenticate(request: Request) -> tuple[Service, Fields, Client]:
-    """The service, the fields of a request, and its client.
+    """Return the service, the fields of a request, and its client.
 
-    A client that is known by its head is admitted before its body is read. Raises `RequestError`:
-    400 for a body that cannot be read, 403 without a valid key, 408 where the body does not come,
-    429 above the rate.
+    A client with a key in the request head is admitted before its body is read. Raises
+    `RequestError`: 400 for a body that cannot be read, 403 without a valid key, 408 if the body
+    does not arrive, 429 above the rate.
     """
     service, secret, client = service_of(request), key_in_head(request), None
     if secret or service.keys is None:
@@ -166,18 +166,18 @@ async def authenticate(request: Request) -> tuple[Service, Fields, Client]:
 
 
 def key_in_head(request: Request) -> str:
-    """The key in the head of a request, in its header or in the address, if any."""
+    """Return the key in the head of a request, in its header or query string, or ""."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() in SCHEMES else key_in(request.query_params)
 
 
 def key_in(fields: Mapping[str, object]) -> str:
-    """The key among the fields of a request, under the name that its service has for it."""
+    """Return the key among the fields of a request, under either name, or ""."""
     return next((str(fields[name]) for name in KEY_FIELDS if fields.get(name)), "")
 
 
 def client_of(request: Request, service: Service, secret: str) -> Client:
-    """The client by its key, or else by its address; takes a token of its bucket."""
+    """Return the client by its key, or else by its address; take a token from its bucket."""
     name = f"address:{network(request.client.host if request.client else '')}"
     rate, wrong = service.limits.rate, None
     if service.keys is not None:
@@ -201,9 +201,9 @@ def client_of(request: Request, service: Service, secret: str) -> Client:
 
 
 def network(address: str) -> str:
-    """An address as rates are counted by it: of IPv6 the network, of which a client has all.
+    """Return an address as rates are counted by it: for IPv6 the network, which is one client's.
 
-    One of IPv4 that comes to a socket of IPv6 counts as such.
+    An IPv4 address mapped to IPv6 counts as IPv4.
     """
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
@@ -218,18 +218,18 @@ def network(address: str) -> str:
 
 
 def anonymous(client: str) -> str:
-    """A name for logs that shows which requests belong together until the server ends."""
+    """Return a name for logs that links a client's requests until the server ends."""
     return hashlib.blake2b(client.encode(), digest_size=6, key=SALT).hexdigest()
 
 
 def service_of(request: Request) -> Service:
-    """The service of an application; as a dependency it would cost a tenth of a request."""
+    """Return the service of an application; as a dependency it would cost a tenth of a request."""
     service: Service = request.app.state.service
     return service
 
 
 def body_of(model: type[BaseModel], *kinds: str) -> OpenApi:
-    """The OpenAPI description of a body that may come in several encodings."""
+    """Return the OpenAPI description of a body that may come in several encodings."""
     schema = {"schema": {"$ref": SCHEMA_REF.format(model=model.__name__)}}
     content = {kind: schema for kind in kinds or (JSON, FORM, MULTIPART)}
     return {"requestBody": {"required": True, "content": content}}

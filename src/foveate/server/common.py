@@ -1,4 +1,4 @@
-"""What both APIs share: refused requests, the guard, events, OpenAPI, sockets, logs."""
+"""Common parts of both APIs: refused requests, the guard, events, OpenAPI, sockets, logs."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 EVENT_STREAM = "text/event-stream"
 EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 SCHEMA_REF = "#/components/schemas/{model}"
-BACKLOG = 2048  # connections that wait to be accepted
+BACKLOG = 2048  # connections waiting to be accepted
 CLIENT_LEFT = 499  # status in logs: the client did not wait for the answer
 REQUEST_ID = re.compile(r"[\w.-]{1,64}")
-PROCESS, NUMBERS = uuid.uuid4().hex[:24], itertools.count()  # the id of a request, in two parts
+PROCESS, NUMBERS = uuid.uuid4().hex[:24], itertools.count()  # the two parts of a request id
 LOG_FIELDS = [
     "run", "why", "id", "method", "route", "status", "ms", "client",
     "texts", "characters", "sentences", "cut", "bytes",
 ]  # fmt: skip
 JsonValue: TypeAlias = "str | float | bool | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 JsonObject = dict[str, JsonValue]
-OpenApi = dict[str, Any]  # an OpenAPI document, or a part of one, as FastAPI takes them
+OpenApi = dict[str, Any]  # an OpenAPI document, or a part of one, as FastAPI takes it
 Responses = dict[int | str, OpenApi]  # of a route, by status
 log = logging.getLogger("foveate.server")
 
 
 class RequestError(UserError):
-    """A request that is not carried out: an HTTP status and one sentence, with the remedy.
+    """A refused request: an HTTP status and one sentence, with the remedy.
 
-    ``retry_after`` are the seconds until the request may be sent again.
+    ``retry_after`` is the number of seconds until the request may be sent again.
     """
 
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
@@ -72,7 +72,7 @@ class RequestError(UserError):
 
 
 def named_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """The object of these keys. Raises `RequestError` (400) for a key that is there twice."""
+    """Return an object of keys and values. Raises `RequestError` (400) for a duplicate key."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = Counter(name for name, _ in pairs)
@@ -82,7 +82,7 @@ def named_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def not_found(what: str, name: object, names: Iterable[str]) -> RequestError:
-    """The error (404) for a name that does not exist, with those that do."""
+    """Return the error (404) for an unknown name, with the known ones."""
     return RequestError(
         404, f"there is no {what} {name!r}; there are: {', '.join(names) or 'none'}"
     )
@@ -95,9 +95,9 @@ class Error(BaseModel):
 
 
 def refusal(error: Exception, public: bool, id: str = "") -> RequestError:
-    """An error as clients see it; of a bug, which is logged, only the type.
+    """Return an error as clients see it; a bug is logged, and only its type is sent.
 
-    With ``public`` clients are strangers: they see no names of files, and logs none of their texts.
+    With ``public``, clients are strangers: they see no file names, and logs have no text of theirs.
     """
     if isinstance(error, RequestError):
         return error
@@ -119,7 +119,7 @@ def refusal(error: Exception, public: bool, id: str = "") -> RequestError:
 
 
 def _traceback(error: Exception) -> str:
-    """The type of an error and where it was raised; its message might hold a client's text."""
+    """Return an error's type and where it was raised; its message might contain a client's text."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     return f"{type(error).__name__} at " + " < ".join(
         f"{frame.filename}:{frame.lineno}" for frame in reversed(frames)
@@ -127,14 +127,14 @@ def _traceback(error: Exception) -> str:
 
 
 def error_response(error: RequestError, body: JsonObject | None = None) -> Response:
-    """The response to a request that is refused, with a ``body`` of another form if need be."""
+    """Return the response to a refused request, with a ``body`` in another form if needed."""
     retry = error.retry_after
     headers = {} if retry is None else {"Retry-After": str(max(1, math.ceil(retry)))}
     return JSONResponse(body or {"error": error.message}, error.status, headers)
 
 
 def invalid_field(error: ValidationError | RequestValidationError, whole: int = 0) -> str:
-    """The innermost field that is wrong, and why; the first ``whole`` places name no field."""
+    """Return the innermost invalid field, and why; the first ``whole`` parts name no field."""
     first = max(error.errors(), key=lambda entry: len(entry["loc"]))
     name = ".".join(str(p) for p in first["loc"][whole:] if p not in ("str", "list[str]"))
     if first["type"] == "missing":
@@ -145,7 +145,7 @@ def invalid_field(error: ValidationError | RequestValidationError, whole: int = 
 
 
 def check_count(name: str, value: object, most: int) -> None:
-    """Raise `RequestError` (413) for a field with more entries, those of its lists included."""
+    """Raise `RequestError` (413) for a field with more entries, including those in its lists."""
     parts = list(value.values()) if isinstance(value, dict) else value
     if isinstance(parts, list):
         count = len(parts) + sum(len(part) for part in parts if isinstance(part, (list, dict)))
@@ -154,7 +154,7 @@ def check_count(name: str, value: object, most: int) -> None:
 
 
 class ByteStore:
-    """Bytes by their names, in memory, within a limit of size and of time: the oldest go first."""
+    """Stores bytes by name in memory, bounded in size and time: the oldest are removed first."""
 
     def __init__(
         self, size: int, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic
@@ -164,7 +164,7 @@ class ByteStore:
         self._lock = threading.Lock()
 
     def put(self, name: str, content: bytes) -> str:
-        """Store bytes under a name, which is returned."""
+        """Store bytes under a name, and return the name."""
         with self._lock:
             self._stored[name] = self._clock() + self.seconds, content
             self._stored.move_to_end(name)
@@ -172,7 +172,7 @@ class ByteStore:
         return name
 
     def get(self, name: str) -> bytes | None:
-        """The bytes of a name, as long as they are stored."""
+        """Return the bytes of a name while they are stored, else None."""
         with self._lock:
             self._drop()
             return self._stored.get(name, (0.0, None))[1]
@@ -188,16 +188,16 @@ class ByteStore:
 
 
 class BytesInFlight:
-    """The bytes of bodies that are being read or answered, of all requests together."""
+    """The bytes of all request bodies that are being read or answered."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.bytes = limit, 0
 
     @contextmanager
     def request(self) -> Iterator[Callable[[int], None]]:
-        """A function that counts bytes of one request, until it is answered.
+        """Yield a function that counts bytes of one request until it is answered.
 
-        It raises `RequestError` (503) where there are too many.
+        It raises `RequestError` (503) if there are too many.
         """
         own = 0
 
@@ -215,7 +215,7 @@ class BytesInFlight:
 
 @dataclass
 class RequestRecord:
-    """What logs and metrics say of a request; it holds no text."""
+    """A request's data for logs and metrics; it contains no text."""
 
     id: str
     began: float = field(default_factory=time.perf_counter)
@@ -224,17 +224,17 @@ class RequestRecord:
     numbers: dict[str, int] = field(default_factory=dict)  # characters, sentences, …
 
     def add(self, **numbers: int) -> None:
-        """Count something of the request."""
+        """Add numbers to the counts of the request."""
         for name, number in numbers.items():
             self.numbers[name] = self.numbers.get(name, 0) + number
 
 
 class Guard(ABC):
-    """The outermost layer of an application: it checks the name of the host, the origin, the size.
+    """The outermost layer of an application: it checks the host name, the origin, the size.
 
-    A browser sends requests for pages of any site. A foreign ``Origin`` is therefore refused, and
+    A browser sends requests for any site's pages. A foreign ``Origin`` is therefore refused, and
     so is a ``Host`` that is not in ``hosts`` (DNS rebinding; None: any name). ``origins`` are the
-    sites whose pages may use the application. No error leaves it: each becomes a response.
+    sites whose pages may use the application. No error escapes: each becomes a response.
     """
 
     public: ClassVar[bool]  # whether clients are strangers (`refusal`)
@@ -272,7 +272,7 @@ class Guard(ABC):
             most, in_flight = self.check(scope, headers)
             with in_flight.request() as count:
                 limited = self.limited(headers, receive, most, count)
-                whole = self.public and scope["method"] == "HEAD"  # the head of what GET gives
+                whole = self.public and scope["method"] == "HEAD"  # a GET response without its body
                 inner = {**scope, "method": "GET"} if whole else scope
                 await self.app(inner, limited, send_with_headers)
         except Exception as raised:
@@ -285,29 +285,29 @@ class Guard(ABC):
 
     @abstractmethod
     def check(self, scope: Scope, headers: Headers) -> tuple[int, BytesInFlight]:
-        """How many bytes the body may have, and the account of bodies that it is counted in.
+        """Return the maximum size of the body in bytes, and the counter for it.
 
-        Raises `RequestError` where the request is refused.
+        Raises `RequestError` if the request is refused.
         """
 
     async def enter(self, scope: Scope) -> None:
-        """Wait until the request may begin; raise `RequestError` where it would take too long."""
+        """Wait until the request may begin. Raises `RequestError` if it would take too long."""
         return
 
     def error_body(self, path: str, error: RequestError) -> JsonObject | None:
-        """The body of the response to a request of this path that is refused; None: the usual."""
+        """Return the response body for a refused request to ``path``; None means the usual one."""
         return None
 
     def headers_of(self, scope: Scope) -> Mapping[str, str]:
-        """The headers of each response to a request."""
+        """Return the headers of each response to a request."""
         return self.headers
 
     @abstractmethod
     def log(self, scope: Scope, record: RequestRecord) -> None:
-        """Note that a request is over."""
+        """Log that a request is over."""
 
     def check_sender(self, headers: Headers) -> None:
-        """Raise `RequestError` for a host without this name, or an origin that is not allowed."""
+        """Raise `RequestError` for another host name, or an origin that is not allowed."""
         host, origin = headers.get("host", ""), headers.get("origin")
         name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
         if self.hosts is not None and name.lower() not in self.hosts:
@@ -319,7 +319,7 @@ class Guard(ABC):
     def limited(
         headers: Headers, receive: Receive, most: int, count: Callable[[int], None]
     ) -> Receive:
-        """``receive`` for a body of ``most`` bytes; ``count`` gets the size of each part.
+        """Return ``receive`` for a body of ``most`` bytes; ``count`` gets the size of each part.
 
         Raises `RequestError` (413) for a longer one.
         """
@@ -342,17 +342,17 @@ class Guard(ABC):
 
 
 def event_text(name: str, data: str, id: str = "") -> str:
-    """A server-sent event with data of one line; a reader can continue after its ``id``."""
+    """Return a server-sent event with one line of data; a reader can resume after its ``id``."""
     return (f"id: {id}\n" if id else "") + f"event: {name}\ndata: {data}\n\n"
 
 
 def event_response(events: AsyncIterator[str]) -> StreamingResponse:
-    """The response that sends events as they come."""
+    """Return the response that sends events as they come."""
     return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_HEADERS)
 
 
 def not_routed_error(error: HTTPException) -> RequestError:
-    """The error for a path that no route has, or with another method."""
+    """Return the error for a path without a route, or with another method."""
     messages = {404: "page not found", 405: "method not allowed"}
     return RequestError(error.status_code, messages.get(error.status_code, str(error.detail)))
 
@@ -364,7 +364,7 @@ def new_application(
     schema: Callable[[FastAPI], OpenApi],
     openapi_url: str,
 ) -> FastAPI:
-    """An application without routes; ``schema`` writes its OpenAPI document."""
+    """Return an application without routes; ``schema`` writes its OpenAPI document."""
     app = FastAPI(
         title=title,
         version=version,
@@ -390,7 +390,7 @@ def new_application(
 def openapi_document(
     app: FastAPI, models: Iterable[type[BaseModel]], mode: JsonSchemaMode = "validation"
 ) -> OpenApi:
-    """The OpenAPI document of an application, with the schemas of further ``models``."""
+    """Return the OpenAPI document of an application, with the schemas of further ``models``."""
     document: OpenApi = FastAPI.openapi(app)
     schemas = document["components"]["schemas"]
     for model in models:
@@ -401,7 +401,7 @@ def openapi_document(
 
 
 def unused_name(stem: str, names: Container[str]) -> str:
-    """The name itself, or with a number where another has it."""
+    """Return the name itself, or with a number if it is taken."""
     name, number = stem, 2
     while name in names:
         name, number = f"{stem}-{number}", number + 1
@@ -409,9 +409,9 @@ def unused_name(stem: str, names: Container[str]) -> str:
 
 
 def listen(host: str, port: int, tries: int = 1) -> socket.socket:
-    """A socket that listens at the first free port from ``port`` on; 0 takes any free one.
+    """Return a socket that listens at the first free port from ``port`` on; 0 takes any.
 
-    Connections that come before the application runs wait for it. Raises ``ConfigError`` where
+    Connections that arrive before the application runs wait for it. Raises ``ConfigError`` if
     none of ``tries`` ports is free.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -429,13 +429,13 @@ def listen(host: str, port: int, tries: int = 1) -> socket.socket:
 
 
 def address(host: str, listener: socket.socket) -> str:
-    """The URL of a server, for a browser."""
+    """Return the URL of a server, for a browser."""
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}/"
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON: time, level, event, and the fields that are known."""
+    """Formats a record as one line of JSON: time, level, event, and the known fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))

@@ -12,7 +12,7 @@ from foveate.draw.kinds import groups_of
 from foveate.server.common import not_found, unused_name
 from foveate.server.studio_schemas import StudioResponse
 
-BEGIN = b'{\n "what": "comparison"'  # of the JSON that stands beside each page
+BEGIN = b'{\n "what": "comparison"'  # of the JSON beside each page
 
 
 class ComparisonInfo(StudioResponse):
@@ -30,7 +30,7 @@ class ComparisonList(StudioResponse):
 
 
 def pages(paths: Sequence[Path]) -> dict[str, Path]:
-    """The pages by their names: in the paths, in the folders in them, and beside them."""
+    """Return the pages by name: those in the paths, in their subfolders, and beside them."""
     folders: dict[Path, None] = {}
     for path in paths or [Path()]:
         own = path.expanduser().resolve()
@@ -46,7 +46,7 @@ def pages(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def comparison_list(paths: Sequence[Path]) -> ComparisonList:
-    """All comparisons, by the JSON beside their pages."""
+    """Return all comparisons, described by the JSON beside their pages."""
     infos = []
     for name, page in pages(paths).items():
         tree = json.loads(page.with_suffix(".json").read_text("utf-8"))
@@ -56,10 +56,10 @@ def comparison_list(paths: Sequence[Path]) -> ComparisonList:
 
 
 def chapter(paths: Sequence[Path], name: str, number: int) -> list[Drawing]:
-    """The drawings of a chapter of a comparison, counted from 1.
+    """Return the drawings of a chapter of a comparison, counted from 1.
 
-    Raises `RequestError` (404) where there is none, ``ConfigError`` for a page whose drawings
-    another version of foveate wrote.
+    Raises `RequestError` (404) if there is none, ``ConfigError`` for a page whose drawings were
+    written by another version of foveate.
     """
     named = pages(paths)
     if name not in named:

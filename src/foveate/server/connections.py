@@ -1,4 +1,4 @@
-"""Connections of the translation server: time limits for clients, an end that loses nothing."""
+"""Connections of the translation server: time limits for clients, and a lossless shutdown."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from foveate.decode.phrases import UnspelledTerms
 from foveate.server.common import BACKLOG
 from foveate.server.translation import LEFT
 
-HEAD = 64 * 2**10  # bytes of a head
-FORCED = 5.0  # seconds after the time to drain until the process ends by force
-SWITCH = 0.0001  # seconds for which a thread that computes keeps the event loop waiting
-ACCEPTED = 8  # connections that a pass of the event loop accepts: uvloop takes one of each socket
-SELDOM = 10_000  # collections of young objects, a dozen a second under load, before one of all
-GRACE = 0.5  # seconds in which a new connection can send its request when the server ends
+HEAD = 64 * 2**10  # bytes of a request's head
+FORCED = 5.0  # seconds after the time to drain until the process is killed
+SWITCH = 0.0001  # seconds that a computing thread may delay the event loop
+ACCEPTED = 8  # connections accepted in a pass of the event loop: uvloop takes one per socket
+SELDOM = 10_000  # collections of young objects, a dozen a second under load, before a full one
+GRACE = 0.5  # seconds in which a new connection can send its request during shutdown
 
 log = logging.getLogger("foveate.server")
 
@@ -44,10 +44,10 @@ LONG = _refusal("431 Request Header Fields Too Large", "the head of the request 
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """HTTP connections that are closed where the head of a request does not come in time.
+    """HTTP connections that are closed if the head of a request does not arrive in time.
 
-    It protects from thousands of clients that send a byte now and then, or nothing at all, and from
-    heads without end.
+    This protects against thousands of clients that send a byte now and then, or nothing at all, and
+    against endless heads.
     """
 
     head_seconds = 20.0
@@ -82,7 +82,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close at the server's end; a new connection can still send its request."""
+        """Close when the server ends; a new connection can still send its request."""
         self.loop.call_later(0 if self.cycle else GRACE, super().shutdown)
 
     def _await_head(self) -> None:
@@ -94,7 +94,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._close(LATE)
 
     def _idle(self) -> bool:
-        """Whether no request is being answered."""
+        """Return whether no request is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
     def _close(self, answer: bytes) -> None:
@@ -104,17 +104,17 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 class DrainingServer(uvicorn.Server):
-    """A server that reads what clients sent before its end; uvicorn alone resets their connections.
+    """A server that reads what clients sent before its end, where uvicorn resets connections.
 
     Requests that have reached this machine may still wait to be accepted or read. Each pass of the
     event loop polls every socket once: it takes one to accept, one to begin to read, one to read.
-    What computes for longer than the time to drain ends with the process.
+    Computations longer than the time to drain are killed with the process.
     """
 
-    ends_by = math.inf  # seconds from the signal until the process ends, whatever it does
+    ends_by = math.inf  # seconds from the signal until the process is killed
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End: the process ends in time even where a computation does not."""
+        """End the server; the process is killed in time even if a computation continues."""
         if not self.should_exit and self.ends_by < math.inf:
             ending = threading.Timer(self.ends_by, _end_process)
             ending.daemon = True
@@ -136,9 +136,9 @@ def run_server(
     head_seconds: float,
     proxy: str | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; then answer what was accepted, for ``drain`` seconds.
+    """Serve until SIGTERM or SIGINT; then answer accepted requests, for ``drain`` seconds.
 
-    The head of a request must come within ``head_seconds``. The addresses of clients that
+    The head of a request must arrive within ``head_seconds``. The addresses of clients that
     ``proxy`` (an address) forwards are trusted.
     """
     _raise_file_limit()
@@ -148,22 +148,22 @@ def run_server(
     def end(number: int, frame: FrameType | None) -> None:
         server.handle_exit(number, frame)
 
-    # before uvicorn listens to signals, and after: it raises the one that ended it once more
+    # before uvicorn handles signals, and after: it raises the signal that ended it again
     signal.signal(signal.SIGTERM, end)
     sys.setswitchinterval(SWITCH)
-    warnings.simplefilter("ignore", UnspelledTerms)  # a request gets them as its missing terms
+    warnings.simplefilter("ignore", UnspelledTerms)  # a request gets these as its missing terms
     gc.collect()
-    gc.freeze()  # else the collector takes a fifth of a request to walk these objects
-    # requests leave no cycles, and a thousand of them in flight take up to 0.3 s to walk
+    gc.freeze()  # otherwise walking these objects takes the collector a fifth of a request
+    # requests create no cycles, and a thousand of them in flight take up to 0.3 s to walk
     gc.set_threshold(*gc.get_threshold()[:2], SELDOM)
-    with suppress(KeyboardInterrupt):  # else who is answered at once waits behind those who work
+    with suppress(KeyboardInterrupt):  # otherwise quick answers wait behind slow ones
         server.run(sockets=[listener, *(listener.dup() for _ in range(ACCEPTED - 1))])
 
 
 def uvicorn_config(
     app: FastAPI, head_seconds: float, drain: float = 30.0, proxy: str | None = None
 ) -> uvicorn.Config:
-    """How uvicorn runs the application; the parameters are those of `run_server`."""
+    """Return how uvicorn runs the application; the parameters are those of `run_server`."""
 
     class Protocol(LimitedProtocol):
         pass
@@ -192,8 +192,8 @@ def _end_process() -> None:
 
 
 def _raise_file_limit() -> None:
-    """As many open connections as the system allows; a shell often allows few."""
-    if sys.platform != "win32":  # which has no such limit
+    """Allow as many open connections as the system supports; a shell often allows few."""
+    if sys.platform != "win32":  # Windows has no such limit
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

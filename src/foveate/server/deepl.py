@@ -1,4 +1,4 @@
-"""DeepL's routes of texts, languages and usage."""
+"""DeepL's routes for texts, languages and usage."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from foveate.server.languages import name_of
 from foveate.server.translation import AUTO, Client, Service, join, start
 from foveate.server.translation_schemas import TranslateBody
 
-UNLIMITED = 1_000_000_000_000  # characters, as DeepL writes “unlimited”
-REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}  # which its client asks for
+UNLIMITED = 1_000_000_000_000  # characters; DeepL's value for “unlimited”
+REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}  # which its client expects
 PREFIXES = ("/v2/", "/v3/")
-NAMES = {"q": "text", "source": "source_lang", "target": "target_lang"}  # as DeepL calls fields
+NAMES = {"q": "text", "source": "source_lang", "target": "target_lang"}  # DeepL's names of fields
 router = APIRouter(tags=["DeepL"])
 
 
@@ -81,7 +81,7 @@ async def deepl_translate(request: Request) -> Response:
 async def _translations(
     service: Service, body: TranslateBody, texts: Sequence[str], client: Client
 ) -> list[JsonObject]:
-    """Each text's translation, and the language that the text is in."""
+    """Return each text's translation, and the language of the text."""
     pending = await start(service, texts, body, client)
     translated: list[JsonObject] = []
     for part, done in zip(pending, await join(service, pending, client), strict=True):
@@ -130,7 +130,7 @@ async def deepl_usage(request: Request) -> Response:
 
 
 def error_body(path: str, error: RequestError) -> JsonObject | None:
-    """The body of an error as DeepL writes it; None for a path that is not one of these routes."""
+    """Return the body of an error in DeepL's form; None for a path outside these routes."""
     return {"message": error.message} if path.startswith(PREFIXES) else None
 
 

@@ -1,4 +1,4 @@
-"""DeepL's routes of glossaries: those of one pair of languages (v2), and of several (v3)."""
+"""DeepL's routes for glossaries: those of one language pair (v2), and of several (v3)."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ class GlossariesBody(DeeplFields):
 
 
 def served_code(code: str, codes: Iterable[str]) -> str:
-    """The code as this server has it: in its letters, else the language without its region."""
+    """Return the server's form of a code: with its case, else the language without its region."""
     by_letters = {own.lower().replace("_", "-"): own for own in codes}
     name = code.lower().replace("_", "-")
     return by_letters.get(name) or by_letters.get(name.partition("-")[0], code)
 
 
 def all_codes(service: Service) -> list[str]:
-    """The codes of all languages that the server translates from or into."""
+    """Return the codes of all languages that the server translates from or into."""
     table = service.pool.table()
     return list(dict.fromkeys([*table, *(code for codes in table.values() for code in codes)]))
 
 
 async def authenticated_body(request: Request, kind: type[B]) -> tuple[Service, B, Client]:
-    """The service, the body of a request without the fields that hold its key, and its client.
+    """Return the service, a request's body without the fields for keys, and its client.
 
     Raises `RequestError` as `authenticate` and `validated` do.
     """
@@ -75,12 +75,12 @@ async def authenticated_body(request: Request, kind: type[B]) -> tuple[Service, 
 
 
 def glossary_of(service: Service, client: Client, id: str) -> StoredGlossary:
-    """A glossary of a client. Raises `RequestError` (404) where there is none."""
+    """Return a glossary of a client. Raises `RequestError` (404) if there is none."""
     return service.glossaries.get(id, client.owner)
 
 
 def pair_of(service: Service, source: str, target: str) -> str:
-    """The name of a pair of languages, that of a dictionary. Raises `RequestError` (400)."""
+    """Return a language pair's dictionary name. Raises `RequestError` (400) for unknown pairs."""
     codes = all_codes(service)
     own = served_code(source, codes), served_code(target, codes)
     if service.pool.find(*own) is None:
@@ -91,14 +91,14 @@ def pair_of(service: Service, source: str, target: str) -> str:
 
 
 def terms(service: Service, client: Client, id: str, source: str, target: str) -> Entries:
-    """The entries of a glossary for a translation. Raises `RequestError` (400, 404)."""
+    """Return the entries of a glossary for a translation. Raises `RequestError` (400, 404)."""
     if not source:
         raise RequestError(400, "source_lang is required with a glossary")
     return glossary_of(service, client, id).entries(pair_of(service, source, target))
 
 
 async def _entries(service: Service, body: DictionaryBody) -> Entries:
-    """The entries of a dictionary. Raises `RequestError` (400) naming the line."""
+    """Return the entries of a dictionary. Raises `RequestError` (400) with the line."""
     return await service.computed(lambda: _read(service, body), len(body.entries))
 
 
@@ -124,7 +124,7 @@ def _read(service: Service, body: DictionaryBody) -> Entries:
 
 
 def _rows(body: DictionaryBody) -> Iterator[tuple[int, Sequence[str]]]:
-    """The lines that are not empty, by their numbers."""
+    """Yield the non-empty lines with their numbers."""
     lines = [row for row, _ in rows_of(body.entries)]
     split = csv.reader(lines) if body.entries_format == "csv" else (x.split("\t") for x in lines)
     try:
@@ -147,7 +147,7 @@ def _dictionary_info(glossary: StoredGlossary, pair: str) -> JsonObject:
 
 
 def _info(glossary: StoredGlossary) -> JsonObject:
-    """A glossary of several pairs, as v3 has it."""
+    """Return a glossary of several pairs in v3's form."""
     return {
         "glossary_id": glossary.id,
         "name": glossary.name,
@@ -157,7 +157,7 @@ def _info(glossary: StoredGlossary) -> JsonObject:
 
 
 def _single_info(glossary: StoredGlossary) -> JsonObject:
-    """A glossary of one pair, as v2 has it. Raises `RequestError` (404) for one of several."""
+    """Return a glossary of one pair in v2's form. Raises `RequestError` (404) for several pairs."""
     if len(glossary.dictionaries) != 1:
         raise RequestError(404, "the glossary has several dictionaries: use /v3/glossaries")
     [pair] = glossary.dictionaries
@@ -233,7 +233,7 @@ async def create_glossaries(request: Request) -> Response:
 
 
 async def _dictionaries(service: Service, body: GlossariesBody) -> dict[str, Entries]:
-    """The dictionaries of a body. Raises `RequestError` (400) for two of one pair."""
+    """Return the dictionaries in a body. Raises `RequestError` (400) for two of one pair."""
     result: dict[str, Entries] = {}
     for dictionary in body.dictionaries:
         pair = pair_of(service, dictionary.source_lang, dictionary.target_lang)

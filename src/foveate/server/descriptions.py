@@ -1,6 +1,6 @@
 """Descriptions of runs and their models, for the lists, pickers and forms of the studio.
 
-Everything comes from the configs, logs, tasks and models themselves.
+All of it comes from the configs, logs, tasks and models themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from foveate.run import Run, device, task_of
 from foveate.server.runs import StoredRun
 from foveate.server.studio_schemas import StudioResponse
 from foveate.server.studio_state import StudioRuns
-from foveate.tasks.base import Classifies, Gives, Reads
+from foveate.tasks.abilities import Classifies
+from foveate.tasks.base import Gives, Reads
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train import journal
@@ -27,13 +28,13 @@ from foveate.views import VIEWS, ViewEntry, file_fields
 from foveate.views.demos import DEMOS
 from foveate.views.options import Question
 
-CAN = {  # what a page can do with a run, by what its task gives
+CAN = {  # what a page can do with a run, by the output of its task
     "text": ("stream", "beam", "sample", "force"),
     "label": ("classify",),
     "words": ("fill",),
     "forecast": ("forecast",),
 }
-NO_MEASURES = {"step", "epoch", "seconds", "best"}  # of the line of a validation
+NO_MEASURES = {"step", "epoch", "seconds", "best"}  # in a validation's log line
 
 
 class ViewField(StudioResponse):
@@ -125,7 +126,7 @@ class DemoList(StudioResponse):
 
 
 def run_list(store: StudioRuns) -> RunList:
-    """All runs; one that cannot be read is left out, with the reason."""
+    """Return all runs; an unreadable one is left out, with the reason."""
     infos, left_out = [], {}
     for name in store.names():
         try:
@@ -138,7 +139,7 @@ def run_list(store: StudioRuns) -> RunList:
 
 
 def info(stored: StoredRun[Run]) -> RunInfo:
-    """A run by its config and its log alone."""
+    """Describe a run by its config and its log alone."""
     config, log = stored.config, journal.read(stored.folder)
     task = task_of(config)
     return RunInfo(
@@ -156,7 +157,7 @@ def info(stored: StoredRun[Run]) -> RunInfo:
 
 
 def figures(line: Line) -> dict[str, float | None]:
-    """The measures in a line of a validation."""
+    """Return the measures in a validation's log line."""
     return {
         key: value
         for key, value in line.items()
@@ -169,7 +170,7 @@ def _last(log: Sequence[Line], event: str) -> Line:
 
 
 def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
-    """A run with its model, its task, its search and its views."""
+    """Describe a run with its model, its task, its search and its views."""
     task = run.task
     tags = task.source_tokenizer.tags if isinstance(task, TextToText) else []
     return RunDetail(
@@ -189,14 +190,14 @@ def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
 
 
 def abilities(run: Run) -> list[str]:
-    """What can be done with a run, as the names that the page knows."""
+    """Return what can be done with a run, in the names that the page uses."""
     attention = ("attention", "silence") if examples.attends(run) is None else ()
     gates = ("gates",) if examples.recurs(run) is None else ()
     return [*CAN[run.task.gives], *attention, *gates, "evaluate"]
 
 
 def shape(run: Run) -> dict[str, int | None]:
-    """Layers, heads and the hidden size, where the config has them anywhere."""
+    """Return layers, heads and the hidden size, if the config has them anywhere."""
     sizes: dict[str, int] = {}
     _collect(run.config.model.tree(), sizes)
     return {
@@ -207,7 +208,7 @@ def shape(run: Run) -> dict[str, int | None]:
 
 
 def _collect(tree: object, sizes: dict[str, int]) -> None:
-    """The first number under each name, the outermost table first."""
+    """Collect the first number under each name, the outermost table first."""
     if not isinstance(tree, dict):
         return
     for key, value in tree.items():
@@ -218,7 +219,7 @@ def _collect(tree: object, sizes: dict[str, int]) -> None:
 
 
 def searches(run: Run) -> SearchInfo:
-    """The run's search, and the fields of each kind with their defaults."""
+    """Describe the run's search, and the fields of each kind with their defaults."""
     own = run.config.decode
     fields = {key: value for key, value in own.tree().items() if key != "kind"}
     others = {
@@ -233,7 +234,7 @@ def searches(run: Run) -> SearchInfo:
 
 
 def view_info(run: Run, entry: ViewEntry) -> ViewInfo:
-    """A view and whether it fits the run."""
+    """Describe a view, and whether it fits the run."""
     reason = entry.unfit(run)
     least, most = entry.runs
     return ViewInfo(
@@ -248,7 +249,7 @@ def view_info(run: Run, entry: ViewEntry) -> ViewInfo:
 
 
 def form_fields(form: type[Config], names: Iterable[str]) -> list[ViewField]:
-    """Fields of a form with their JSON Schemas, without those that name files."""
+    """Return the fields of a form with their JSON Schemas, without those for files."""
     schemas, files = form.model_json_schema()["properties"], file_fields(form)
     return [
         ViewField(name=name, description=schemas[name].pop("description", ""), form=schemas[name])
@@ -259,7 +260,7 @@ def form_fields(form: type[Config], names: Iterable[str]) -> list[ViewField]:
 
 @cache
 def demo_list() -> DemoList:
-    """All demos with their options."""
+    """Return all demos with their options."""
     demos = []
     for entry in DEMOS.values():
         form = entry.options

@@ -1,9 +1,9 @@
-"""Documents read and written in processes of their own, which a hostile file can end, not harm.
+"""Read and write documents in separate processes, so that a hostile file ends only a process.
 
 A process is killed when a step takes too long, and when its client leaves.
 The steps of a document are its `SENTENCES`, the `PAIRS` of sentences and translations whose words
-are to be linked, and the `WRITTEN` bytes. No step depends on one before: a process that has just
-done another document reads the file again.
+need links, and the `WRITTEN` bytes. No step depends on an earlier one: a process that has just
+processed another document reads the file again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ log = logging.getLogger("foveate.server")
 
 
 class DocumentWork:
-    """What a process does: a step of a document, the last of which it remembers."""
+    """The work of a process: a step of a document; the last document is cached."""
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self._read = "", Document([], lambda texts: b"")
 
     def __call__(self, step: Step, file: dict[str, str], *values: Any) -> Arrays:
-        """The answer as bytes; an error of the user, or of the program, under its own name."""
+        """Return the answer as bytes; errors of the user and of the program have their own keys."""
         try:
             answer = self._answer(step, file, *values)
         except UserError as error:
@@ -92,7 +92,7 @@ class UploadedDocument:
     file: dict[str, str]
 
     async def sentences(self) -> list[str]:
-        """The sentences of all passages. Raises `RequestError` (413) for too many characters."""
+        """Return all passages' sentences. Raises `RequestError` (413) for too many characters."""
         size, sentences = json.loads(
             (await self.processes.step("sentences", self.file))["answer"].tobytes()
         )
@@ -102,12 +102,12 @@ class UploadedDocument:
         return list(sentences)
 
     async def pairs(self, lines: Sequence[str]) -> list[Pair]:
-        """The sentences and translations whose words are to be linked."""
+        """Return the sentences and translations whose words need links."""
         arrays = await self.processes.step("pairs", self.file, lines)
         return [(source, target) for source, target in json.loads(arrays["answer"].tobytes())]
 
     async def written(self, lines: Sequence[str], links: Sequence[JsonValue]) -> tuple[bytes, int]:
-        """The document with a line in place of each sentence; how many of these stay."""
+        """Return the document with translated lines, and how many sentences are untranslated."""
         arrays = await self.processes.step("written", self.file, lines, links)
         return arrays["answer"].tobytes(), int(arrays["untranslated"])
 
@@ -116,7 +116,7 @@ class DocumentProcesses:
     """Processes that read and write documents, each started when it is needed."""
 
     def __init__(self, count: int = PROCESSES, seconds: float = SECONDS) -> None:
-        """``seconds`` are those of a step."""
+        """``seconds`` is the time limit of a step."""
         self.seconds = seconds
         self._idle: list[Worker] = []
         self._free = asyncio.Semaphore(count)
@@ -124,16 +124,16 @@ class DocumentProcesses:
     def document(
         self, kind: str, data: bytes, rules: Rules, source: str | None, to: str, most: int
     ) -> UploadedDocument:
-        """A file of a format, in a language (None: as the file says), for another.
+        """Return a file in a format and a language (None: as the file declares), to be translated.
 
-        Its sentences have ``most`` characters.
+        Its sentences may have ``most`` characters.
         """
         file = {"kind": kind, "data": base64.b64encode(data).decode(), "to": to}
         file |= {"source": source or "", "rules": json.dumps(rules.own), "most": str(most)}
         return UploadedDocument(self, file)
 
     async def step(self, step: Step, file: dict[str, str], *values: Sequence[JsonValue]) -> Arrays:
-        """The result of a step; its process is killed where the caller is cancelled.
+        """Return the result of a step; its process is killed if the caller is cancelled.
 
         Raises `RequestError` (400) for a document that cannot be read, or takes too long.
         """
@@ -167,7 +167,7 @@ class DocumentProcesses:
         return arrays
 
     def _taken(self) -> Worker:
-        """A process that is free, or a new one."""
+        """Return an idle process, or a new one."""
         while self._idle:
             if (worker := self._idle.pop()).alive:
                 return worker

@@ -1,7 +1,7 @@
-"""Examples of a run's own data: those that a page suggests, and the scores of a split.
+"""Examples from a run's own data: those that a page suggests, and the scores of a split.
 
-Corpus figures are those of ``foveate evaluate``; the field ``scored`` names the score of a single
-example.
+Corpus figures are those of ``foveate evaluate``; the field ``scored`` is the name of the score of
+a single example.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from pydantic import Field
 from foveate.data.series import labels as date_labels
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
+from foveate.run.evaluation import as_examples
 from foveate.server.common import RequestError
 from foveate.server.studio_answers import Send, enlarged_uri
 from foveate.server.studio_schemas import Progress, StudioResponse
-from foveate.tasks.base import AnyTask, Classifies, spread
+from foveate.tasks.abilities import Classifies
+from foveate.tasks.base import AnyTask, spread
 from foveate.tasks.forecasting import Forecasting, by_window, middle
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
@@ -29,9 +31,9 @@ from foveate.tasks.text import TextTask
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.journal import last_samples
 
-EVERY = 16  # examples between two events of progress
-THUMBNAIL = 56  # least pixels of a small picture
-PROMPT = 300  # characters of a prompt
+EVERY = 16  # examples between two progress events
+THUMBNAIL = 56  # minimum size of a thumbnail in pixels
+PROMPT = 300  # characters in a prompt
 
 
 class Example(StudioResponse):
@@ -52,7 +54,7 @@ class ExampleList(StudioResponse):
 
 
 def examples(run: Run, most: int) -> ExampleList:
-    """Examples from all over the test data; without it, those of the last validation."""
+    """Return examples spread over the test data, or else those of the last validation."""
     try:
         return ExampleList(examples=_examples(run.task, most))
     except Exception as error:
@@ -79,7 +81,7 @@ def _examples(task: AnyTask, most: int) -> list[Example]:
             for i in spread(len(album), most)
         ]
     if isinstance(task, Forecasting):
-        windows = task.examples("test")
+        windows = task.windows_of("test")
         first = windows.first_dates()[list(spread(len(windows), most))]
         return [Example(date=date) for date in date_labels(first, windows.table.dates)]
     if isinstance(task, TextTask):
@@ -90,8 +92,8 @@ def _examples(task: AnyTask, most: int) -> list[Example]:
 
 
 def _prompts(task: Language, most: int) -> list[Example]:
-    """The first halves of lines, and how they go on."""
-    lines = [line for line in task.examples("valid").text.lines if line.strip()]
+    """Return the first halves of lines, and their continuations."""
+    lines = [line for line in task.stream_of("valid").text.lines if line.strip()]
     halves = []
     for i in spread(len(lines), most):
         words = lines[i][:PROMPT].split(" ")
@@ -140,10 +142,10 @@ Rows = list[EvaluatedExample]
 
 @dataclass(frozen=True)
 class Scoring:
-    """How the examples of a split are scored: ``rows`` scores those at some places.
+    """A way of scoring the examples of a split: ``rows`` scores those at given positions.
 
-    ``scored`` names the score and ``better`` is +1 where a larger one is better; ``figures`` are
-    those of all rows, with their signatures.
+    ``scored`` is the name of the score, and ``better`` is +1 if a larger one is better; ``figures``
+    returns those of all rows, with their signatures.
     """
 
     scored: str
@@ -154,7 +156,7 @@ class Scoring:
 
 
 def scoring(run: Run, split: str) -> Scoring | None:
-    """How the examples of a run are scored one by one; None where they cannot be."""
+    """Return how a run's examples are scored one by one; None if they cannot be."""
     task = run.task
     if isinstance(task, Forecasting):
         return forecast_scoring(run, task, split)
@@ -168,7 +170,7 @@ def scoring(run: Run, split: str) -> Scoring | None:
 
 @dataclass(frozen=True)
 class SplitExamples:
-    """Texts or pictures of a split by their names, with one right answer each or several."""
+    """Texts or pictures of a split by name, with one right answer each or several."""
 
     names: Sequence[str]
     references: Sequence[str] | Sequence[list[str]]
@@ -177,7 +179,7 @@ class SplitExamples:
     def row(
         self, i: int, output: str, length: int, score: Callable[[str], float | None]
     ) -> EvaluatedExample:
-        """An example with the right answer that scores best."""
+        """Return an example with the right answer that scores best."""
         right = self.references[i]
         scores = {text: score(text) for text in ([right] if isinstance(right, str) else right)}
         best = max(scores, key=lambda text: scores[text] or 0.0)
@@ -193,9 +195,9 @@ class SplitExamples:
 
 
 def examples_of(task: AnyTask, split: str) -> SplitExamples | None:
-    """The texts or pictures of a task, None where it reads neither.
+    """Return the texts or pictures of a task, None if it reads neither.
 
-    Raises `RequestError` for pictures of another split than "test".
+    Raises `RequestError` for pictures of a split other than "test".
     """
     if isinstance(task, PictureTask):
         if split != "test":
@@ -209,11 +211,11 @@ def examples_of(task: AnyTask, split: str) -> SplitExamples | None:
 
 
 def text_scoring(run: Run, examples: SplitExamples) -> Scoring:
-    """A text for a text, or a caption for a picture, by chrF with the nearest reference."""
+    """Score a text or caption by chrF with the nearest reference."""
 
     def rows(places: Sequence[int]) -> Rows:
         if examples.pictures:
-            outputs = list(map(str, run.caption(list(places))))
+            outputs = list(map(str, run.answer(list(places))))
             lengths = [len(output.split()) for output in outputs]
         else:
             sources = [examples.names[i] for i in places]
@@ -235,7 +237,7 @@ def text_scoring(run: Run, examples: SplitExamples) -> Scoring:
 
 
 def label_scoring(run: Run, examples: SplitExamples) -> Scoring:
-    """A label, by the probability of the right one."""
+    """Score a label by the probability of the right one."""
     scored = "p of the right label"
 
     def rows(places: Sequence[int]) -> Rows:
@@ -256,8 +258,8 @@ def label_scoring(run: Run, examples: SplitExamples) -> Scoring:
 
 
 def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
-    """A forecast, by its mean squared error on scaled values."""
-    windows = task.examples(split)
+    """Score a forecast by its mean squared error on scaled values."""
+    windows = task.windows_of(split)
     dates = date_labels(windows.first_dates(), windows.table.dates)
 
     def rows(places: Sequence[int]) -> Rows:
@@ -280,11 +282,11 @@ def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
 
 
 def language_scoring(run: Run, task: Language, split: str) -> Scoring:
-    """A line of plain text, by its mean log p of a token after all before it."""
-    lines, scored = task.examples(split).text.lines, "log p of a token"
+    """Score a line of plain text by its mean log p of a token given all earlier ones."""
+    lines, scored = task.stream_of(split).text.lines, "log p of a token"
 
     def row(i: int) -> EvaluatedExample:
-        log_p = task.log_probabilities(run.model, task.as_examples(lines[i] + "\n").ids)
+        log_p = task.log_probabilities(run.model, as_examples(task, lines[i] + "\n").ids)
         words, mean = len(lines[i].split()), float(log_p.mean())
         return EvaluatedExample(
             i=i, source=lines[i], reference="", output="", length=words, score=mean
@@ -295,13 +297,13 @@ def language_scoring(run: Run, task: Language, split: str) -> Scoring:
 
 
 def mean_score(scored: str, rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
-    """The mean of the scores under their name."""
+    """Return the mean of the scores under their name."""
     scores = [row.score for row in rows if row.score is not None]
     return {scored: float(np.mean(scores)) if scores else np.nan}, {}
 
 
 def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluated:
-    """At most so many examples from all over a split, with their scores.
+    """Evaluate at most ``most`` examples spread over a split.
 
     Raises `RequestError` for a task whose examples cannot be scored one by one.
     """

@@ -22,23 +22,23 @@ Entries = dict[str, str]  # translation by term
 
 @dataclass(frozen=True)
 class StoredGlossary:
-    """A glossary of a client: a dictionary for each pair of languages, "en:fr"."""
+    """A client's glossary: a dictionary for each language pair, such as "en:fr"."""
 
     id: str
     name: str
-    owner: str  # the client; "" where no keys are asked for
+    owner: str  # the client; "" on a server without keys
     created: str
     dictionaries: dict[str, Entries] = field(default_factory=dict)
 
     def entries(self, pair: str) -> Entries:
-        """The dictionary of a pair. Raises `RequestError` (404) where there is none."""
+        """Return the dictionary of a pair. Raises `RequestError` (404) if there is none."""
         if pair not in self.dictionaries:
             known = ", ".join(self.dictionaries) or "none"
             raise RequestError(404, f"the glossary has no dictionary {pair}; there are: {known}")
         return self.dictionaries[pair]
 
     def having(self, dictionaries: Mapping[str, Entries], name: str = "") -> StoredGlossary:
-        """The same glossary with other dictionaries, and perhaps another name."""
+        """Return the same glossary with other dictionaries, and perhaps another name."""
         return replace(self, name=name or self.name, dictionaries=dict(dictionaries))
 
 
@@ -46,10 +46,10 @@ STORED = TypeAdapter(StoredGlossary)
 
 
 class GlossaryStore:
-    """The glossaries of all clients, of which each sees its own; ``folder`` keeps them as files."""
+    """The glossaries of all clients, who see only their own; ``folder`` stores them as files."""
 
     def __init__(self, most: int, folder: Path | None = None) -> None:
-        """Raises ``ConfigError`` naming a file of the folder that holds no glossary."""
+        """Raise ``ConfigError`` for a file in the folder that is not a glossary."""
         self.most, self.folder = most, folder
         if folder is not None:
             try:
@@ -66,7 +66,7 @@ class GlossaryStore:
             self._stored[glossary.id] = glossary
 
     def new(self, name: str, owner: str, dictionaries: Mapping[str, Entries]) -> StoredGlossary:
-        """Store a glossary. Raises `RequestError` (456) where there are too many."""
+        """Store a glossary. Raises `RequestError` (456) if there are too many."""
         created = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
         id = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
         with self._lock:
@@ -78,9 +78,9 @@ class GlossaryStore:
     def change(
         self, id: str, owner: str, change: Callable[[StoredGlossary], StoredGlossary]
     ) -> StoredGlossary:
-        """Store what becomes of a client's glossary, and return it; one change after the other.
+        """Store the changed glossary of a client, and return it; changes are serialised.
 
-        Raises `RequestError` (404) where the client has none of this id.
+        Raises `RequestError` (404) if the client has no glossary with this id.
         """
         with self._lock:
             return self._put(change(self.get(id, owner)))
@@ -93,18 +93,18 @@ class GlossaryStore:
         return glossary
 
     def get(self, id: str, owner: str) -> StoredGlossary:
-        """The glossary of a client. Raises `RequestError` (404) where it has none of this id."""
+        """Return a client's glossary. Raises `RequestError` (404) if it has none with this id."""
         glossary = self._stored.get(id)
         if glossary is None or glossary.owner != owner:
             raise RequestError(404, "no glossary has this id: GET /v2/glossaries lists them")
         return glossary
 
     def of(self, owner: str) -> list[StoredGlossary]:
-        """All glossaries of a client, the oldest first."""
+        """Return all glossaries of a client, the oldest first."""
         return [glossary for glossary in list(self._stored.values()) if glossary.owner == owner]
 
     def delete(self, id: str, owner: str) -> None:
-        """Delete a glossary. Raises `RequestError` (404) where the client has none of this id."""
+        """Delete a glossary. Raises `RequestError` (404) if the client has none with this id."""
         with self._lock:
             self.get(id, owner)
             del self._stored[id]

@@ -1,7 +1,7 @@
 """API keys and rates: keys are stored as hashes in a file, and each client has a token bucket.
 
-A key is 256 random bits, so that one round of SHA-256 is enough: a slow hash protects only what can
-be guessed. The file is JSON lines: name, the first characters of the key, its hash, its rate.
+A key has 256 random bits, so one round of SHA-256 is enough: a slow hash protects only guessable
+secrets. The file is JSON lines: name, the first characters of the key, its hash, its rate.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from foveate.files import locked, replace_file
 
 PREFIX = "fov_"
 SHOWN = 8  # characters of a key that lists show
-MOST_CLIENTS = 100_000  # with a bucket; the one that was idle longest loses its own first
+MOST_CLIENTS = 100_000  # with a bucket; the client idle for longest loses its bucket first
 
 
 @dataclass(frozen=True)
 class ApiKey:
-    """What is stored of a key; ``rate`` is in requests a minute, 0 for any number."""
+    """The stored data of a key; ``rate`` is in requests per minute, 0 for any number."""
 
     name: str
     begins: str
@@ -42,17 +42,17 @@ API_KEY = TypeAdapter(ApiKey)
 
 
 class KeyFile:
-    """The keys of a file, which is read again when it changes."""
+    """The keys in a file, which is read again when it changes."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ``ConfigError`` where the file is there and cannot be understood."""
+        """Raise ``ConfigError`` if the file exists and is invalid."""
         self.path = path
         self._stamp: tuple[int, int] | None = None
         self._keys: list[ApiKey] = []
         self.all()
 
     def all(self) -> list[ApiKey]:
-        """All keys that are valid now; none without a file."""
+        """Return all keys that are valid now; none without a file."""
         try:
             stat = self.path.stat()
         except FileNotFoundError:
@@ -64,7 +64,7 @@ class KeyFile:
         return self._keys
 
     def find(self, secret: str) -> ApiKey | None:
-        """The entry of a key, compared with each one in constant time."""
+        """Return the entry of a key, compared with each one in constant time."""
         digest, match = _hash(secret), None
         for key in self.all():
             if hmac.compare_digest(key.sha256, digest):
@@ -72,7 +72,7 @@ class KeyFile:
         return match
 
     def add(self, name: str, rate: float | None = None) -> str:
-        """Make a key; it is returned once and stored nowhere."""
+        """Create a key; it is returned once and not stored."""
         key = PREFIX + secrets.token_urlsafe(32)
         made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with self._locked():
@@ -82,7 +82,7 @@ class KeyFile:
         return key
 
     def remove(self, name: str) -> None:
-        """Remove a key; running servers notice. Raises ``ConfigError`` where there is none."""
+        """Remove a key; running servers notice. Raises ``ConfigError`` if there is none."""
         with self._locked():
             left = [key for key in self.all() if key.name != name]
             if len(left) == len(self.all()):
@@ -91,7 +91,7 @@ class KeyFile:
             self._write(left)
 
     def _locked(self) -> AbstractContextManager[None]:
-        """One change after the other, of all processes."""
+        """Serialise changes across all processes."""
         return locked(self.path.with_name(self.path.name + ".lock"))
 
     def _write(self, keys: Sequence[ApiKey]) -> None:
@@ -119,11 +119,11 @@ def _read(path: Path) -> list[ApiKey]:
 
 
 class TokenBuckets:
-    """A token bucket for each client, of a bounded number of clients.
+    """A token bucket for each of a bounded number of clients.
 
         tokens(t) = min(B, tokens(t₀) + r (t − t₀)),   a request takes one token
 
-    with r tokens a second and room for B, the tokens of a minute.
+    with r tokens per second and capacity B, the tokens of a minute.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -131,7 +131,7 @@ class TokenBuckets:
         self._buckets = OrderedDict[Hashable, tuple[float, float]]()  # tokens, and when
 
     def take(self, client: Hashable, per_minute: float) -> float:
-        """Take a token: 0, or the seconds until there is one."""
+        """Take a token: return 0, or the seconds until there is one."""
         rate, room, now = per_minute / 60, max(1.0, per_minute), self._clock()
         tokens, then = self._buckets.pop(client, (room, now))
         tokens = min(room, tokens + rate * (now - then))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from foveate.answers import CorpusName
 from foveate.data.words import identifier
+from foveate.engine.answers import CorpusName
 from foveate.engine.packed import NAME
 from foveate.errors import ConfigError
 
@@ -39,7 +39,7 @@ MOST_CHARACTERS = 4096  # of a text that are examined
 
 @dataclass(frozen=True)
 class Direction:
-    """From one language to another; ``to`` is the target's name in a run of several languages."""
+    """A source and a target language; ``to`` is the target's name in a multilingual run."""
 
     source: str
     target: str
@@ -47,22 +47,22 @@ class Direction:
 
     @property
     def code(self) -> str:
-        """As on the command line: ``en:fr``."""
+        """The form used on the command line: ``en:fr``."""
         return f"{self.source}:{self.target}"
 
 
 def name_of(code: str) -> str:
-    """The English name of a language; its code where that is not known."""
+    """Return the English name of a language, or its code if the name is unknown."""
     return NAMES.get(code) or NAMES.get(code[:2], code)
 
 
 def directions(
     corpora: Sequence[CorpusName], folder: Path, named: str | None = None
 ) -> list[Direction]:
-    """The directions of a run, by the suffixes of its files, its tags, or names such as ``en-fr``.
+    """Return the directions of a run, by file suffixes, tags, or names such as ``en-fr``.
 
-    ``named`` is "en:fr" where the user names it; for a run with tags "en" is enough. Raises
-    ``ConfigError`` where its languages are not known.
+    ``named`` is "en:fr" if the user gives it; for a run with tags "en" is enough. Raises
+    ``ConfigError`` if the languages are unknown.
     """
     source, _, target = (named or "").partition(":")
     if named and not all(CODE.fullmatch(code) for code in (source, target or source)):
@@ -82,7 +82,7 @@ def directions(
 
 
 def _guess(part: CorpusName, folder: Path) -> tuple[str | None, str | None]:
-    """The suffixes of the files of both sides; else two codes with a hyphen in a name."""
+    """Return the suffixes of the files of both sides, else two codes with a hyphen in a name."""
     suffixes = [_language_suffix(name) for name in (part.source, part.target)]
     if all(suffixes):
         return suffixes[0], suffixes[1]
@@ -110,7 +110,7 @@ class Detected(NamedTuple):
     confidence: float
 
     def json(self) -> dict[str, str | float]:
-        """As it is sent."""
+        """Return the form in which it is sent."""
         return {"confidence": self.confidence, "language": self.language}
 
 
@@ -121,7 +121,7 @@ class Detector:
         self._lock = threading.Lock()
 
     def rank(self, text: str) -> list[Detected]:
-        """All languages, the most probable first; none where the text has no letter."""
+        """Return all languages, the most probable first; none if the text has no letter."""
         if not any(character.isalpha() for character in text[:MOST_CHARACTERS]):
             return []
         with self._lock:
@@ -129,7 +129,7 @@ class Detector:
         return [Detected(str(code), round(100 * float(p), 2)) for code, p in ranked]
 
     def best(self, text: str, among: Sequence[str]) -> Detected:
-        """The most probable of some languages; the first of them where the text has no letter."""
+        """Return the most probable of some languages, or the first if the text has no letter."""
         ranked = {detected.language: detected for detected in self.rank(text)}
         known = [ranked[code] for code in among if code in ranked]
         default = Detected(among[0], 0.0)

@@ -1,4 +1,4 @@
-"""Starting the servers: from the options of the command line to applications and addresses."""
+"""Start the servers: from command-line options to applications and addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foveate.server.keys import KeyFile
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from foveate.answers import Translator
+    from foveate.engine.answers import Translator
     from foveate.server.translation_api import LazyStudio
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -27,7 +27,7 @@ MIB = 2**20
 
 @contextmanager
 def extra_packages(subject: str, extra: str) -> Iterator[None]:
-    """Raise ``ConfigError`` naming the extra to install where an import needs a package of it."""
+    """Raise ``ConfigError`` with the extra to install if an import in the block lacks a package."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -38,7 +38,7 @@ def extra_packages(subject: str, extra: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RunLoader:
-    """How the translation server loads a run, and how many copies of the weights that makes."""
+    """A way for the translation server to load a run, and the number of copies of its weights."""
 
     load: Callable[[Path], Translator] | None = None  # None: in PyTorch
     copies: int = 1
@@ -47,17 +47,17 @@ class RunLoader:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Options of the translation server; the mappings hold fields of the configs they name."""
+    """Options of the translation server; the mappings have fields of the configs noted beside."""
 
     host: str = "127.0.0.1"
     port: int = 5000
-    languages: Sequence[str] = ()  # "en:fr", or NAME=en:fr where there are several runs
+    languages: Sequence[str] = ()  # "en:fr", or NAME=en:fr if there are several runs
     keys: Path | None = None
     auth: bool = True
-    names: Sequence[str] = ()  # under which it may be reached, beside those of this machine
+    names: Sequence[str] = ()  # host names, in addition to those of this machine
     origins: Sequence[str] = ()
     proxy: str | None = None
-    weights: int | None = None  # MiB of them in memory
+    weights: int | None = None  # MiB of weights in memory
     preload: bool = False
     studio: bool = True
     studio_token: str | None = None
@@ -65,17 +65,17 @@ class ServerOptions:
     log_level: str = "info"
     translation: Mapping[str, Any] = field(default_factory=dict)  # `TranslationOptions`
     protect: Sequence[str] = ()  # patterns of spans that are not translated
-    glossaries: Path | None = None  # a folder for those that clients store; None: in memory
-    limits: Mapping[str, object] = field(default_factory=dict)  # `Limits`; None is its default
-    batching: Mapping[str, object] = field(default_factory=dict)  # `Batching`; None is its default
+    glossaries: Path | None = None  # a folder for clients' glossaries; None: in memory
+    limits: Mapping[str, object] = field(default_factory=dict)  # `Limits`; None is the default
+    batching: Mapping[str, object] = field(default_factory=dict)  # `Batching`; None is the default
 
     @property
     def key_file(self) -> KeyFile | None:
-        """The keys that clients need, where they need any."""
+        """The keys that clients need, or None."""
         return None if self.keys is None or not self.auth else KeyFile(self.keys)
 
     def directions(self, runs: Sequence[Path]) -> dict[str, str]:
-        """Directions by the names of runs. Raises ``ConfigError`` where the run is not named."""
+        """Return directions by run name. Raises ``ConfigError`` if the run is ambiguous."""
         named = {}
         for language in self.languages:
             name, equals, direction = language.rpartition("=")
@@ -88,7 +88,7 @@ class ServerOptions:
 
 
 def serve(runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None = None) -> None:
-    """Serve translations until SIGTERM. Raises ``ConfigError`` for an address that is not safe."""
+    """Serve translations until SIGTERM. Raises ``ConfigError`` for an unsafe address."""
     if not runs:
         raise ConfigError("name one run or several: foveate serve runs/en-fr")
     check_reach(options)
@@ -106,7 +106,7 @@ def serve(runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None
 
 
 def check_reach(options: ServerOptions) -> None:
-    """Raise ``ConfigError`` for an address that others reach without keys, unless that is meant."""
+    """Raise ``ConfigError`` for an address that others reach without keys, unless intended."""
     if options.host not in LOCAL and options.keys is None and options.auth:
         raise ConfigError(
             f"{options.host} can be reached by others: give --keys FILE (made by foveate serve "
@@ -121,9 +121,9 @@ def check_reach(options: ServerOptions) -> None:
 def application(
     runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None = None
 ) -> FastAPI:
-    """The ASGI application of the translation server, with the studio at ``/``."""
+    """Return the ASGI application of the translation server, with the studio at ``/``."""
     with extra_packages("serving", "serve"):
-        import foveate.server.connections  # noqa: F401  # what it needs is here
+        import foveate.server.connections  # noqa: F401  # it needs this extra
         from foveate.server.common import LOOPBACK
         from foveate.server.runs import RunPool, TranslationOptions, load_run
         from foveate.server.translation import Service
@@ -161,9 +161,9 @@ def application(
 def _studio(
     runs: Sequence[Path], options: ServerOptions, hosts: Sequence[str] | None
 ) -> LazyStudio | None:
-    """The studio: without a token on this machine, for others only with a token.
+    """Return the studio: open on this machine, for others only with a token.
 
-    There is none without PyTorch, nor of packed files alone.
+    Without PyTorch, or for packed files alone, it is None.
     """
     open_to_all = options.host in LOCAL and (options.keys is None or not options.auth)
     if not options.studio or not (open_to_all or options.studio_token):
@@ -187,14 +187,14 @@ def serve_studio(
     browser: bool,
     lectures: Path | None,
 ) -> None:
-    """Serve the studio until interrupted; without runs it has those that ship with foveate."""
+    """Serve the studio until interrupted; without runs it has those shipped with foveate."""
     with extra_packages("the studio", "studio"):
         from foveate.server.studio_api import serve
     serve(runs, port, host, token, browser, lectures)
 
 
 def studio_document() -> str:
-    """The OpenAPI document of the studio, the same at every call."""
+    """Return the OpenAPI document of the studio, the same at every call."""
     with extra_packages("the studio", "studio"):
         from foveate.server.studio_api import application, document_text
     return document_text(application([]))

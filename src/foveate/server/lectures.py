@@ -1,4 +1,4 @@
-"""Lectures step by step: the files of `foveate/lectures` and of a folder of one's own.
+"""Step-by-step lectures: the files in `foveate/lectures` and in a user's folder.
 
 A lecture is a TOML file with ``title``, ``after``, ``about`` and ``[[steps]]``. A step is drawn by
 its ``command``, ``foveate look NAME RUN… --option value`` or ``foveate demo NAME --option value``.
@@ -105,7 +105,7 @@ class LectureFile(StudioResponse):
 
 @dataclass(frozen=True)
 class DrawingCommand:
-    """A command in its parts: a view with its runs and its question, or a demo with its options."""
+    """A parsed command: a view with its runs and its question, or a demo with its options."""
 
     name: str
     runs: list[str]
@@ -114,7 +114,7 @@ class DrawingCommand:
 
 @cache
 def lectures() -> LectureList:
-    """The lectures of the package by name, and the runs."""
+    """Return the lectures of the package by name, and the runs."""
     trees = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.toml")}
     runs = trees.pop("runs")
     for name, run in runs.items():
@@ -124,14 +124,14 @@ def lectures() -> LectureList:
 
 
 def present(names: Sequence[str], has: Callable[[str], bool]) -> list[str]:
-    """The runs that a step is drawn with, each once: of one that is missing that ``instead``."""
+    """Return the runs that a step is drawn with, each once; ``instead`` replaces missing ones."""
     known = lectures().runs
     drawn = (name if has(name) or name not in known else known[name].instead for name in names)
     return list(dict.fromkeys(other or name for other, name in zip(drawn, names, strict=True)))
 
 
 def lecture_list(folder: Path | None) -> LectureList:
-    """The lectures of the package and those of a folder."""
+    """Return the lectures of the package and those of a folder."""
     shipped = lectures()
     if folder is None:
         return shipped
@@ -149,12 +149,12 @@ def lecture_list(folder: Path | None) -> LectureList:
 
 
 def _taken() -> set[str]:
-    """Names that no file may have; "mine" is the lecture that a page edits."""
+    """Return names that no file may have; "mine" is the lecture that a page edits."""
     return {"mine", *(each.name for each in lectures().lectures)}
 
 
 def read(file: LectureFile) -> Lecture:
-    """The lecture of a file. Raises `RequestError` (422) naming the step and the key."""
+    """Return the lecture in a file. Raises `RequestError` (422) with the step and the key."""
     try:
         return checked({**tomllib.loads(file.text), "name": file.name})
     except tomllib.TOMLDecodeError as error:
@@ -162,7 +162,7 @@ def read(file: LectureFile) -> Lecture:
 
 
 def checked(tree: Mapping[str, object]) -> Lecture:
-    """A lecture of plain values. Raises `RequestError` (422) naming the step and the key."""
+    """Return a lecture from plain values. Raises `RequestError` (422) with the step and the key."""
     try:
         return Lecture.model_validate(tree)
     except ValidationError as error:
@@ -173,7 +173,7 @@ def checked(tree: Mapping[str, object]) -> Lecture:
 
 
 def written(lecture: Lecture) -> LectureFile:
-    """The file of a lecture. Raises `RequestError` (422) for a step whose command draws nothing."""
+    """Return the file of a lecture. Raises `RequestError` (422) if a step's command is invalid."""
     for number, step in enumerate(lecture.steps, 1):
         try:
             parsed(step.command)
@@ -187,7 +187,7 @@ def written(lecture: Lecture) -> LectureFile:
 
 
 def _line(part: Lecture | LectureStep, key: str) -> str:
-    """A text as TOML, its lines as they are."""
+    """Return a text as TOML, with its lines unchanged."""
     lines = getattr(part, key).replace("\r\n", "\n").split("\n")
     text = "\n".join(json.dumps(line, ensure_ascii=False)[1:-1] for line in lines)
     text = text.replace("\x7f", "\\u007f")
@@ -195,7 +195,7 @@ def _line(part: Lecture | LectureStep, key: str) -> str:
 
 
 def save(lecture: Lecture, folder: Path | None) -> Lecture:
-    """Write a lecture into the folder of one's own; without a name it gets that of its title.
+    """Write a lecture into the user's folder; without a name it gets one from its title.
 
     Raises `RequestError` (422) without a folder, or for an invalid file name.
     """
@@ -215,7 +215,7 @@ def save(lecture: Lecture, folder: Path | None) -> Lecture:
 
 
 def parsed(command: str) -> DrawingCommand:
-    """``foveate look heads runs/en-fr --text 'A dog.' --layer 1`` in its parts.
+    """Parse a command such as ``foveate look heads runs/en-fr --text 'A dog.' --layer 1``.
 
     Raises `UserError` for another command, an unknown view or demo, and an unknown option.
     """

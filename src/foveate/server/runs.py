@@ -1,6 +1,6 @@
-"""The runs of a server, and those that the translation API serves by their directions.
+"""The runs of a server, and those that the translation API serves by direction.
 
-Runs are loaded at the first request, unloaded when others need the memory, and loaded again when a
+Runs are loaded at the first request, unloaded when others need the memory, and reloaded when
 training has chosen other weights. Their queues are in `foveate.server.batching`.
 """
 
@@ -16,9 +16,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from foveate.answers import CorpusName, Translator
 from foveate.config import ConfigError
 from foveate.documents.memory import Assistance, AssistanceCounts, Glossary, TranslationMemory
+from foveate.engine.answers import CorpusName, Translator
 from foveate.engine.packed import header_of, packed_file
 from foveate.server.batching import Batcher, DirectionAssistance, TranslateLines
 from foveate.server.common import RequestError, unused_name
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from foveate.run import Run, RunConfig
 
 MIB = 2**20
-SAMPLE = ["the dog runs in the garden and the cat sleeps"] * 4  # by which a rate is measured
-CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it
+SAMPLE = ["the dog runs in the garden and the cat sleeps"] * 4  # for measuring a rate
+CHOSEN = "best.json"  # holds the name of the selected checkpoint; training changes it
 FileNames = Sequence[str]  # FILE, or en:fr=FILE, or RUN=FILE
 log = logging.getLogger("foveate.server")
 
@@ -40,30 +40,30 @@ Loaded = TypeVar("Loaded")
 
 @dataclass(eq=False)
 class StoredRun(Generic[Loaded]):
-    """A run of a store, in memory or not."""
+    """A run in a store, in memory or not."""
 
     name: str
     folder: Path
     run: Loaded | None = None
-    stamp: int = 0  # of the file that chose the weights in memory
+    stamp: int = 0  # of the file that selected the weights in memory
     used: float = 0.0
     loads: int = 0
 
     @cached_property
     def config(self) -> RunConfig:
-        """Its config, read once."""
+        """The config, read once."""
         from foveate.run import read_run
 
         return read_run(self.folder)
 
     @property
     def search(self) -> str | None:
-        """The kind of its search."""
+        """The kind of search."""
         file = self.folder if self.folder.is_file() else packed_file(self.folder)[0]
         return self.config.decode.kind if file is None else header_of(file).search.name
 
     def chosen_at(self) -> int:
-        """When a training chose the weights, in ns; 0 where no file says so."""
+        """Return when training selected the weights, in ns; 0 if no file says so."""
         chosen = self.folder if self.folder.is_file() else self.folder / CHOSEN
         try:
             return chosen.stat().st_mtime_ns
@@ -71,7 +71,7 @@ class StoredRun(Generic[Loaded]):
             return 0
 
     def weights(self) -> int:
-        """Bytes of the weights on disk: about what they take in memory."""
+        """Return the bytes of the weights on disk, about as many as in memory."""
         if self.folder.is_file():
             return self.folder.stat().st_size
         from foveate.train import checkpoint
@@ -85,14 +85,14 @@ Stored = TypeVar("Stored", bound=StoredRun[Any])
 
 
 def load_run(folder: Path) -> Run:
-    """The run of a folder, in PyTorch."""
+    """Load the run in a folder, in PyTorch."""
     from foveate.run import load
 
     return load(folder)
 
 
 class RunStore(Generic[Stored, Loaded]):
-    """Runs by their names, those of their folders, numbered where two are the same."""
+    """Runs by the names of their folders, numbered if two are the same."""
 
     def __init__(
         self,
@@ -101,20 +101,20 @@ class RunStore(Generic[Stored, Loaded]):
         loader: Callable[[Path], Loaded],
         copies: int = 1,
     ) -> None:
-        """``memory`` is in bytes of weights, of which ``loader`` makes so many ``copies``."""
+        """``memory`` is in bytes of weights, of which ``loader`` makes ``copies`` copies."""
         self.memory, self._loader, self._copies = memory, loader, copies
         self.runs: dict[str, Stored] = {}
         self._lock, self._loading = threading.Lock(), threading.Lock()
 
     def new_name(self, folder: Path) -> str:
-        """The name of a folder that is not in the store yet."""
+        """Return a name for a folder that is not in the store yet."""
         return unused_name(re.sub(r"[^\w.-]+", "-", folder.name) or "run", self.runs)
 
     def load(self, stored: Stored) -> Loaded:
-        """The loaded run; it is loaded again after other weights were chosen.
+        """Return the loaded run; it is reloaded after other weights were selected.
 
-        Where the new weights cannot be read the run continues with the old ones; where there are
-        none their error is raised.
+        If the new weights cannot be read, the run continues with the old ones; if there are
+        none, the error is raised.
         """
         stored.used = time.monotonic()
         run: Loaded | None = stored.run
@@ -153,14 +153,14 @@ class RunStore(Generic[Stored, Loaded]):
             log.info("dropped", extra={"run": run.name})
 
     def size(self, stored: Stored) -> int:
-        """Bytes that its weights take in memory."""
+        """Return the bytes that its weights take in memory."""
         return self._copies * stored.weights()
 
 
 def corpora_of(folder: Path) -> Sequence[CorpusName]:
-    """The corpora of a run or a packed file, without loading it.
+    """Return the corpora of a run or a packed file, without loading it.
 
-    Raises ``ConfigError`` where it does not translate.
+    Raises ``ConfigError`` if it does not translate.
     """
     file = folder if folder.is_file() else packed_file(folder)[0]
     if file is None:
@@ -180,7 +180,7 @@ class ServedRun(StoredRun[Translator]):
     directions: list[Direction] = field(default_factory=list)
     batcher: Batcher[Translator] = field(init=False)
     assistance: dict[Direction, DirectionAssistance] = field(default_factory=dict)
-    requested: AssistanceCounts = field(default_factory=AssistanceCounts)  # that requests brought
+    requested: AssistanceCounts = field(default_factory=AssistanceCounts)  # provided by requests
 
 
 class RunPool(RunStore[ServedRun, Translator]):
@@ -195,9 +195,9 @@ class RunPool(RunStore[ServedRun, Translator]):
         loader: Callable[[Path], Translator] = load_run,
         copies: int = 1,
     ) -> None:
-        """``named`` gives directions ("en:fr") by the names of folders.
+        """``named`` has directions ("en:fr") by folder name.
 
-        Of two runs with the same direction the first one answers. Raises ``ConfigError`` where a
+        If two runs have the same direction, the first one answers. Raises ``ConfigError`` if a
         folder does not translate, has no weights, or is larger than the memory alone.
         """
         super().__init__(memory, loader=loader, copies=copies)
@@ -222,11 +222,11 @@ class RunPool(RunStore[ServedRun, Translator]):
         self.observe_batch(name, size, seconds)
 
     def directions(self) -> list[tuple[ServedRun, Direction]]:
-        """All directions of all runs."""
+        """Return all directions of all runs."""
         return [(run, direction) for run in self.runs.values() for direction in run.directions]
 
     def table(self) -> dict[str, list[str]]:
-        """The targets of each source language."""
+        """Return the targets of each source language."""
         table: dict[str, list[str]] = {}
         for _, direction in self.directions():
             targets = table.setdefault(direction.source, [])
@@ -234,14 +234,14 @@ class RunPool(RunStore[ServedRun, Translator]):
         return table
 
     def find(self, source: str, target: str) -> tuple[ServedRun, Direction] | None:
-        """The first run that translates between two languages."""
+        """Return the first run that translates between two languages."""
         for run, direction in self.directions():
             if (direction.source, direction.target) == (source, target):
                 return run, direction
         return None
 
     def run(self, served: ServedRun) -> Translator:
-        """The loaded run. Raises `RequestError` (503), with nothing that names a file."""
+        """Return the loaded run. Raises `RequestError` (503) without any file name."""
         try:
             return self.load(served)
         except Exception as error:
@@ -252,11 +252,11 @@ class RunPool(RunStore[ServedRun, Translator]):
 
     @property
     def alive(self) -> bool:
-        """Whether the queues of all runs are answered."""
+        """True if the queues of all runs are answered."""
         return all(run.batcher.alive for run in self.runs.values())
 
     def close(self, seconds: float) -> bool:
-        """Answer what waits and accept nothing more; whether that was done in the time."""
+        """Answer what waits and accept nothing more; return whether that was done in time."""
         end = time.monotonic() + seconds
         runs = list(self.runs.values())
         return all([run.batcher.close(max(0.0, end - time.monotonic())) for run in runs])
@@ -264,7 +264,7 @@ class RunPool(RunStore[ServedRun, Translator]):
 
 @dataclass(frozen=True)
 class TranslationOptions:
-    """Glossaries and memories by direction; banned phrases and copying are for all directions."""
+    """Glossaries and memories by direction; banned phrases and copying apply to all directions."""
 
     glossary: FileNames = ()
     memory: FileNames = ()
@@ -273,10 +273,10 @@ class TranslationOptions:
     copies_unknown: bool = False
 
     def equip(self, pool: RunPool) -> list[str]:
-        """Give each direction its assistance; a sentence for each that has some.
+        """Give each direction its assistance; return a sentence for each that has some.
 
-        Raises ``ConfigError`` naming the file and the line that is wrong, a direction that no run
-        has, or a run whose search cannot force terms.
+        Raises ``ConfigError`` for a wrong file, with the line, for a direction that no run
+        has, or for a run whose search cannot force terms.
         """
         glossaries = _by_direction(pool, "--glossary", self.glossary)
         memories = _by_direction(pool, "--memory", self.memory)
@@ -295,7 +295,7 @@ class TranslationOptions:
         return sentences
 
     def _memory(self, path: Path, direction: Direction) -> TranslationMemory:
-        """The memory of a direction. Raises ``ConfigError`` where it has no pair of it."""
+        """Return the memory of a direction. Raises ``ConfigError`` if it has no pair for it."""
         memory = TranslationMemory.read(path, direction.target, self.fuzzy, direction.source)
         if not memory.pairs:
             raise ConfigError(f"{path} has no pair from {direction.source} to {direction.target}")
@@ -323,7 +323,7 @@ def _words(assistance: Assistance, glossary: Path | None, memory: Path | None) -
 def _by_direction(
     pool: RunPool, option: str, names: FileNames
 ) -> dict[tuple[str, Direction], Path]:
-    """The file of each direction of a run that has one."""
+    """Return the file of each run's direction that has one."""
     files: dict[tuple[str, Direction], Path] = {}
     for value in names:
         key, equals, name = value.partition("=")
@@ -343,9 +343,9 @@ def _by_direction(
 
 
 def _named(pool: RunPool, option: str, key: str, path: Path) -> list[tuple[ServedRun, Direction]]:
-    """The directions that a key names: a pair of languages, a run, or without a key all.
+    """Return the directions for a key: a language pair, a run, or without a key all.
 
-    Without a key there has to be one direction, or a TMX, which names its languages itself.
+    Without a key there must be one direction, or a TMX, which declares its languages.
     """
     every = pool.directions()
     if not key:

@@ -1,7 +1,7 @@
 """Answers of runs in the studio: events while a run computes, and its outputs at the end.
 
-What a request holds is up to what the task ``reads``, and how it is answered to what it ``gives``:
-texts token by token, labels with their probabilities, forecasts and hidden words as drawings.
+The task's ``reads`` determines the fields of a request, its ``gives`` the form of the answer:
+texts token by token, labels with their probabilities, forecasts and masked words as drawings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.answers import LabelAnswer, Picture
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.series import SeriesTable
@@ -30,8 +29,11 @@ from foveate.decode.search import PartialHypothesis
 from foveate.draw.charts import Curve, LinesDrawing, Mark
 from foveate.draw.parts import DrawingPart, data_uri, listed
 from foveate.draw.pictures import PictureDrawing, picture_drawing
+from foveate.engine.answers import LabelAnswer, Picture
 from foveate.files import split_lines, write_text
 from foveate.run import Run
+from foveate.run.answering import Forecast, forecast_at
+from foveate.run.watching import Output, Watched
 from foveate.server.common import RequestError
 from foveate.server.studio_schemas import (
     Alternative,
@@ -46,26 +48,26 @@ from foveate.server.studio_schemas import (
     TextDone,
     Token,
 )
-from foveate.tasks.base import AnyTask, Generates
-from foveate.tasks.forecasting import Forecast, Forecasting
+from foveate.tasks.abilities import Generates
+from foveate.tasks.base import AnyTask
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.text_to_text import TextToText
-from foveate.watching import Output, Watched
 
 Send = Callable[[DrawingPart], None]  # sends an event
 AnyDone = TextDone | LabelDone | DrawnDone
 MOST_BYTES = 12 * 1024 * 1024  # of a picture
 DATA_URI = re.compile(r"data:image/(png|jpeg);base64,(.*)", re.DOTALL)
-MOST_LINES = 200_000  # of training data in which words of a text are looked up
+MOST_LINES = 200_000  # of training data that are searched for the words of a text
 WORD = re.compile(r"[^\W\d_]+")
-_WORDS: WeakKeyDictionary[AnyTask, set[str]] = WeakKeyDictionary()  # of the sources of a task
+_WORDS: WeakKeyDictionary[AnyTask, set[str]] = WeakKeyDictionary()  # in the sources of a task
 
 
 @contextmanager
 def opened(picture: str | None) -> Iterator[int | Path]:
-    """The number of a test picture, or a temporary file with the content of a data URI.
+    """Yield the number of a test picture, or a temporary file with the content of a data URI.
 
-    Raises `RequestError` for anything else, such as a path of this machine.
+    Raises `RequestError` for anything else, such as a path on this machine.
     """
     picture = (picture or "0").strip()
     if picture.isascii() and picture.isdecimal():
@@ -88,13 +90,13 @@ def opened(picture: str | None) -> Iterator[int | Path]:
 
 
 def enlarged_uri(pixels: NDArray[np.uint8], least: int) -> str:
-    """Pixels (C, H, W) as a PNG in a data URI, enlarged by whole numbers to ``least`` pixels."""
+    """Return pixels (C, H, W) as a PNG data URI, enlarged by an integer to ``least`` pixels."""
     times = max(1, -(-least // max(pixels.shape[1:])))
     return data_uri(pixels.repeat(times, axis=1).repeat(times, axis=2))
 
 
 def start(run: Run, name: str, request: AnswerRequest) -> AnswerStart:
-    """The first event: the run, and the tokens of a text that is read."""
+    """Return the first event: the run, and the tokens of a text that is read."""
     task = run.task
     if task.reads != "text" or task.gives == "words":
         return AnswerStart(run=name)
@@ -107,9 +109,9 @@ def start(run: Run, name: str, request: AnswerRequest) -> AnswerStart:
 
 
 def unknown_words(task: AnyTask, text: str) -> list[str]:
-    """The words of a text that no source of the training data has, whatever their case.
+    """Return the words of a text that are in no training source, ignoring case.
 
-    Where the data are not here, or are more than `MOST_LINES`: those that the tokenizer lacks.
+    Without the data, or with more than `MOST_LINES` lines: those that the tokenizer lacks.
     """
     tokenizer = next(iter(task.tokenizers_by_name().values()), None)
     if tokenizer is None:
@@ -140,7 +142,7 @@ def _without_piece(tokenizer: Tokenizer, text: str) -> list[str]:
 
 
 def answer(run: Run, request: AnswerRequest, send: Send) -> AnyDone:
-    """Compute the answer, sending events on the way. Raises `RequestError` where no form fits."""
+    """Compute the answer, sending events on the way. Raises `RequestError` for an invalid input."""
     task = run.task
     if isinstance(task, Forecasting):
         return forecasts(run, task, request)
@@ -157,31 +159,31 @@ def answer(run: Run, request: AnswerRequest, send: Send) -> AnyDone:
 
 @contextmanager
 def read(run: Run, request: AnswerRequest) -> Iterator[tuple[Picture, list[PictureDrawing]]]:
-    """The input of a run in a request, and its drawing where it is a picture."""
+    """Yield a request's input for a run, and its drawing if it is a picture."""
     if isinstance(run.task, PictureTask):
         with opened(request.picture) as picture:
             yield picture, [picture_drawing(*run.task.shown(picture))]
     elif isinstance(run.task, TextToText):
         line = " ".join(split_lines(request.text))
-        yield run.task.addressed([line], request.to)[0], []
+        yield run.task.sides.addressed([line], request.to)[0], []
     else:
         yield request.text, []
 
 
 def source_tokens(tokenizer: Tokenizer, text: str) -> list[SourceToken]:
-    """The tokens of a text with their places in it."""
+    """Return the tokens of a text with their positions in it."""
     offsets = tokenizer.encode(text).offsets
     return [SourceToken(text=text[a:b], start=a, end=b) for a, b in offsets]
 
 
 def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
-    """The next rows of a series: after its end, after a table of the user's, or at a date."""
+    """Return a series' next rows: after its end, after a table of the user's, or at a date."""
     if request.csv is not None:
         table, ahead = forecast_of_csv(run, task, request.csv)
     elif request.date is not None:
-        table, ahead = task.table(), task.forecast_at(run.model, request.date)
+        table, ahead = task.table(), forecast_at(task, run.model, request.date)
     else:
-        table, ahead = task.table(), run.forecast()
+        table, ahead = task.table(), run.answer([None])[0]
     channels = list(range(len(ahead.names)))
     if request.channel is not None:
         channels = [task.channel(request.channel)]
@@ -190,12 +192,12 @@ def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
 
 
 def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[SeriesTable, Forecast]:
-    """A table of the user's and what comes after it. Raises `ConfigError` naming a line."""
+    """Return a user's table and its forecast. Raises `ConfigError` with a line."""
     with tempfile.TemporaryDirectory(prefix="foveate-studio-") as folder:
         path = Path(folder) / "series.csv"
         write_text(path, csv)
         try:
-            return task.read_file(path), run.forecast(path)
+            return task.read_file(path), run.answer([path])[0]
         except (ConfigError, DataError) as error:
             raise ConfigError(str(error).replace(str(path), "the table")) from None
 
@@ -203,7 +205,7 @@ def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[SeriesTable,
 def forecast_drawing(
     table: SeriesTable, ahead: Forecast, number: int, look_back: int
 ) -> LinesDrawing:
-    """A channel: the rows read, the forecast, and the rows that followed."""
+    """Draw a channel: the rows read, the forecast, and the rows that followed."""
     first = int(np.searchsorted(table.dates, ahead.dates[0]))
     begin, count = max(0, first - look_back), len(ahead.dates)
     past = table.values[begin:first, number]
@@ -237,7 +239,7 @@ def texts(
     request: AnswerRequest,
     send: Send,
 ) -> TextDone:
-    """An answer of tokens: one hypothesis is sent token by token, several as a beam."""
+    """Answer with tokens: a single hypothesis is sent token by token, several as a beam."""
     watched = Watched(run, request.top_k)
     settings = watched.search(request.search.kind, **request.search.fields())
     search = settings.giving(request.hypotheses).build()
@@ -273,7 +275,7 @@ def texts(
 def token(
     watched: Watched, partial: PartialHypothesis, place: int, text: str | None = None
 ) -> Token:
-    """The last token of a partial hypothesis, at a place of its output."""
+    """Return the last token of a partial hypothesis, at a position of its output."""
     others, names = watched.instead(partial)
     special = partial.token in watched.task.silent
     name = "\n" if partial.token == EOS else watched.name(partial)
@@ -294,7 +296,7 @@ def token(
 
 
 def hypothesis(watched: Watched, output: Output) -> AnswerHypothesis:
-    """An output with its tokens, whose texts in a row are its text."""
+    """Return an output with its tokens, whose texts concatenated are its text."""
     texts = watched.task.token_texts([partial.token for partial in output.path])
     tokens = [
         token(watched, partial, place, text)

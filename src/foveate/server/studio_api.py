@@ -1,4 +1,4 @@
-"""The studio's API, its page and its program: runs, their answers and views, trainings."""
+"""The studio's API, its page and its program: runs, their answers and views, training runs."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ SECURITY_HEADERS = {
 }
 PAUSE = 15.0  # seconds without an event after which a ping is sent
 POLL = 0.5  # seconds between two readings of a log
-PORTS = 20  # that are tried where the first is taken
-DRAIN = 2  # seconds that open streams have when the program ends
+PORTS = 20  # tried if the first is taken
+DRAIN = 2  # seconds for open streams when the program ends
 EVENTS: dict[str, Sequence[type[StudioResponse]]] = {  # of each stream
     "AnswerEvent": (
         AnswerStart, Token, BeamStep, TextDone, LabelDone, DrawnDone, Failed, Ping,
@@ -117,13 +117,13 @@ ERRORS: Responses = {status: {"model": Error} for status in (404, 413, 422, 429,
 
 
 def sent(event: DrawingPart, position: str = "") -> str:
-    """An event as it is sent; a reader can continue after its ``position``."""
+    """Return an event in the form sent; a reader can resume after its ``position``."""
     name = getattr(event, "event", "message")
     return event_text(name, event.model_dump_json(by_alias=True), position)
 
 
 async def _stream(events: AsyncIterator[DrawingPart]) -> AsyncIterator[str]:
-    """Events as they are sent; an error is the last of them."""
+    """Yield events in the form sent; an error is the last of them."""
     try:
         async for event in events:
             yield sent(event)
@@ -132,7 +132,7 @@ async def _stream(events: AsyncIterator[DrawingPart]) -> AsyncIterator[str]:
 
 
 def _streamed(schema: str, description: str) -> Responses:
-    """The OpenAPI description of a response that may be a stream of events."""
+    """Return the OpenAPI description of a response that may be a stream of events."""
     content = {EVENT_STREAM: {"schema": {"$ref": SCHEMA_REF.format(model=schema)}}}
     return {200: {"description": description, "content": content}}
 
@@ -142,9 +142,9 @@ def _wants_events(request: Request) -> bool:
 
 
 class StudioGuard(Guard):
-    """The guard of the studio: only its own pages use it, and only with its token if it has one.
+    """The guard of the studio: only its own pages may use it, with its token if it has one.
 
-    What the studio sends may load nothing from other sites.
+    Responses of the studio may load nothing from other sites.
     """
 
     public = False
@@ -160,7 +160,7 @@ class StudioGuard(Guard):
         self.cookie = "foveate-" + hashlib.sha256((token or "").encode()).hexdigest()[:8]
 
     def check(self, scope: Scope, headers: Headers) -> tuple[int, BytesInFlight]:
-        """A link may open the page, but not start a computation."""
+        """Check the sender: a link may open the page, but not start a computation."""
         page = headers.get("sec-fetch-mode") == "navigate" and scope["path"] == "/"
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not page:
             raise RequestError(403, self.wrong_origin)
@@ -173,23 +173,23 @@ class StudioGuard(Guard):
         return MOST_BYTES, self.in_flight
 
     def headers_of(self, scope: Scope) -> Mapping[str, str]:
-        """With the cookie that holds the token, where the address holds it."""
+        """Return the headers, with a cookie for the token if it is in the query string."""
         if self.token is None or _query_token(scope) != self.token:
             return self.headers
         cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
         return {**self.headers, "Set-Cookie": cookie}
 
     def _cookies(self, headers: Headers) -> list[str]:
-        """The values of the studio's cookie.
+        """Return the values of the studio's cookie.
 
-        Browsers send those of all programs of a host, whatever their port; some are malformed.
+        Browsers send those of all programs on a host, whatever their port; some are malformed.
         """
         parts = ";".join(headers.getlist("cookie")).split(";")
         pairs = (part.strip().partition("=") for part in parts)
         return [value for name, _, value in pairs if name == self.cookie]
 
     def log(self, scope: Scope, record: RequestRecord) -> None:
-        """One user's requests are not counted."""
+        """Do nothing: the requests of a single user are not counted."""
 
 
 def _query_token(scope: Scope) -> str:
@@ -202,13 +202,13 @@ def _state(request: Request) -> StudioState:
 
 
 class Computing:
-    """What is computed for a request; it is given up where the client leaves."""
+    """Computes the result of a request; it is cancelled if the client leaves."""
 
     def __init__(self, request: Request) -> None:
         self.state, self.left = _state(request), request.is_disconnected
 
     async def __call__(self, work: Callable[[], T]) -> T:
-        """The result of a computation without events."""
+        """Return the result of a computation without events."""
         return await self.state.compute(work, self.left)
 
 
@@ -234,7 +234,7 @@ def _check_view(view: str, question: Question) -> None:
 
 
 def _check_files(form: type[Config], names: Iterable[str]) -> None:
-    """Raise `RequestError` where a field of a form is set that names a file."""
+    """Raise `RequestError` if a field of a form is set that refers to a file."""
     if named := sorted(file_fields(form).intersection(names)):
         raise RequestError(422, f"{named[0]}: a page cannot name files; use the command line")
 
@@ -496,7 +496,7 @@ async def comparison(name: str, number: int, state: State, compute: Compute) -> 
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document with the types of events, from which the page's types are generated."""
+    """Return the OpenAPI document with event types, from which the page's types are generated."""
     models = [model for of_stream in EVENTS.values() for model in of_stream]
     tree = openapi_document(app, models, "serialization")
     for name, of_stream in EVENTS.items():
@@ -506,17 +506,17 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 
 def document_text(app: FastAPI) -> str:
-    """The document as JSON, the same at every call."""
+    """Return the document as JSON, the same at every call."""
     return json.dumps(document(app), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 class Assets(StaticFiles):
-    """The files of the page; a name under ``assets`` holds a hash of the content, which stays."""
+    """The files of the page; names under ``assets`` contain a hash of the fixed content."""
 
     def file_response(
         self, full_path: PathLike, stat_result: stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """As `StaticFiles`, with how long a browser may keep it."""
+        """Return the response of `StaticFiles`, with how long a browser may cache it."""
         response = super().file_response(full_path, stat_result, scope, status_code)
         hashed = Path(full_path).parent.name == "assets"
         response.headers["Cache-Control"] = "max-age=31536000, immutable" if hashed else "no-cache"
@@ -531,13 +531,13 @@ def application(
     static: Path = STATIC,
     lectures: Path | None = None,
 ) -> FastAPI:
-    """The studio of some runs, or of folders of runs, as an ASGI application.
+    """Return the studio of some runs, or of folders of runs, as an ASGI application.
 
-    One's own lectures are in the folder ``lectures``.
+    The user's own lectures are in the folder ``lectures``.
 
-    Every request needs ``token`` where it is set; ``hosts`` are the names under which the studio
-    may be reached, any where None. One computation runs at a time and at most ``waiting`` wait.
-    Raises ``ConfigError`` where a path holds no run.
+    Every request needs ``token`` if it is set; ``hosts`` are the names under which the studio
+    may be reached (None: any). One computation runs at a time and at most ``waiting`` wait.
+    Raises ``ConfigError`` if a path contains no run.
     """
     state = StudioState(runs, waiting, lectures)
 
@@ -573,7 +573,7 @@ def serve(
     """Serve until interrupted. Port 0 takes any free one, and a port in use the next.
 
     Raises ``ConfigError`` for a host that others reach without a token, for a folder of lectures
-    that does not exist, or where no port is free.
+    that does not exist, or if no port is free.
     """
     if lectures is not None and not lectures.is_dir():
         raise ConfigError(f"--lectures {lectures}: the folder does not exist; create it first")

@@ -13,7 +13,7 @@ from foveate.views.options import Question
 
 
 class StudioResponse(DrawingPart):
-    """What is sent: every field is there, those with a default too."""
+    """A response: every field is present, including those with a default."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
@@ -40,7 +40,7 @@ class SearchSettings(DrawingPart):
     seed: int | None = None
 
     def fields(self) -> dict[str, object]:
-        """The fields that are set, except the kind."""
+        """Return the fields that are set, except the kind."""
         return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 

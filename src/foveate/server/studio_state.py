@@ -1,4 +1,4 @@
-"""State of the studio: its runs, the queue of computations, the arrays that were drawn last."""
+"""State of the studio: its runs, the queue of computations, the most recently drawn arrays."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ from foveate.views.options import Question
 
 T = TypeVar("T")
 CONFIG = "config.toml"
-INLINE = 64 * 2**10  # bytes of an array that stands in the JSON itself
-POLL = 0.1  # seconds between two looks whether a client is still there
-ARRAYS = 256 * 2**20  # bytes of all that are stored, gzipped
+INLINE = 64 * 2**10  # bytes up to which an array is part of the JSON itself
+POLL = 0.1  # seconds between two checks whether a client is still connected
+ARRAYS = 256 * 2**20  # bytes of all stored arrays, gzipped
 
 
 class StudioRuns(RunStore[StoredRun[Run], Run]):
-    """The runs in some folders, those made since the start too; without folders those that ship.
+    """The runs in some folders, including later ones; without folders, those shipped.
 
-    Without a run of a name, the one of that name that ships with foveate is used.
+    If no run has a name, the shipped run with that name is used.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Raises ``ConfigError`` for a path that is not a run and holds none."""
+        """Raise ``ConfigError`` for a path that is not a run and contains none."""
         super().__init__(loader=load)
         self._paths = paths or [PACKAGED]
         self._packaged: dict[str, StoredRun[Run]] = {
@@ -73,7 +73,7 @@ class StudioRuns(RunStore[StoredRun[Run], Run]):
                 )
 
     def names(self) -> list[str]:
-        """The names of all runs; one that has a name keeps it."""
+        """Return the names of all runs; existing names do not change."""
         with self._lock:
             known = {stored.folder for stored in self.runs.values()}
             for folder in (folder for path in self._paths for folder in _run_folders(path)):
@@ -84,11 +84,11 @@ class StudioRuns(RunStore[StoredRun[Run], Run]):
             return list(self.runs)
 
     def has(self, name: str) -> bool:
-        """Whether there is a run of a name, or one that ships with foveate."""
+        """Return whether there is a run with a name, or one shipped with foveate."""
         return name in self.runs or name in self._packaged or name in self.names()
 
     def find(self, name: str) -> StoredRun[Run]:
-        """A run by its name. Raises `RequestError` (404) naming the runs that there are."""
+        """Return a run by its name. Raises `RequestError` (404) with the existing runs."""
         if name not in self.runs and name not in (names := self.names()):
             if name not in self._packaged:
                 raise not_found("run", name, names)
@@ -96,12 +96,12 @@ class StudioRuns(RunStore[StoredRun[Run], Run]):
         return self.runs[name]
 
     def run(self, name: str) -> Run:
-        """A run with its model. Raises ``ConfigError`` where it has no checkpoint."""
+        """Return a run with its model. Raises ``ConfigError`` if it has no checkpoint."""
         return self.load(self.find(name))
 
 
 def _run_folders(path: Path) -> Iterator[Path]:
-    """The folder itself where it is a run, else those of its folders that are, by name."""
+    """Yield the folder itself if it is a run, else those of its folders that are, by name."""
     path = path.expanduser().resolve()
     if (path / CONFIG).is_file():
         yield path
@@ -110,9 +110,9 @@ def _run_folders(path: Path) -> Iterator[Path]:
 
 
 def silenced_places(run: Run, heads: Sequence[SilencedHead]) -> Iterator[str]:
-    """The heads as `silenced` reads them, ``NAME:HEAD``, or ``NAME`` for all of a layer.
+    """Yield the heads as `silenced` reads them: ``NAME:HEAD``, or ``NAME`` for a whole layer.
 
-    Raises `RequestError` naming the blocks that there are.
+    Raises `RequestError` with the existing blocks.
     """
     blocks: dict[str, list[str]] = {}
     for name in hook_points(run.model):
@@ -128,7 +128,7 @@ def silenced_places(run: Run, heads: Sequence[SilencedHead]) -> Iterator[str]:
 
 @contextmanager
 def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> Iterator[None]:
-    """The run with some heads silenced. Raises ``ConfigError`` where one does not exist."""
+    """Silence some heads of a run in the block. Raises ``ConfigError`` if one does not exist."""
     places = list(silenced_places(run, heads)) if heads else []
     with edit(run.model, silenced(places)) if places else nullcontext():
         yield
@@ -142,19 +142,19 @@ class ReaderLeft(BaseException):
 
 
 class Computation(Operation[None], Generic[T]):
-    """A computation in a queue, of which it is a batch of its own; its events can be read once."""
+    """A computation in a queue, in a batch of its own; its events can be read once."""
 
     future: Future[list[T]]
 
     def __init__(self, work: Callable[[Send], T], queue: Batcher[None]) -> None:
-        """Raises `RequestError` (429) where the queue is full."""
+        """Raise `RequestError` (429) if the queue is full."""
         self._work, self._loop = work, asyncio.get_running_loop()
         self._events: asyncio.Queue[DrawingPart | None] = asyncio.Queue()
         self._stop = threading.Event()
         self.future = queue.submit("studio", self, [""]).future
 
     def plan(self, model: None, items: Sequence[str], tokens: int) -> AnswerPlan:
-        """One item: the result."""
+        """Return a plan with one item: the result."""
         return AnswerPlan([1], lambda items, stop: [self._work(self.send)])
 
     def send(self, event: DrawingPart | None) -> None:
@@ -164,14 +164,14 @@ class Computation(Operation[None], Generic[T]):
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     def stop(self) -> None:
-        """Give up the computation; it ends at its next event."""
+        """Cancel the computation; it ends at its next event."""
         self._stop.set()
         self.future.cancel()
 
     async def result(self, left: Left | None = None) -> T:
-        """The result; the computation stops where its caller is cancelled or its client has left.
+        """Return the result; the computation stops if its caller is cancelled or its client leaves.
 
-        One that is still in the queue gives up its place.
+        One that is still in the queue is removed from it.
         """
         waiting = asyncio.wrap_future(self.future)
         try:
@@ -183,9 +183,9 @@ class Computation(Operation[None], Generic[T]):
             self.stop()
 
     async def events(self, pause: float, ping: DrawingPart) -> AsyncIterator[DrawingPart | T]:
-        """Its events as they come, a ``ping`` after each ``pause`` seconds without, its result.
+        """Yield events as they come, a ``ping`` after ``pause`` seconds without, then the result.
 
-        The computation stops where the reader leaves.
+        The computation stops when the reader leaves.
         """
         put = self._events.put_nowait
         self.future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(put, None))
@@ -204,12 +204,12 @@ class Computation(Operation[None], Generic[T]):
 
 
 class StudioState:
-    """What all routes of a studio share, and what they compute with it."""
+    """The objects shared by all routes of a studio, and the computations with them."""
 
     def __init__(
         self, runs: Sequence[Path], waiting: int = 32, lectures: Path | None = None
     ) -> None:
-        """One computation runs at a time, and at most ``waiting`` others wait."""
+        """Only one computation runs at a time, and at most ``waiting`` others wait."""
         self.paths, self.lectures = list(runs), lectures
         self.runs, self.arrays = StudioRuns(runs), ByteStore(ARRAYS)
         bounds = Batching(max_delay=0, queue=1 + waiting, max_wait=inf)  # an item counts 1
@@ -217,15 +217,15 @@ class StudioState:
         self._evaluated: dict[tuple[str, str, str, int], Evaluated] = {}
 
     def start(self, work: Callable[[Send], T]) -> Computation[T]:
-        """Put a computation into the queue. Raises `RequestError` (429) where it is full."""
+        """Add a computation to the queue. Raises `RequestError` (429) if it is full."""
         return Computation(work, self.queue)
 
     async def compute(self, work: Callable[[], T], left: Left | None = None) -> T:
-        """The result of a computation without events, unless its client has ``left``."""
+        """Return the result of a computation without events, unless its client has ``left``."""
         return await self.start(lambda send: work()).result(left)
 
     def answer(self, name: str, request: AnswerRequest, send: Send) -> DrawingPart:
-        """Answer a request with events, of which the first is "start"; the last is returned."""
+        """Answer a request with events, of which the first is "start"; return the last."""
         began = time.perf_counter()
         run = self.runs.run(name)
         send(answers.start(run, name, request))
@@ -242,22 +242,22 @@ class StudioState:
         question: Question,
         heads: Sequence[SilencedHead] = (),
     ) -> Drawings:
-        """A view of some runs, with the words of its text that their training did not have."""
+        """Draw a view of runs; the result includes words of its text missing in training data."""
         runs = list(map(self.runs.run, names))
         sent = self._sent(lambda: _drawings(find(view), runs, question, heads))
         words = [answers.unknown_words(run.task, question.text or "") for run in runs]
         return sent.model_copy(update={"unknown": list(dict.fromkeys(chain.from_iterable(words)))})
 
     def demo(self, name: str, options: Mapping[str, object] | None = None) -> Drawings:
-        """A demo with some options, the others as they are by default."""
+        """Draw a demo with some options, the others at their defaults."""
         return self._sent(lambda: demos.find(name).draw(options).browser_drawings())
 
     def comparison(self, name: str, number: int) -> Drawings:
-        """A chapter of a comparison, counted from 1."""
+        """Return a chapter of a comparison, counted from 1."""
         return self._sent(lambda: chapter(self.paths, name, number))
 
     def linked(self, drawing: P) -> P:
-        """A drawing whose large arrays are URLs; those drawn last are stored, gzipped."""
+        """Return a drawing with URLs for large arrays; the most recent ones are stored, gzipped."""
 
         def numbers(values: Numbers) -> Numbers:
             content = values.bytes()
@@ -270,14 +270,14 @@ class StudioState:
         return changed(drawing, numbers)
 
     def _sent(self, draw: Callable[[], Sequence[DrawingPart]]) -> Drawings:
-        """What is drawn, with the time that it took."""
+        """Return what is drawn, with the time that it took."""
         began = time.perf_counter()
         drawings: list[Any] = [self.linked(drawing) for drawing in draw()]
         spent = 1000 * (time.perf_counter() - began)
         return Drawings.model_construct(drawings=drawings, milliseconds=spent, unknown=[])
 
     def film(self, name: str, request: FilmRequest, send: Send) -> Film:
-        """A view at checkpoints from all over a training."""
+        """Draw a view at checkpoints spread over a training run."""
         folder, entry = self.runs.find(name).folder, find(request.view)
         frames: list[Frame] = []
         saved = steps(folder)
@@ -291,7 +291,7 @@ class StudioState:
         return Film.model_construct(frames=frames)
 
     def evaluate(self, name: str, split: str, most: int, send: Send) -> Evaluated:
-        """The scores of a run's examples, computed once for the same weights."""
+        """Return the scores of a run's examples, computed once for the same weights."""
         run = self.runs.run(name)
         key = name, run.checkpoint, split, most
         if key not in self._evaluated:
@@ -305,7 +305,7 @@ def _drawings(
     question: Question,
     heads: Sequence[SilencedHead] = (),
 ) -> list[Drawing]:
-    """The drawings of a view, with heads silenced; its picture is not a path of this machine."""
+    """Return a view's drawings, with heads silenced; its picture is not a path on this machine."""
     with ExitStack() as stack:
         for run in runs:
             stack.enter_context(with_silenced(run, heads))

@@ -1,4 +1,4 @@
-"""Trainings by their logs: curves, samples, and the new lines of a log that still grows.
+"""Training runs by their logs: curves, samples, and the new lines of a log that still grows.
 
 `foveate.train.journal` writes the logs.
 """
@@ -19,7 +19,7 @@ from foveate.server.common import RequestError
 from foveate.server.studio_schemas import StudioResponse
 from foveate.train.journal import LOG, Line, sound
 
-RECENT = 180.0  # seconds since the last line after which a training counts as over
+RECENT = 180.0  # seconds since the last line after which a training run counts as over
 CURVES = ("train", "valid")  # the events whose numbers are curves
 Floats = NDArray[np.float64]
 Position = tuple[int, int]  # in a log: a step, and which of its lines
@@ -97,7 +97,7 @@ class TrainingEvent(StudioResponse):
 
 
 def training(name: str, folder: Path, max_steps: int | None, log: Sequence[Line]) -> TrainingInfo:
-    """The progress of a training."""
+    """Return the progress of a training run."""
     path = folder / LOG
     start: Line = next((line for line in log if line.get("event") == "start"), {})
     last = [line for line in log if line.get("event") in CURVES]
@@ -120,7 +120,7 @@ def training(name: str, folder: Path, max_steps: int | None, log: Sequence[Line]
 
 
 def keys(log: Iterable[Line]) -> list[str]:
-    """The curves of a log as ``train.loss``, in the order in which they appear."""
+    """Return the curves in a log as ``train.loss``, in order of appearance."""
     return list(
         dict.fromkeys(
             f"{line['event']}.{key}"
@@ -133,7 +133,7 @@ def keys(log: Iterable[Line]) -> list[str]:
 
 
 def series(log: Sequence[Line], chosen: Sequence[str], after: int, most: int) -> SeriesOf:
-    """The curves of some keys (all, if none) with the steps after one, thinned out."""
+    """Return the curves of some keys (none: all) with the steps after ``after``, thinned out."""
     curves, points = [], {}
     for key in chosen or keys(log):
         event, _, name = key.partition(".")
@@ -160,7 +160,7 @@ def series(log: Sequence[Line], chosen: Sequence[str], after: int, most: int) ->
 
 
 def samples(log: Sequence[Line]) -> SamplesOf:
-    """The samples of every validation."""
+    """Return the samples of every validation."""
     every = [
         SampleAt(step=line["step"], **{key: str(sample.get(key, "")) for key in SAMPLE})
         for line in log
@@ -170,7 +170,7 @@ def samples(log: Sequence[Line]) -> SamplesOf:
 
 
 def event(line: Line) -> TrainingEvent:
-    """A line of a log as it is sent."""
+    """Return a line of a log in the form sent."""
     return TrainingEvent(
         event=str(line.get("event", "")),
         step=int(line.get("step", 0)),
@@ -182,22 +182,22 @@ def event(line: Line) -> TrainingEvent:
 
 
 class LogTail:
-    """The new lines of a log that may still grow, each with its position ``step.n``.
+    """Reads the new lines of a log that may still grow, each with its position ``step.n``.
 
     ``n`` counts the lines of one step from 0. Lines up to ``after`` (a position, or a step: all of
-    its lines) are not repeated. A training that continues from a checkpoint writes its log again
-    without the lines after it: the reader then gets an event "cut".
+    its lines) are not repeated. A run that resumes from a checkpoint rewrites its log without the
+    lines after it: the reader then gets an event "cut".
     """
 
     def __init__(self, path: Path, after: str = "") -> None:
-        """Raises `RequestError` (422) if ``after`` is not a position."""
+        """Raise `RequestError` (422) if ``after`` is not a position."""
         self.path, self.position = path, _position(after)
-        self._inode: int | None = None  # a log that is written again is another file
+        self._inode: int | None = None  # a rewritten log is another file
         self._read, self._last = 0, START
         self._sent: dict[Position, str] = {}
 
     def news(self) -> Iterator[tuple[str, Line]]:
-        """The complete lines that are new, with their positions."""
+        """Yield the new complete lines, with their positions."""
         if not self.path.is_file():
             return
         file = self.path.stat()
@@ -215,7 +215,7 @@ class LogTail:
                 yield _written(position), line
 
     def _common(self, lines: Sequence[tuple[Position, Line]]) -> Position:
-        """The position up to which a log has the lines that were sent; the reader's, where all."""
+        """Return the position up to which a log has the lines sent; the reader's, if it has all."""
         last = START
         for position, line in lines:
             if position > self.position:
@@ -227,7 +227,7 @@ class LogTail:
         return self.position if complete else last
 
     def _complete_lines(self) -> list[tuple[Position, Line]]:
-        """The lines that were not read yet and have been written to their ends."""
+        """Return the complete lines that were not read yet."""
         with self.path.open("rb") as file:
             file.seek(self._read)
             content = file.read()
@@ -264,9 +264,9 @@ def _value(value: object) -> float:
 
 
 def thinned(x: Floats, y: Floats, most: int) -> NDArray[np.int64]:
-    """Which of N points to draw, at most ``most``: the first, the last, and one of each bucket.
+    """Return which of N points to draw, at most ``most``: first, last, and one of each bucket.
 
-    Of a bucket it is the point that makes the largest triangle with the one chosen before it and
+    In a bucket it is the point that makes the largest triangle with the one chosen before it and
     the mean of the next bucket (Steinarsson, 2013); NaN counts as the last value before it.
     """
     count = len(x)

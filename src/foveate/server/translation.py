@@ -1,6 +1,6 @@
-"""The translation service: from the texts of a request to sentences in queues, and back to texts.
+"""The translation service: from the texts of a request to queued sentences, and back to texts.
 
-`Service` holds what all routes share; the functions below it are the steps of a translation. The
+`Service` is shared by all routes; the functions below it are the steps of a translation. The
 routes are in `foveate.server.translation_api`.
 """
 
@@ -21,11 +21,12 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import Request
 
-from foveate.answers import Estimates, TextAnswer
 from foveate.documents.html import html_passage
 from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
+from foveate.engine.answers import TextAnswer
+from foveate.engine.calibration import Calibration
 from foveate.server.assistance import RequestAssistance, RequestOptions, options_of
 from foveate.server.batching import AlignPairs, Links, TranslateLines
 from foveate.server.common import (
@@ -47,15 +48,15 @@ from foveate.server.waiting import ENTRANCE, Answers, Pace, Pair
 T = TypeVar("T")
 AUTO = "auto"
 SHORT = 2_000  # characters of a request that is prepared and joined in the event loop itself
-THREADS = 16  # for what waits: files, links of words
-SHARE = 50  # sentences of a stream that are sent in one go
-COMPUTING = 2  # threads for what would hold up the event loop, which waits for each of them in turn
+THREADS = 16  # for tasks that wait: files, links of words
+SHARE = 50  # sentences of a stream that are sent without a pause
+COMPUTING = 2  # threads for work that would block the event loop, which waits for each in turn
 LEFT = "left"  # in a request's state: a future that is done once the client closed the connection
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """The figures of one application for Prometheus, in a registry of its own."""
+    """The figures of one application for Prometheus, in its own registry."""
 
     def __init__(self, pool: RunPool) -> None:
         self._pool = pool
@@ -90,7 +91,7 @@ class Metrics:
         self.batch_seconds.labels(run).observe(seconds)
 
     def _set_counts(self, run: str, counts: Sequence[AssistanceCounts]) -> None:
-        """The counts of glossaries and memories of a run, those of requests included."""
+        """Set the counts for a run's glossaries and memories, including those of requests."""
         self._known.labels(run, "exact").set(sum(count.exact for count in counts))
         self._known.labels(run, "likeness").set(sum(count.fuzzy for count in counts))
         missing = sum(count.missed for count in counts)
@@ -98,7 +99,7 @@ class Metrics:
         self._terms.labels(run, "present").set(sum(count.terms for count in counts) - missing)
 
     def text(self) -> bytes:
-        """All figures in the text form of Prometheus."""
+        """Return all figures in the text format of Prometheus."""
         for name, run in self._pool.runs.items():
             self._queue.labels(name).set(run.batcher.characters)
             self._loaded.labels(name).set(run.run is not None)
@@ -118,7 +119,7 @@ class Service:
         rules: Rules | None = None,
         glossaries: Path | None = None,
     ) -> None:
-        """``rules`` say which spans of all texts are protected; ``glossaries`` is a folder."""
+        """``rules`` protect spans in all texts; ``glossaries`` is a folder."""
         self.pool, self.limits, self.keys, self.rules = pool, limits, keys, rules or Rules()
         self.metrics, self.detector, self.buckets = Metrics(pool), Detector(), TokenBuckets()
         self.assistance = RequestAssistance()
@@ -131,20 +132,20 @@ class Service:
         self.documents = DocumentProcesses()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """The result of a function that waits."""
+        """Return the result of a function that waits."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     async def computed(self, work: Callable[[], T], size: float = inf) -> T:
-        """The result of a function, for so many characters; the event loop is not held up."""
+        """Return the result of a function for ``size`` characters; the event loop stays free."""
         if size <= SHORT:
             await self.pace.resume()
             return work()
         return await asyncio.get_running_loop().run_in_executor(self.computing, work)
 
     async def for_client(self, request: Request, work: Coroutine[None, None, T]) -> T:
-        """The result of the work, as long as the client waits for it and the time allows.
+        """Return the result of the work, if the client waits for it and the time allows.
 
-        Raises `RequestError` (499) when the client leaves, ``TimeoutError`` after the time.
+        Raises `RequestError` (499) when the client leaves, ``TimeoutError`` after the time limit.
         """
         task = asyncio.ensure_future(work)
         left: asyncio.Future[None] = request.scope["state"].get(LEFT) or asyncio.Future()
@@ -164,7 +165,7 @@ class Service:
             left.remove_done_callback(cancel)
 
     async def links(self, route: Route, client: Client, pairs: Sequence[Pair]) -> list[Links]:
-        """The links of pairs; none where the run cannot align, or the pair is too long."""
+        """Return the links of pairs; none if the run cannot align, or the pair is too long."""
         if route.run is None or not pairs:
             return []
         operation, none = AlignPairs(route.direction.to), list[tuple[int, int]]()
@@ -172,7 +173,7 @@ class Service:
         return await results(submit(client.name, operation, pairs, none, admitted=True))
 
     def close(self, seconds: float) -> bool:
-        """Answer what was accepted; whether that was done in the time."""
+        """Answer accepted requests; return whether that was done in time."""
         self.closing = True
         done = self.pool.close(seconds)
         for threads in (self.threads, self.computing):
@@ -182,7 +183,7 @@ class Service:
 
 
 async def results(answers: Answers[T]) -> list[T]:
-    """The answers to all items; the first error is raised, and the other items are given up."""
+    """Return the answers to all items; the first error is raised, and the other items cancelled."""
     return await asyncio.wrap_future(answers.future)
 
 
@@ -195,13 +196,13 @@ class Client:
 
     @property
     def owner(self) -> str:
-        """By whom characters are counted and glossaries kept: the key, "" where there is none."""
+        """The key that owns characters and glossaries, or "" without one."""
         return self.name if self.name.startswith("key:") else ""
 
 
 @dataclass(frozen=True)
 class Route:
-    """How a text is translated: by a run, or not at all where ``run`` is None."""
+    """The way to translate a text: by a run, or not at all if ``run`` is None."""
 
     run: ServedRun | None
     direction: Direction
@@ -210,7 +211,7 @@ class Route:
 
 @dataclass
 class PendingTranslation:
-    """A text, and from ``first`` on the answers to its sentences; None where it stays as it is."""
+    """A text, and the answers to its sentences from ``first`` on; None if it stays unchanged."""
 
     text: str
     route: Route
@@ -221,13 +222,13 @@ class PendingTranslation:
 
     @property
     def done(self) -> list[TextAnswer]:
-        """The answers to its sentences, which are there."""
+        """The answers to its sentences, once they are complete."""
         if self.answers is None:
             return []
         return self.answers.future.result()[self.first : self.first + len(self.passage.sentences)]
 
     def give_up(self) -> None:
-        """Give up its sentences, and those of texts that were sent with it."""
+        """Cancel its sentences, and those of texts that were sent with it."""
         if self.answers is not None:
             self.answers.future.cancel()
 
@@ -236,8 +237,8 @@ class PendingTranslation:
 class TranslatedText:
     """The translations of a text, best first, and the answers to its sentences.
 
-    ``untranslated`` counts sentences of the first that stay in the source language, since no
-    translation of them kept their markup or protected texts.
+    ``untranslated`` counts sentences in the first one that stay in the source language, since no
+    translation of them preserved their markup or protected texts.
     """
 
     versions: list[str]
@@ -246,12 +247,12 @@ class TranslatedText:
 
     @property
     def cut(self) -> int:
-        """The number of tokens that were cut off."""
+        """The number of tokens that were truncated."""
         return sum(answer.cut for answer in self.answers)
 
 
 async def translate(service: Service, body: TranslateBody, client: Client) -> JsonObject:
-    """The response to /translate: as many translations as texts, in their order."""
+    """Return the response to /translate: one translation for each text, in order."""
     texts = [body.q] if isinstance(body.q, str) else body.q
     if body.alternatives > service.limits.alternatives:
         raise RequestError(400, f"alternatives: at most {service.limits.alternatives}")
@@ -292,16 +293,16 @@ def _response(
 
 
 def qualities(service: Service, route: Route, answers: Sequence[TextAnswer]) -> list[JsonObject]:
-    """Log p of the translation of each sentence, and the chrF that it predicts.
+    """Return log p of each sentence's translation, and the chrF that it predicts.
 
-    Of a sentence from the memory nothing is predicted, nor by a model that is not calibrated.
+    The prediction is None for a sentence from the memory, and for a model without calibration.
     """
     run = route.run
     calibration = None if run is None else service.pool.run(run).calibration
     return [_quality(answer, calibration) for answer in answers]
 
 
-def _quality(answer: TextAnswer, calibration: Estimates | None) -> JsonObject:
+def _quality(answer: TextAnswer, calibration: Calibration | None) -> JsonObject:
     quality: JsonObject = {"source": answer.source, "translation": str(answer)}
     if not answer.outputs:
         return {**quality, "logProbability": None, "tokens": None, "estimate": None}
@@ -312,7 +313,7 @@ def _quality(answer: TextAnswer, calibration: Estimates | None) -> JsonObject:
 
 
 def missing_terms(options: RequestOptions, answers: Sequence[TextAnswer]) -> list[str]:
-    """The terms of the request's glossary that translations lack, by their first variant."""
+    """Return terms of the request's glossary missing in translations, by their first variant."""
     if not options.glossary:
         return []
     glossary = Glossary(dict(options.glossary))
@@ -332,7 +333,7 @@ async def start(
     client: Client,
     versions: int = 1,
 ) -> list[PendingTranslation]:
-    """Put texts into the queues of their runs; errors of the request are raised before that."""
+    """Add texts to the queues of their runs; errors of the request are raised before that."""
     check_size(service, texts, client, service.limits.characters, service.limits.items)
     routes = await find_routes(service, body.source, body.target, texts)
     for route in set(routes):
@@ -350,7 +351,7 @@ def _prepared(
     routes: Sequence[Route],
     versions: int,
 ) -> list[tuple[PendingTranslation, TranslateLines | None]]:
-    """The texts cut into sentences, and what is computed for them."""
+    """Return the texts split into sentences, and the operation for each."""
     options = options_of(body, service.limits)
     rules = options.rules(service.rules, texts)
     cut = partial(html_passage if body.format == "html" else text_passage, rules=rules)
@@ -368,9 +369,9 @@ def _prepared(
 async def stream_sentences(
     service: Service, pending: PendingTranslation, until: float, quality: bool
 ) -> AsyncIterator[JsonObject]:
-    """Each sentence and its translation in their order, as soon as it is there.
+    """Yield each sentence and its translation in order, as soon as it is available.
 
-    Raises ``TimeoutError`` where one is not there ``until`` a time of the loop.
+    Raises ``TimeoutError`` if one is not available ``until`` a time of the loop.
     """
     loop, changed, answers = asyncio.get_running_loop(), asyncio.Event(), pending.answers
     count = 0 if answers is None else len(answers.items)
@@ -397,7 +398,7 @@ async def stream_sentences(
             sentence["quality"] = qualities(service, pending.route, [answer])[0]
         yield sentence
         if not number % SHARE:
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # let others run
 
 
 def check_size(
@@ -417,7 +418,7 @@ def check_size(
 async def find_routes(
     service: Service, source: str, target: str, texts: Sequence[str]
 ) -> list[Route]:
-    """The route of each text. Raises `RequestError` (400) naming the languages that are served."""
+    """Return the route of each text. Raises `RequestError` (400) with the supported languages."""
     table = service.pool.table()
     sources = [code for code, targets in table.items() if target in targets]
     known = list(dict.fromkeys(code for targets in table.values() for code in targets))
@@ -448,7 +449,7 @@ async def find_routes(
 def operation_of(
     service: Service, route: Route, options: RequestOptions, versions: int = 1
 ) -> TranslateLines:
-    """What the run of a route computes, assisted by the server's options and the request's."""
+    """Return the operation for a route's run, with the server's and the request's assistance."""
     assert route.run is not None
     assistance = service.assistance.of(route.run, route.direction, options)
     return TranslateLines(route.direction.to, versions, assistance)
@@ -459,7 +460,7 @@ def submit(
     prepared: Sequence[tuple[PendingTranslation, TranslateLines | None]],
     client: Client,
 ) -> list[PendingTranslation]:
-    """Put the sentences of all texts, or of none, into the queues of their runs."""
+    """Add the sentences of all texts, or of none, to the queues of their runs."""
     groups: dict[tuple[str, TranslateLines], list[PendingTranslation]] = {}
     for text, operation in prepared:
         if text.route.run is not None and operation is not None:
@@ -485,7 +486,7 @@ def submit(
 async def translate_lines(
     service: Service, lines: Sequence[str], route: Route, client: Client, options: RequestOptions
 ) -> list[str]:
-    """The best translation of each line; tokens that were cut off are counted."""
+    """Return the best translation of each line; truncated tokens are counted."""
     assert route.run is not None
     client.record.add(sentences=len(lines))
     operation = await service.computed(lambda: operation_of(service, route, options))
@@ -505,7 +506,7 @@ def _count_cut(service: Service, client: Client, tokens: int) -> None:
 async def join(
     service: Service, pending: Sequence[PendingTranslation], client: Client
 ) -> list[TranslatedText]:
-    """The texts with their sentences translated; tokens that were cut off are counted."""
+    """Return the texts with their sentences translated; truncated tokens are counted."""
     try:
         for answers in dict.fromkeys(text.answers for text in pending):
             if answers is not None:
@@ -534,7 +535,7 @@ Versions = list[tuple[str, ...]]  # a translation of each sentence
 
 
 def _versions(text: PendingTranslation) -> tuple[Versions, list[Pair]]:
-    """The translations of a text, sentence by sentence, and pairs whose words are to be linked."""
+    """Return a text's translations, sentence by sentence, and pairs whose words need links."""
     outputs = [answer.hypotheses for answer in text.done]
     count = max(map(len, outputs), default=1)
     lines = ([own[min(k, len(own) - 1)] for own in outputs] for k in range(count))

@@ -1,4 +1,4 @@
-"""The translation API: the routes of LibreTranslate, and scores, alignments, streams under /v1."""
+"""The translation API: LibreTranslate's routes, and scores, alignments, streams under /v1."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from foveate.answers import PairScore
 from foveate.documents.formats import ENDINGS
+from foveate.engine.answers import PairScore
 from foveate.server import deepl, deepl_glossaries
 from foveate.server.assistance import options_of
 from foveate.server.batching import AlignPairs, Links, ScorePairs
@@ -94,12 +94,12 @@ from foveate.server.translation_schemas import (
 )
 
 ALWAYS = ("/health", "/ready", "/metrics")  # paths that are answered under any load
-FILE_PATHS = ("/translate_file",)  # whose bodies bring a file
-HOME = ("/api/", "/assets/", "/icon.svg")  # paths of the studio, beside its page
+FILE_PATHS = ("/translate_file",)  # whose bodies contain a file
+HOME = ("/api/", "/assets/", "/icon.svg")  # paths of the studio, in addition to its page
 METHODS = frozenset(
     ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 )  # counted by name; clients invent others
-FILE_SAMPLE = 4096  # characters by which the language of a file is detected
+FILE_SAMPLE = 4096  # characters from which the language of a file is detected
 MOST_DETECTED, LEAST_CONFIDENCE = 5, 1.0  # languages that /detect returns, and their per cent
 ERRORS: Responses = {
     status: {"model": Error, "description": description}
@@ -146,7 +146,7 @@ class TranslationGuard(Guard):
             await self.pace.begin()
 
     def check(self, scope: Scope, headers: Headers) -> tuple[int, BytesInFlight]:
-        """Bodies of clients whose head holds no key are few."""
+        """Return the limits of bodies, which are lower in total for clients without a key."""
         known = self.keys is None or bool(key_in_head(Request(scope)))
         most = self.limits.file if scope["path"] in FILE_PATHS else self.limits.body
         return most, self.known if known else self.unknown
@@ -155,7 +155,7 @@ class TranslationGuard(Guard):
         return deepl.error_body(path, error)
 
     def log(self, scope: Scope, record: RequestRecord) -> None:
-        """Count the request, and write a line of the log."""
+        """Count the request, and write a log line."""
         seconds = time.perf_counter() - record.began
         route = scope["route"].path if "route" in scope else "other"
         status = record.status or CLIENT_LEFT
@@ -286,7 +286,7 @@ async def translate_file(request: Request) -> Response:
 
 
 def _file_name(name: str, target: str) -> str:
-    """A random name that ends in a file's own and the target language."""
+    """Return a random name that ends in a file's own and the target language."""
     own = PurePath(name.replace("\\", "/"))
     stem = re.sub(r"[^\w-]+", "_", own.stem)[:60] or "file"
     return f"{secrets.token_urlsafe(16)}.{stem}_{target}{own.suffix.lower()}"
@@ -295,7 +295,7 @@ def _file_name(name: str, target: str) -> str:
 async def _translated_file(
     service: Service, kind: str, data: bytes, body: FileBody, client: Client
 ) -> tuple[bytes, int]:
-    """The document with a translation in place of each passage; how many sentences stay.
+    """Return the document with its passages translated, and the number of untranslated sentences.
 
     Raises `RequestError` (400) for a document that cannot be read.
     """
@@ -438,7 +438,7 @@ td{{padding:.1rem 1rem .1rem 0;vertical-align:top}}</style>
 
 
 def document(app: FastAPI) -> OpenApi:
-    """The OpenAPI document, with bodies that FastAPI does not read, and the languages served."""
+    """Return the OpenAPI document, with bodies that FastAPI does not read, and the languages."""
     tree = openapi_document(app, (*BODIES, *DEEPL_BODIES))
     service: Service = app.state.service
     table = service.pool.table()
@@ -455,7 +455,7 @@ def document(app: FastAPI) -> OpenApi:
 
 
 def page(app: FastAPI) -> str:
-    """The document for people, without scripts: every route, what it does, and its fields."""
+    """Return the document for people, without scripts: every route, what it does, its fields."""
     tree = document(app)
     parts = []
     for path, methods in tree["paths"].items():
@@ -516,10 +516,10 @@ class LazyStudio:
 
 
 class HomeMount(Mount):
-    """The studio, for the paths that are its own: errors of others have the form of this API."""
+    """The studio for its own paths: errors for other paths have the form of this API."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As `Mount`, for these paths."""
+        """Match as `Mount` does, for these paths."""
         own = scope["path"] == "/" or scope["path"].startswith(HOME)
         return super().matches(scope) if own else (Match.NONE, {})
 
@@ -532,10 +532,10 @@ def application(
     home: LazyStudio | None = None,
     drain: float = 30.0,
 ) -> FastAPI:
-    """The translation API as an ASGI application.
+    """Return the translation API as an ASGI application.
 
     ``hosts`` are the names under which it may be reached (None: any), ``origins`` the sites whose
-    pages may use it; ``home`` answers other paths, as the studio does. Accepted requests have
+    pages may use it; ``home``, such as the studio, answers other paths. Accepted requests have
     ``drain`` seconds when the server ends.
     """
 

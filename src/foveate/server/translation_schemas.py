@@ -10,25 +10,25 @@ from foveate.config import Config
 
 
 class Limits(Config):
-    """How large a request may be, how long it may take, and how much is kept."""
+    """Limits on the size of requests, on their time, and on what is stored."""
 
-    characters: int = Field(50_000, ge=1)  # of all texts of a request
+    characters: int = Field(50_000, ge=1)  # in all texts of a request
     items: int = Field(1_000, ge=1)  # texts in the list q
     alternatives: int = Field(10, ge=0)
     body: int = Field(2 * 2**20, ge=1)  # bytes
-    file_characters: int = Field(200_000, ge=1)  # of the sentences of a file
-    file: int = Field(10 * 2**20, ge=1)  # bytes of a body that brings a file
+    file_characters: int = Field(200_000, ge=1)  # in the sentences of a file
+    file: int = Field(10 * 2**20, ge=1)  # bytes of a body with a file
     in_flight: int = Field(256 * 2**20, ge=1)  # bytes of all bodies that are read or answered
-    unknown: int = Field(32 * 2**20, ge=1)  # the same of clients whose head holds no key
+    unknown: int = Field(32 * 2**20, ge=1)  # the same for clients without a key in the head
     seconds: float = Field(60.0, gt=0)  # from the body to the answer
-    reading: float = Field(20.0, gt=0)  # seconds in which a head, and then a body, have to come
-    entries: int = Field(5_000, ge=0)  # of the glossary of a request, and of its memory
-    phrases: int = Field(200, ge=0)  # that a request bans, and that it protects
-    values: int = Field(20_000, ge=1)  # entries of any field, with those of their lists
-    glossaries: int = Field(1_000, ge=0)  # that clients store
-    rate: float = Field(0.0, ge=0)  # requests a minute of a key or an address; 0: any number
-    file_cache: int = Field(256 * 2**20, ge=1)  # bytes of translated files that can be fetched
-    file_minutes: float = Field(20.0, gt=0)  # for which they can be
+    reading: float = Field(20.0, gt=0)  # seconds in which a head, and then a body, must arrive
+    entries: int = Field(5_000, ge=0)  # in the glossary of a request, and in its memory
+    phrases: int = Field(200, ge=0)  # banned by a request, and protected by it
+    values: int = Field(20_000, ge=1)  # entries in any field, including those in its lists
+    glossaries: int = Field(1_000, ge=0)  # stored by clients
+    rate: float = Field(0.0, ge=0)  # requests per minute of a key or an address; 0: unlimited
+    file_cache: int = Field(256 * 2**20, ge=1)  # bytes of translated files that can be downloaded
+    file_minutes: float = Field(20.0, gt=0)  # during which they can be
 
 
 class Body(BaseModel):
@@ -40,7 +40,7 @@ class Body(BaseModel):
 
 
 class AssistanceFields(Body):
-    """What a request brings, beside what the server was started with."""
+    """The assistance that a request provides, in addition to the server's."""
 
     glossary: dict[str, str | list[str]] | str = Field(
         "", description="term: translation, or a list of them; or lines TERM TAB VARIANT|VARIANT"
@@ -54,7 +54,7 @@ class AssistanceFields(Body):
 
     @property
     def assists(self) -> bool:
-        """Whether one of them is there."""
+        """True if any of them is present."""
         return any((self.glossary, self.memory, self.protect, self.ban))
 
 

@@ -1,7 +1,7 @@
-"""What waits for a model: the items of requests, in a line fair to clients, and for how long.
+"""A queue of request items for a model that is fair to clients, with waiting times.
 
-A request is refused where it would wait for too long: the characters ahead of it by the rate of
-late. `foveate.server.batching` answers what waits.
+A request is refused if it would wait for too long: the characters ahead of it divided by the
+recent rate. `foveate.server.batching` answers what waits.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pydantic import Field
 from foveate.config import Config
 from foveate.server.common import RequestError
 
-TURN = 2000  # characters that a client has in the line: most requests are there as a whole
-FIRST_RATE = 1000.0  # characters a second, until a batch has been measured
+TURN = 2000  # characters that a client has in the line: most requests fit as a whole
+FIRST_RATE = 1000.0  # characters per second, until a batch has been measured
 FIRST_SECONDS = 0.1  # for which that counts
 MEMORY = 10.0  # seconds of computing after which a measured rate counts 1/e
-WINDOW_SECONDS, LEAST_WINDOW = 1.0, 1024  # of work in a window, and its characters at least
-ENTRANCE = 0.25  # of `max_wait`, which a request may wait until the event loop begins it
-FIRST_PACE, PACE_MEMORY = 100.0, 0.5  # as `FIRST_RATE` and `MEMORY`: requests that begin
+WINDOW_SECONDS, LEAST_WINDOW = 1.0, 1024  # of work in a window, and its minimum of characters
+ENTRANCE = 0.25  # of `max_wait`, for which a request may wait until the event loop begins it
+FIRST_PACE, PACE_MEMORY = 100.0, 0.5  # as `FIRST_RATE` and `MEMORY`, for requests that begin
 MOST_RETRY = 60.0  # seconds that a client is asked to wait at most
 A = TypeVar("A")
 Pair = tuple[str, str]
@@ -35,10 +35,10 @@ Item = str | Pair
 
 
 class Batching(Config):
-    """How requests share batches."""
+    """Options for sharing batches among requests."""
 
     max_delay: float = Field(0.005, ge=0)  # seconds that an item waits for others at most
-    tokens: int = Field(8192, ge=1)  # of a batch: source tokens × hypotheses, padding included
+    tokens: int = Field(8192, ge=1)  # in a batch: source tokens × hypotheses, padding included
     window: int = Field(16_384, ge=1)  # characters that are taken together and sorted by length
     queue: int = Field(400_000, ge=1)  # characters that may wait
     max_wait: float = Field(5.0, gt=0, allow_inf_nan=True)  # seconds that an item waits at most
@@ -46,10 +46,10 @@ class Batching(Config):
 
 
 class Answers(Generic[A]):
-    """The answers to the items of one request, in their order, filled in as batches are done.
+    """The answers to the items of one request, in order, filled in as batches are done.
 
-    ``future`` has them all, or the first error; cancel it to stop the request. An item that
-    fails has the answer ``instead`` where there is one. ``changed`` is called after each batch.
+    ``future`` has them all, or the first error; cancel it to stop the request. A failed item
+    has the answer ``instead`` if there is one. ``changed`` is called after each batch.
     """
 
     def __init__(self, operation: Any, items: Sequence[Item], instead: A | None = None) -> None:
@@ -65,7 +65,7 @@ class Answers(Generic[A]):
 
     @property
     def over(self) -> bool:
-        """Whether no client waits for further answers."""
+        """True if no client waits for further answers."""
         return self.future.done()
 
     def put(self, number: int, value: A) -> None:
@@ -76,9 +76,9 @@ class Answers(Generic[A]):
                 self.future.set_result([self.values[n] for n in range(len(self.items))])
 
     def fail(self, number: int, error: BaseException) -> None:
-        """Give the error to those who wait; a copy of anything else, such as a panic.
+        """Answer an item with an error; anything else, such as a panic, becomes a RuntimeError.
 
-        An event loop would end with the latter.
+        The latter would end an event loop.
         """
         if self.instead is not None:
             self.put(number, self.instead)
@@ -109,12 +109,12 @@ class QueuedItem(NamedTuple):
 
 
 class Rate:
-    """Characters a second while there is work, by what was done of late.
+    """The rate in characters per second while there is work, from recent batches.
 
-        r = Σ_i c_i e^(−(T − t_i)/τ) / Σ_i d_i e^(−(T − t_i)/τ)
+    r = Σ_i c_i e^(−(T − t_i)/τ) / Σ_i d_i e^(−(T − t_i)/τ)
 
-    c_i characters were done at t_i, d_i seconds after those before. What passes between batches
-    counts, as long as something waits: who waits, waits for it too.
+    c_i characters were done at t_i, d_i seconds after those before. Time between batches
+    counts while something waits, because clients wait for it too.
     """
 
     def __init__(self, first: float = FIRST_RATE, memory: float = MEMORY) -> None:
@@ -127,39 +127,39 @@ class Rate:
         self._characters, self._seconds = rate, 1.0
 
     def begin(self, now: float) -> None:
-        """There is work, unless there was some already."""
+        """Note that there is work, unless there was some already."""
         self._since = now if self._since is None else self._since
 
     def done(self, now: float, characters: int) -> None:
-        """So much is done."""
+        """Add characters that are done."""
         passed, self._since = max(1e-6, self._stalled(now)), now
         weight = exp(-passed / self._memory)
         self._characters = self._characters * weight + characters
         self._seconds = self._seconds * weight + passed
 
     def rest(self) -> None:
-        """There is no work."""
+        """Note that there is no work."""
         self._since = None
 
     def value(self, now: float) -> float:
-        """The rate, which falls while nothing is done."""
+        """Return the rate, which falls while nothing is done."""
         return self._characters / (self._seconds + self._stalled(now))
 
     def wait(self, characters: int, now: float) -> float:
-        """The forecast seconds until so many characters are done."""
+        """Return the forecast seconds until ``characters`` are done."""
         return max(self._stalled(now), characters / self.value(now)) if characters else 0.0
 
     def _stalled(self, now: float) -> float:
-        """The seconds for which there has been work, and nothing was done."""
+        """Return the seconds for which there has been work, and nothing was done."""
         return 0.0 if self._since is None else now - self._since
 
 
 class Pace:
-    """The event loop's work on requests, one piece in each pass of the loop, which is then short.
+    """Limits the event loop to one piece of request work per pass, which keeps passes short.
 
-    /health is therefore answered soon, however many requests arrive or are done at once. What has
-    begun goes on before new requests begin; these are refused where they would wait longer than
-    ``most`` seconds, by the rate at which they have begun of late.
+    /health is therefore answered soon, however many requests arrive or are done at once. Requests
+    that have begun continue before new ones begin; these are refused if they would wait longer than
+    ``most`` seconds, by the rate at which requests have begun recently.
     """
 
     def __init__(self, most: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -175,7 +175,7 @@ class Pace:
         await self._turn(self._new)
 
     async def resume(self) -> None:
-        """Wait until a request that has begun may go on."""
+        """Wait until a request that has begun may continue."""
         await self._turn(self._begun)
 
     async def _turn(self, line: deque[asyncio.Future[None]]) -> None:
@@ -188,7 +188,7 @@ class Pace:
             await turn
 
     def _schedule(self, loop: asyncio.AbstractEventLoop, line: object) -> None:
-        """Let the next piece follow that of ``line``, which comes before it in the next pass."""
+        """Schedule the next piece after that of ``line``, which precedes it in the next pass."""
         self.rate.begin(self.clock())
         loop.call_soon(self._pass, loop, line)
 
@@ -205,16 +205,16 @@ class Pace:
 
 
 class ClientQueue:
-    """What waits of one client: requests that are not in the line yet, and characters."""
+    """A client's waiting work: requests that are not in the line yet, and characters."""
 
     def __init__(self) -> None:
         self.requests, self.characters = deque[AnyAnswers](), 0
-        self.in_line = 0  # characters in the line, `TURN` at most unless one text has more
+        self.in_line = 0  # characters in the line, at most `TURN` unless one text has more
 
 
 @dataclass
 class Turn:
-    """A part of a request that stands in the line."""
+    """A part of a request that is in the line."""
 
     client: Hashable
     answers: AnyAnswers
@@ -223,30 +223,30 @@ class Turn:
 
 
 class FairQueue:
-    """What waits, bounded in characters and in forecast seconds.
+    """Waiting requests, bounded in characters and in forecast seconds.
 
     There is one line, in order of arrival, in which a client has `TURN` characters at a time; its
-    others join the end of the line when these are taken.
+    other requests join the end of the line when these are taken.
     """
 
     def __init__(self, bounds: Batching, clock: Callable[[], float] = time.monotonic) -> None:
         self.bounds, self.clock, self.rate = bounds, clock, Rate()
         self._turn = min(TURN, bounds.window)
-        self.characters = 0  # that wait or are being worked on
-        self._waiting = self._in_line = 0  # of these
+        self.characters = 0  # that wait or are being processed
+        self._waiting = self._in_line = 0  # the waiting ones, and those in the line
         self._line = deque[Turn]()
         self._clients = dict[Hashable, ClientQueue]()
-        self._over = False  # whether a request may be over that is in the queue
+        self._over = False  # whether a request in the queue may be over
 
     def __bool__(self) -> bool:
-        """Whether something waits."""
+        """Return whether something waits."""
         return bool(self._line)
 
     def put(self, client: Hashable, answers: AnyAnswers, admitted: bool = False) -> None:
-        """Append a request. Raises `RequestError` (429) where it does not fit or waits too long.
+        """Append a request. Raises `RequestError` (429) if it does not fit or would wait too long.
 
-        What comes to an empty queue always fits, and so does what the answer to an ``admitted``
-        request still needs, such as links of words: the first `TURN` of it heads the line, for its
+        A request to an empty queue always fits, and so does work that an ``admitted`` request still
+        needs, such as links of words: its first `TURN` goes to the head of the line, because its
         client has waited already.
         """
         if not admitted:
@@ -263,9 +263,9 @@ class FairQueue:
             answers.future.add_done_callback(self._note)
 
     def check(self, client: Hashable, cost: int = 0, waited: float = 0.0) -> None:
-        """Raise `RequestError` (429) where so many characters do not fit or wait for too long.
+        """Raise `RequestError` (429) if ``cost`` characters do not fit or would wait too long.
 
-        The request has ``waited`` for so many seconds already.
+        The request has ``waited`` for that many seconds already.
         """
         if self._over and self._refusal(client, cost, waited):
             self._drop_over()
@@ -284,9 +284,9 @@ class FairQueue:
         return RequestError(429, message, retry_after=min(MOST_RETRY, max(1.0, retry)))
 
     def wait(self, client: Hashable) -> float:
-        """The forecast seconds until a further request of a client is worked on.
+        """Return the forecast seconds until a further request of a client is processed.
 
-        Where the client has more than its turn in the queue, the others have as many turns.
+        If the client has more than its turn in the queue, the others have as many turns.
         """
         ahead = self.characters - self._waiting + self._in_line
         if (own := self._clients.get(client)) and own.characters > own.in_line:
@@ -296,9 +296,9 @@ class FairQueue:
         return self.rate.wait(ahead, self.clock())
 
     def window(self) -> list[QueuedItem]:
-        """Items for about a second of work, all of the operation of the first one.
+        """Return items for about a second of work, all of the first one's operation.
 
-        What is of another operation keeps its place; nothing overtakes it once it is old.
+        Items of other operations stay where they are; nothing overtakes them once they are old.
         """
         now, taken, passed = self.clock(), list[QueuedItem](), list[Turn]()
         most = max(LEAST_WINDOW, int(self.rate.value(now) * WINDOW_SECONDS))
@@ -317,9 +317,9 @@ class FairQueue:
         return taken
 
     def _take(self, turn: Turn, taken: list[QueuedItem], room: int) -> int:
-        """Take the items of a turn that fit, and the first of all in any case; their characters.
+        """Take the items of a turn that fit, and at least the very first; return their characters.
 
-        Where all are taken the client's next ones join the line.
+        If all are taken, the client's next ones join the line.
         """
         answers, queue, size = turn.answers, self._clients[turn.client], 0
         while answers.waiting and not answers.over and size < turn.characters:
@@ -341,7 +341,7 @@ class FairQueue:
         return size
 
     def _line_up(self, client: Hashable, queue: ClientQueue) -> None:
-        """Append the next requests of a client to the line, as many as its turn has room for."""
+        """Append a client's next requests to the line, as many as its turn has room for."""
         while queue.requests:
             size = min(self._turn, queue.requests[0].waiting)
             if queue.in_line and queue.in_line + size > self._turn:
@@ -351,7 +351,7 @@ class FairQueue:
             del self._clients[client]
 
     def _turn_of(self, client: Hashable, queue: ClientQueue, answers: AnyAnswers) -> Turn:
-        """The next part of a request, which counts as in the line."""
+        """Return the next part of a request, which counts as in the line."""
         size = min(self._turn, answers.waiting)
         queue.in_line, self._in_line = queue.in_line + size, self._in_line + size
         return Turn(client, answers, size, self.clock())
@@ -362,7 +362,7 @@ class FairQueue:
         self._in_line -= characters
 
     def done(self, items: Sequence[QueuedItem], answered: bool = True) -> None:
-        """These are not worked on any more; what is ``answered`` counts for the rate."""
+        """Remove finished items; those ``answered`` count for the rate."""
         cost = sum(cost_of(item.item) for item in items)
         if answered:
             self.rate.done(self.clock(), cost)
@@ -372,7 +372,7 @@ class FairQueue:
         self._over = self._over or future.cancelled()
 
     def _drop_over(self) -> None:
-        """Take out the requests that no client waits for, which else stay until their turn."""
+        """Remove requests that no client waits for, which would stay until their turn."""
         self._over = False
         for turn in [turn for turn in self._line if turn.answers.over]:
             self._line.remove(turn)
@@ -399,5 +399,5 @@ class FairQueue:
 
 
 def cost_of(item: Item) -> int:
-    """The characters of an item, and one for itself."""
+    """Return the characters of an item, plus one for the item."""
     return 1 + (len(item) if isinstance(item, str) else sum(map(len, item)))

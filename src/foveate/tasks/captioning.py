@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,31 +12,21 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.answers import CaptionAnswer, Picture
 from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.text import TextData
 from foveate.data.tokenizer import PAD, UNK, Tokenizer, WordTokenizer
-from foveate.decode.search import Search, token_log_probabilities
-from foveate.engine.base import Engine, SearchRequest
-from foveate.engine.pytorch import DecodingBatch
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import END, START, TokenizedText, attention_record
+from foveate.decode.engine import Engine, Picture, SearchRequest
+from foveate.decode.search import DecodingBatch, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.nn.scores import choices
-from foveate.spec import Tokens
-from foveate.tasks.base import (
-    DecoderBatch,
-    Evaluation,
-    Generates,
-    Loss,
-    Measures,
-    TensorBatch,
-    ValidationSample,
-    spread,
-)
-from foveate.tasks.image_classification import PictureTask, place_labels
-from foveate.tasks.metrics import BleuTokenizer, bleu
+from foveate.nn.spec import Tokens
+from foveate.tasks import metrics
+from foveate.tasks.abilities import Generates
+from foveate.tasks.base import DecoderBatch, Loss, Measures, TensorBatch, ValidationSample, spread
+from foveate.tasks.engine import TorchEngine
+from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.metrics import BleuTokenizer
 from foveate.tasks.objectives import (
     CrossEntropy,
     add_choices,
@@ -51,7 +40,7 @@ from foveate.tasks.objectives import (
     tokens_of,
     watched,
 )
-from foveate.tasks.text import OneTokenizer, decoder_sides, namer
+from foveate.tasks.text import OneTokenizer, decoder_sides
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 
@@ -99,7 +88,7 @@ class CaptionBatch(TensorBatch):
     real: Tensor | None
 
 
-class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
+class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
     class Config(PictureTask.Config, kind="captioning"):
@@ -153,9 +142,6 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
     def target_counts(self, split: str) -> NDArray[np.int32]:
         return self.lengths(split)[:, 0]
 
-    def first_example(self) -> tuple[Picture, Ids]:
-        return self.pairs("test")[0]
-
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> CaptionBatch:
         chosen = [self.pairs(split)[i] for i in indices]
         pixels = self.pixels(split, [row for row, _ in chosen], noise)
@@ -206,31 +192,18 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         self, model: EncoderDecoder, split: str, search: Search, samples: int = 3
     ) -> Measures:
         nll, album = mean_nll(self, model, split, self.lengths(split), 1024), self.album(split)
-        outputs = self._described(self.engine(model), split, SearchRequest(search))
+        outputs = self.described(TorchEngine(self, model), split, SearchRequest(search))
         return Measures(
-            {"loss": nll, "bleu": self._bleu(outputs, album)[0]},
+            {"loss": nll, "bleu": self.bleu(outputs, album)[0]},
             [
                 ValidationSample(album.names[i], album.texts[i][0], outputs[i])
                 for i in spread(len(album), samples)
             ],
         )
 
-    def examples(self, split: str) -> str:
-        self.album(split)
-        return split
-
-    def evaluate(self, engine: Engine, examples: str, request: SearchRequest) -> Evaluation:
-        """BLEU-4 of a split against all its captions, and that of the nearest picture's caption."""
-        album = self.album(examples)
-        outputs = self._described(engine, examples, request)
-        own, signature = self._bleu(outputs, album)
-        nearest, _ = self._bleu(nearest_captions(self.album("train"), album), album)
-        figures = {"bleu": own, "bleu_of_nearest_picture": nearest}
-        return Evaluation(figures, dict.fromkeys(figures, signature), outputs)
-
-    def _bleu(self, outputs: Sequence[str], album: Album) -> tuple[float, str]:
+    def bleu(self, outputs: Sequence[str], album: Album) -> tuple[float, str]:
         """BLEU-4, in lower case, against all captions of each picture."""
-        return bleu(outputs, album.texts, self.config.bleu_tokenizer, lowercase=True)
+        return metrics.bleu(outputs, album.texts, self.config.bleu_tokenizer, lowercase=True)
 
     def encode(self, inputs: Sequence[Picture]) -> list[NDArray[np.uint8]]:
         return [self.shown(source)[0] for source in inputs]
@@ -245,42 +218,8 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             steps = DecoderSteps(model, memory, never=(UNK,))
             yield DecodingBatch(places, steps, [0] * len(pictures))
 
-    def answer(
-        self, engine: Engine, inputs: Sequence[Picture], request: SearchRequest
-    ) -> list[CaptionAnswer]:
-        """A caption for each picture: a file, or the number of one of the test data."""
-        pictures, names = zip(*map(self.shown, inputs), strict=True) if inputs else ((), ())
-        return [
-            CaptionAnswer(name, self.tokenizer.decode(best.ids), best.score, best.ids)
-            for name, (best, *_) in zip(names, engine.outputs(pictures, request), strict=True)
-        ]
-
-    def default_target(self, model: EncoderDecoder, source: Picture, search: Search) -> Ids:
-        [caption] = self.answer(self.engine(model), [source], SearchRequest(search))
-        return caption.ids
-
-    def _described(self, engine: Engine, split: str, request: SearchRequest) -> list[str]:
+    def described(self, engine: Engine, split: str, request: SearchRequest) -> list[str]:
         """The caption of each picture of a split."""
         pictures = [self.seen(split, row) for row in range(len(self.album(split)))]
         outputs = engine.outputs(pictures, request)
         return [self.tokenizer.decode(best.ids) for best, *_ in outputs]
-
-    def forced_pass(self, model: EncoderDecoder, source: Picture, target: Ids | str) -> ForcedPass:
-        """A caption being written: rows are words, columns "row,column" of cells."""
-        ids = self.tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
-        pixels, name = self.shown(source)
-        batch = CaptionBatch(self.tensor([pixels]), *decoder_sides([ids]))
-        batch = batch.to(model.output.weight.device)
-        caption, places = TokenizedText.written(self.tokenizer, ids), place_labels(model.encoder)
-
-        def run() -> Tensor:
-            return token_log_probabilities(model(batch.pixels, batch.read), batch.target)[0]
-
-        return ForcedPass(
-            model,
-            run,
-            partial(attention_record, source=places, target=caption, name=name),
-            [*caption.labels, END],
-            {"encoder": places, "decoder": [START, *caption.labels]},
-            token=namer(self.tokenizer),
-        )

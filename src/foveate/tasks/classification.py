@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,37 +15,23 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.answers import LabelAnswer, probabilities_of
 from foveate.config import from_json
 from foveate.data.batches import sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, Pair, Reading, file_of
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
-from foveate.engine.base import Engine, SearchRequest
 from foveate.files import replace_file
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import END, START, TokenizedText, encoder_record
-from foveate.models.classifier import Classifier, First
+from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import Model
-from foveate.spec import Labels, Tokens
-from foveate.tasks.base import (
-    WIDEST,
-    Baseline,
-    Classifies,
-    Evaluation,
-    Loss,
-    Measures,
-    Table,
-    TensorBatch,
-    ValidationSample,
-    spread,
-)
-from foveate.tasks.baselines import MOST, logistic_regression
+from foveate.nn.spec import Labels, Tokens
+from foveate.tasks.abilities import Classifies
+from foveate.tasks.base import Loss, Measures, TensorBatch, ValidationSample, spread
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import EXTRA, Ids, SingleText, paired, read_own, sizes_of, wrapped
+from foveate.tasks.text import EXTRA, Ids, SingleText, sizes_of, wrapped
 
 LABELS = "labels.json"  # in the folder of a run
+WIDEST = 20  # labels whose counts are listed one by one
 Names = tuple[str, ...]
 LogP = NDArray[np.float32]  # (N, C) log p(label | example)
 
@@ -87,7 +72,7 @@ def numbers_of(labels: Sequence[str], names: Names, place: Callable[[int], str])
     return [known[label] for label in labels]
 
 
-FIGURES = ("loss", "accuracy", "f1_macro")
+FIGURES: tuple[str, ...] = ("loss", "accuracy", "f1_macro")
 
 
 def figures_of_labels(log_p: LogP, target: Sequence[int]) -> dict[str, float]:
@@ -96,7 +81,7 @@ def figures_of_labels(log_p: LogP, target: Sequence[int]) -> dict[str, float]:
     accuracy = right / N;  F1 = mean over labels of 2 tp / (2 tp + fp + fn), 0 for a label that is
     neither wanted nor given (as scikit-learn has it).
     """
-    counts = _counts(log_p, target)
+    counts = counts_of(log_p, target)
     right = np.diag(counts)
     both = counts.sum(axis=0) + counts.sum(axis=1)  # 2 tp + fp + fn of each label
     picked = log_p[np.arange(len(target)), np.asarray(target, dtype=np.int64)]
@@ -107,17 +92,11 @@ def figures_of_labels(log_p: LogP, target: Sequence[int]) -> dict[str, float]:
     }
 
 
-def _counts(log_p: LogP, target: Sequence[int]) -> NDArray[np.int64]:
+def counts_of(log_p: LogP, target: Sequence[int]) -> NDArray[np.int64]:
     """How often each label (row) was taken for each (column), (C, C)."""
     counts = np.zeros((log_p.shape[1],) * 2, dtype=np.int64)
     np.add.at(counts, (np.asarray(target, dtype=np.int64), log_p.argmax(axis=1)), 1)
     return counts
-
-
-def confusion(log_p: LogP, target: Sequence[int], names: Names) -> Table:
-    """How often each label (row) was taken for each (column)."""
-    counts = _counts(log_p, target).tolist()
-    return Table("true label by label given", list(names), list(names), counts)
 
 
 def measures_of_labels(
@@ -129,19 +108,6 @@ def measures_of_labels(
     return Measures(
         figures_of_labels(log_p, target),
         [ValidationSample(texts[i], names[target[i]], names[predicted[i]]) for i in shown],
-    )
-
-
-def evaluation_of_labels(
-    log_p: LogP, target: Sequence[int], names: Names, noted: dict[str, list[int]] | None = None
-) -> Evaluation:
-    """All figures, the label given to each example, and the confusion matrix."""
-    return Evaluation(
-        figures_of_labels(log_p, target),
-        {"f1_macro": "mean of 2 tp / (2 tp + fp + fn) over the labels"},
-        [names[i] for i in log_p.argmax(axis=1)],
-        noted or {},
-        {"confusion": confusion(log_p, target, names)},
     )
 
 
@@ -162,7 +128,7 @@ class LabelledBatch(TensorBatch):
     target: Tensor
 
 
-class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
+class TextClassification(SingleText[LabelledBatch], Classifies):
     """Text in, label out."""
 
     class Config(SingleText.Config, kind="classification"):
@@ -178,7 +144,6 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         word_dropout: float = Field(0.0, ge=0, lt=1)
         """Probability that a token becomes <unk> in training."""
 
-    packs_as = "classification"
     figures = FIGURES
     gives = "label"
     config: Config
@@ -195,7 +160,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
             with contextlib.suppress(DataError):  # a run may do without
                 corpus = self.corpus(split)
             if corpus is not None:
-                self._numbers(corpus, self._file(split))
+                self.numbers(corpus, self._file(split))
         super().prepare(folder, seed)
         save_labels(self.label_names, folder)
 
@@ -210,7 +175,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
         """The file in which the labels of a split stand."""
         return file_of(self.config.labels or self.config.source, split, self.data)
 
-    def _numbers(self, corpus: Corpus, file: Path) -> list[int]:
+    def numbers(self, corpus: Corpus, file: Path) -> list[int]:
         return numbers_of(corpus.targets, self.label_names, lambda i: f"{file}:{corpus.lines[i]}")
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> LabelledBatch:
@@ -249,7 +214,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
     def measure(self, model: Classifier, split: str, search: Search, samples: int = 3) -> Measures:
         corpus, ids = self.tokens(split)
         log_p = self.predict(model, [text[: self.data.max_length] for text in ids])
-        target = self._numbers(corpus, self._file(split))
+        target = self.numbers(corpus, self._file(split))
         return measures_of_labels(log_p, target, self.label_names, corpus.sources, samples)
 
     @torch.inference_mode()
@@ -263,81 +228,16 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies):
             log_p[indices] = scores.cpu().numpy()
         return log_p
 
-    def as_examples(self, texts: Sequence[str], labels: Sequence[str]) -> Corpus:
-        """Examples of the user's own. Raises `UserError` where one side has more."""
-        corpus = paired(texts, labels, ("texts", "labels"))
-        self._numbers(corpus, Path("example"))
-        return corpus
-
-    def read(self, source: Path, reference: Path | None = None) -> Corpus:
-        corpus = read_own(source, reference, self.data)
-        file = reference or source
-        pairs = zip(corpus.lines, corpus.sources, corpus.targets, strict=True)
-        corpus.targets = [_stripped(pair, file)[2] for pair in pairs]
-        self._numbers(corpus, file)
-        return corpus
-
-    def evaluate(self, engine: Engine, examples: Corpus, request: SearchRequest) -> Evaluation:
-        ids, noted = self.cut(examples)
-        log_p = self.predict(engine.model, ids, request.batch_tokens)
-        target = numbers_of(
-            examples.targets, self.label_names, lambda i: f"line {examples.lines[i]}"
-        )
-        return evaluation_of_labels(log_p, target, self.label_names, noted)
-
-    def baseline(self, examples: Corpus) -> Baseline:
-        train, names = self.corpus("train"), self.label_names
-        some = train.take(np.array(spread(len(train), MOST)))
-        wanted, target = (numbers_of(c.targets, names, str) for c in (examples, some))
-        log_p = logistic_regression(some.sources, target, len(names), examples.sources)
-        about = f"logistic regression on TF-IDF of {len(some):,} texts"
-        return Baseline(about, figures_of_labels(log_p, wanted))
-
-    def answer(
-        self, engine: Engine, inputs: Sequence[str], request: SearchRequest
-    ) -> list[LabelAnswer]:
-        """The label of each line and p of every label, in their order; none for an empty line."""
-        limit = min(self.data.max_length, engine.room.source)
-        encoded = self.tokenizer.encode_ids(inputs)
-        rows = [i for i, line in enumerate(inputs) if line.strip()]
-        answers = [LabelAnswer(line, "", {}, explains=engine) for line in inputs]
-        log_p = self.predict(engine.model, [encoded[i][:limit] for i in rows], request.batch_tokens)
-        for i, row in zip(rows, log_p, strict=True):
-            p, cut = probabilities_of(row, self.label_names), max(0, len(encoded[i]) - limit)
-            answers[i] = LabelAnswer(inputs[i], next(iter(p)), p, cut, engine)
-        return answers
-
-    def forced_pass(self, model: Classifier, source: str, target: str | None) -> ForcedPass:
-        """A text being read, and log p of the label, or of the most probable one.
-
-        A pooling that attends has one row: what the label was read from.
-        """
-        encoded = self.tokenizer.encode(source)
-        ids, keys = wrapped([encoded.ids], model.output.weight.device)
-        with torch.inference_mode():
-            best = self.label_names[int(model(ids, keys).argmax())]
-        label = best if target is None else target
-        [number] = numbers_of([label], self.label_names, lambda i: f"target {label!r}")
-        text = TokenizedText.of(self.tokenizer, source, encoded)
-        return ForcedPass(
-            model,
-            lambda: model(ids, keys).log_softmax(dim=-1)[0, number][None],
-            partial(encoder_record, source=text, produced=label),
-            [label],
-            {"encoder": [START, *text.labels, END]},
-            token=self.label_names.__getitem__,
-            answer_at=0 if isinstance(model.pooling, First) else None,
-        )
-
 
 class Labelled(Reading):
     """Texts and labels, without blanks around these. Raises ``DataError`` at an empty label."""
 
     def changed(self, pair: Pair) -> Pair:
-        return _stripped(pair, self.files[-1])
+        return stripped(pair, self.files[-1])
 
 
-def _stripped(pair: Pair, file: Path) -> Pair:
+def stripped(pair: Pair, file: Path) -> Pair:
+    """Return a pair without blanks around its label. Raises ``DataError`` for an empty label."""
     line, text, label = pair
     if not label.strip():
         raise DataError(f"{file}:{line}: no label; write one, or remove the line")

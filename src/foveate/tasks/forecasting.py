@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,14 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.answers import Answer
 from foveate.config import BaseConfig, ConfigError, from_json
-from foveate.data.catalogue import DataError
 from foveate.data.notation import parse_date
 from foveate.data.series import (
     CALENDAR,
     SPLITS,
-    Dates,
     Floats,
     Scaling,
     SeriesData,
@@ -35,105 +30,21 @@ from foveate.data.series import (
     Windows,
     calendar,
     divide,
-    following,
     labels,
     read_table,
     starts,
 )
 from foveate.data.text import TextData
 from foveate.decode.search import Search
-from foveate.draw.charts import line_chart
-from foveate.draw.drawings import Drawing
-from foveate.engine.base import Engine, SearchRequest
-from foveate.errors import UserError, check_finite
+from foveate.errors import UserError
 from foveate.files import replace_file
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import AttentionRecord, Maps, Units
 from foveate.models.forecaster import After, Forecaster, Outlook
-from foveate.spec import Series
-from foveate.tasks.base import (
-    Baseline,
-    Evaluation,
-    Loss,
-    Measures,
-    Task,
-    TensorBatch,
-    ValidationSample,
-    spread,
-)
-from foveate.tasks.baselines import ridge_regression
+from foveate.nn.spec import Series
+from foveate.tasks.base import Loss, Measures, Task, TensorBatch, ValidationSample, spread
 from foveate.tasks.objectives import Objective, Predictions, Scheduled
 
 Array = NDArray[np.floating]
 F = TypeVar("F", bound=np.generic)
-
-
-@dataclass(frozen=True)
-class Forecast(Answer):
-    """The rows after the end of a series, in its own units.
-
-    ``values`` (H, C); ``quantiles`` (H, C, Q) at the ``levels``, None where none were learnt.
-    """
-
-    dates: Dates
-    names: tuple[str, ...]
-    values: Array
-    quantiles: Array | None = None
-    levels: tuple[float, ...] = ()
-
-    def header(self) -> list[str]:
-        """``date``, the channels, and each channel's quantiles as ``NAME@0.1``."""
-        each = [f"{name}@{level:g}" for name in self.names for level in self.levels]
-        return ["date", *self.names, *each]
-
-    def rows(self) -> list[list[str]]:
-        """A row for each date, in the order of the header."""
-        values = self.values
-        if self.quantiles is not None:
-            values = np.concatenate((values, self.quantiles.reshape(len(values), -1)), axis=1)
-        pairs = zip(labels(self.dates), values, strict=True)
-        return [[date, *(f"{value:.6g}" for value in row)] for date, row in pairs]
-
-    def csv(self) -> str:
-        """The table as CSV with a header."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.header(), *self.rows()])
-        return text.getvalue()
-
-    def __str__(self) -> str:
-        return self.csv().rstrip("\n")
-
-    def json(self) -> dict[str, object]:
-        quantiles = None if self.quantiles is None else self.quantiles.tolist()
-        return {
-            "dates": labels(self.dates),
-            "names": list(self.names),
-            "values": self.values.tolist(),
-            "quantiles": quantiles,
-            "levels": list(self.levels),
-        }
-
-    def drawing(self) -> Drawing:
-        """A curve for each channel, with the band of its outer quantiles."""
-        curves = dict(zip(self.names, self.values.T, strict=True))
-        bands = None
-        if self.quantiles is not None:
-            ends = self.quantiles[:, :, [0, -1]].transpose(1, 2, 0)
-            bands = {name: (low, high) for name, (low, high) in zip(self.names, ends, strict=True)}
-        steps = np.arange(1.0, len(self.dates) + 1)
-        return line_chart(steps, curves, bands=bands, labels=labels(self.dates))
-
-
-@dataclass(frozen=True)
-class ForecastEvaluation(Evaluation):
-    """An evaluation with error against horizon.
-
-    ``curves`` holds by name the mean squared error of each step ahead, on scaled values: the
-    forecast's, the ``teacher_forced`` one where the model reads its own predictions in use, and
-    those of the naive forecasts.
-    """
-
-    curves: dict[str, list[float]] = field(default_factory=dict)
 
 
 # Figures of forecasts: plain functions of arrays, each its formula and its source.
@@ -340,7 +251,7 @@ def not_about_numbers(kind: str | None) -> ConfigError:
     )
 
 
-class Forecasting(Task[str | None, Forecast, SeriesBatch]):
+class Forecasting(Task[SeriesBatch]):
     """The next rows of a series from the last ones."""
 
     class Config(Task.Config, kind="forecasting"):
@@ -501,22 +412,12 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             lines.append(f"{name}: {period}, {len(self.windows(name)):,} windows")
         return [*lines, f"{unused:,} rows after the test rows are not used"] if unused else lines
 
-    def examples(self, split: str) -> Windows:
-        """The windows of a split. Raises ``ConfigError`` where there is none."""
+    def windows_of(self, split: str) -> Windows:
+        """Return the windows of a split. Raises ``ConfigError`` if there is none."""
         windows = self.windows(split)
         if not len(windows):
             need = self.config.look_back + self.config.horizon
             raise ConfigError(f"{split} has no window of {need} rows; give it more rows")
-        return windows
-
-    def read(self, source: Path, reference: Path | None = None) -> Windows:
-        """All windows of a file of the user's with the same columns."""
-        table = self.read_file(source)
-        windows = self.cut(table, (0, len(table)))
-        if not len(windows):
-            need = self.config.look_back + self.config.horizon
-            without = f" without a gap ({table.gap(int(table.gaps[0]))})" if len(table.gaps) else ""
-            raise DataError(f"{source} has {len(table)} rows; a window needs {need}{without}")
         return windows
 
     def read_file(self, source: str | Path) -> SeriesTable:
@@ -542,7 +443,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         return objective(predicted, target, self.config.quantiles)
 
     def measure(self, model: Forecaster, split: str, search: Search, samples: int = 3) -> Measures:
-        windows = self.examples(split)
+        windows = self.windows_of(split)
         predicted = self.predict(model, windows)
         figures = figures_of(predicted, windows, self.scaling, self.naive, self.config.quantiles)
         figures["loss"] = figures["crps"] / 2 if self.config.quantiles else figures["mse"]
@@ -578,120 +479,6 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         texts = [" ".join(f"{v:.4g}" for v in self.scaling.leave(part)[:, -1]) for part in shown]
         date = labels(windows.first_dates()[index : index + 1], windows.table.dates)[0]
         return ValidationSample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
-
-    def evaluate(
-        self,
-        engine: Engine,
-        examples: Windows,
-        request: SearchRequest,
-    ) -> ForecastEvaluation:
-        model = engine.model
-        predicted = self.predict(model, examples)
-        figures = figures_of(predicted, examples, self.scaling, self.naive, self.config.quantiles)
-        forecasts = {"forecast": middle(predicted)}
-        if model.feeds_back:
-            forecasts["teacher_forced"] = middle(self.predict(model, examples, True))
-        forecasts |= naive_forecasts(examples, self.config.season)
-        for name, forecast in list(forecasts.items())[1:]:
-            figures[f"{name}_mse"] = mse(forecast, examples.targets())
-            figures[f"{name}_mae"] = mae(forecast, examples.targets())
-        errors = by_window(forecasts["forecast"], examples)
-        dates = labels(examples.first_dates(), examples.table.dates)
-        return ForecastEvaluation(
-            figures,
-            {name: text for name, text in SIGNATURES.items() if name in figures},
-            [f"{date}\tmse {error:.6g}" for date, error in zip(dates, errors, strict=True)],
-            curves={name: by_step(forecast, examples) for name, forecast in forecasts.items()},
-        )
-
-    def baseline(self, examples: Windows) -> Baseline:
-        predicted = ridge_regression(self.windows("train"), examples)[..., None]
-        figures = figures_of(predicted, examples, self.scaling, self.naive, ())
-        return Baseline("ridge regression, one linear map for all columns", figures)
-
-    def answer(
-        self, engine: Engine, inputs: Sequence[str | None], request: SearchRequest
-    ) -> list[Forecast]:
-        """The rows after the end of each file, or of the run's own series (None)."""
-        return [self.forecast(engine.model, source) for source in inputs]
-
-    def forecast(self, model: Forecaster, source: str | Path | None = None) -> Forecast:
-        """The rows after the end of a file (of the run's own series where it is absent).
-
-        Raises `DataError` where the file has fewer rows than the model reads.
-        """
-        table, config = self.table() if source is None else self.read_file(source), self.config
-        if len(table) < config.look_back:
-            raise DataError(f"{table.file}: {len(table)} rows; the model reads {config.look_back}")
-        within = table.gaps[table.gaps > len(table) - config.look_back]
-        if len(within):
-            raise DataError(
-                f"{table.gap(int(within[-1]))}; the model reads {config.look_back} rows without a "
-                'gap: add the missing rows, or set task.series.gaps = "ignore"'
-            )
-        ahead = following(table.dates, config.horizon)
-        return self._forecast(model, table, slice(len(table) - config.look_back, None), ahead)
-
-    def forecast_at(self, model: Forecaster, date: str) -> Forecast:
-        """What a model that has read the rows before a date says of those from it on.
-
-        Raises `ConfigError` naming the dates at which a forecast can begin.
-        """
-        windows = self.at(date)
-        first = int(windows.starts[0])
-        row = first + windows.look_back
-        ahead = windows.table.dates[row : row + windows.horizon]
-        return self._forecast(model, windows.table, slice(first, row), ahead)
-
-    @torch.inference_mode()
-    def _forecast(
-        self, model: Forecaster, table: SeriesTable, read: slice, ahead: Dates
-    ) -> Forecast:
-        """The forecast for some dates after the rows read, in the units of the series."""
-        config, device = self.config, next(model.parameters()).device
-        dates = np.concatenate((table.dates[read], ahead))
-        values = torch.from_numpy(self.scaling.enter(table.values[read]))[None]
-        features = torch.from_numpy(calendar(dates, config.calendar))[None]
-        predicted = model(values.to(device), features.to(device))[0].float().cpu().numpy()
-        check_finite(predicted, "no forecast")
-        original = self.scaling.leave(predicted.swapaxes(1, 2)).swapaxes(1, 2)  # channels last
-        quantiles = np.sort(original, axis=-1) if config.quantiles else None
-        return Forecast(ahead, self.names, middle(original), quantiles, config.quantiles)
-
-    def forced_pass(self, model: Forecaster, source: str | None, target: str | None) -> ForcedPass:
-        """One forecast of a channel, dates on both axes of its maps.
-
-        ``source`` is the date of the first row to forecast (the first of the test rows if absent),
-        ``target`` the channel (the last if absent).
-        """
-        windows = self.at(source)
-        channel = self.channel(target)
-        device = next(model.parameters()).device
-        read = [torch.from_numpy(part).to(device) for part in windows.take([0])[:2]]
-        first, row = int(windows.starts[0]), int(windows.starts[0]) + windows.look_back
-        dates_ahead = labels(windows.table.dates[row : row + windows.horizon], windows.table.dates)
-
-        def run() -> Tensor:
-            ahead: Tensor = model(*read)[0, :, channel]
-            return ahead[:, ahead.shape[1] // 2]
-
-        def dated(maps: Maps, units: Units) -> AttentionRecord:
-            if not maps:
-                raise UserError(f"{model.config.kind} has no attention to look at")
-            rows = [first + start for start in model.starts()]
-            dates = labels(windows.table.dates[rows], windows.table.dates)
-            title = (
-                f"{self.names[channel]} from {dates_ahead[0]}; each label is the start of a patch"
-            )
-            return AttentionRecord(dict(maps), {"": dates}, {"": dates}, title)
-
-        dates = labels(windows.table.dates[first : row + windows.horizon - 1], windows.table.dates)
-        return ForcedPass(
-            *(model, run, dated, dates_ahead),
-            {"stack": dates},  # what a recurrent forecaster reads, its own forecasts last
-            row=channel,
-            score_name="forecast",
-        )
 
     def channel(self, name: str | None) -> int:
         """The number of a channel, the last where none is named."""

@@ -15,38 +15,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.answers import LabelAnswer, Picture, probabilities_of
 from foveate.config import from_json
 from foveate.data.catalogue import DataError
 from foveate.data.image import Album, Augmentation, PictureData, Unchanged
 from foveate.data.text import TextData
+from foveate.decode.engine import Picture
 from foveate.decode.search import Search
-from foveate.draw.drawings import Drawing
-from foveate.draw.pictures import PictureDrawing, over_picture, picture_drawing
-from foveate.engine.base import Engine, SearchRequest
 from foveate.errors import UserError
 from foveate.files import replace_file
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import AttentionRecord, Maps, Units
-from foveate.models.classifier import Classifier, First
+from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import Model
 from foveate.models.vision import Glimpse
 from foveate.nn.scores import choices
-from foveate.spec import Labels, Pixels
-from foveate.tasks.base import (
-    AnswerType,
-    Batch,
-    Classifies,
-    Evaluation,
-    Loss,
-    Measures,
-    Task,
-    TensorBatch,
-)
+from foveate.nn.spec import Labels, Pixels
+from foveate.tasks.abilities import Classifies
+from foveate.tasks.base import Batch, Loss, Measures, Task, TensorBatch
 from foveate.tasks.classification import (
     FIGURES,
     LogP,
-    evaluation_of_labels,
     load_labels,
     measures_of_labels,
     numbers_of,
@@ -60,7 +46,7 @@ MOST = 2000  # training pictures from which mean and deviation are taken
 Bytes = NDArray[np.uint8]
 
 
-class PictureTask(Task[Picture, AnswerType, Batch]):
+class PictureTask(Task[Batch]):
     """Pictures in; what comes out is up to who derives from it.
 
     Pixels are normalised, (x − mean) / deviation of each channel over the training pictures as
@@ -143,9 +129,6 @@ class PictureTask(Task[Picture, AnswerType, Batch]):
         """Normalised pixels of some pictures of a split."""
         return self.tensor([self.seen(split, row, noise) for row in rows])
 
-    def first_example(self) -> tuple[Picture, Any]:
-        return 0, None
-
     def shown(self, source: Picture) -> tuple[Bytes, str]:
         """A picture as the model sees it, and its name: of the test data, or of a file."""
         if isinstance(source, int):
@@ -155,13 +138,6 @@ class PictureTask(Task[Picture, AnswerType, Batch]):
             return self.seen("test", source), album.names[source]
         random = np.random.default_rng(zlib.crc32(str(source).encode()))
         return self.augmentation.settle(self.pictures.open(source), random), Path(source).name
-
-    def view(
-        self, model: nn.Module, source: Picture, target: str | None, search: Search, **part: Any
-    ) -> Drawing:
-        """What `explain` finds, drawn over the picture; ``part``: units, block, layer, head."""
-        record = self.explain(model, source, target, search, part.pop("units", "auto"))
-        return over_picture(record, self.shown(source)[0], **part)
 
     def describe_pixels(self) -> list[str]:
         """Lines that say what was read."""
@@ -202,7 +178,7 @@ class PictureBatch(TensorBatch):
     labels: Tensor
 
 
-class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
+class ImageClassification(PictureTask[PictureBatch], Classifies):
     """One label for each picture."""
 
     class Config(PictureTask.Config, kind="image_classification"):
@@ -214,14 +190,14 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels(folder)
-        self.label_names = sorted_labels(text for (text,) in self._texts("train"))
+        self.label_names = sorted_labels(text for (text,) in self.texts("train"))
         save_labels(self.label_names, folder)
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
         self.label_names = load_labels(folder)
 
-    def _texts(self, split: str) -> list[list[str]]:
+    def texts(self, split: str) -> list[list[str]]:
         album = self.album(split)
         wrong = [n for n, texts in zip(album.names, album.texts, strict=True) if len(texts) != 1]
         if wrong:
@@ -234,9 +210,9 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> PictureBatch:
         album = self.album(split)
-        return PictureBatch(self.pixels(split, indices, noise), self._numbers(album, indices))
+        return PictureBatch(self.pixels(split, indices, noise), self.numbers(album, indices))
 
-    def _numbers(self, album: Album, indices: Sequence[int]) -> Tensor:
+    def numbers(self, album: Album, indices: Sequence[int]) -> Tensor:
         labels = [album.texts[i][0] for i in indices]
         names = self.label_names
         return torch.tensor(numbers_of(labels, names, lambda n: album.names[indices[n]]))
@@ -261,14 +237,14 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
     def measure(
         self, model: PictureModel, split: str, search: Search, samples: int = 3
     ) -> Measures:
-        log_p, target = self._judged(model, split, ROWS)
+        log_p, target = self.judged(model, split, ROWS)
         return measures_of_labels(log_p, target, self.label_names, self.album(split).names, samples)
 
-    def _judged(self, model: PictureModel, split: str, rows: int) -> tuple[LogP, list[int]]:
+    def judged(self, model: PictureModel, split: str, rows: int) -> tuple[LogP, list[int]]:
         """Log p of every label for each picture of a split (N, C), and the right ones (N,)."""
         every = range(len(self.album(split)))
-        log_p = self.predict(model, (self.pixels(split, part) for part in _parts(every, rows)))
-        return log_p, self._numbers(self.album(split), every).tolist()
+        log_p = self.predict(model, (self.pixels(split, part) for part in parts_of(every, rows)))
+        return log_p, self.numbers(self.album(split), every).tolist()
 
     @torch.inference_mode()
     def predict(self, model: PictureModel, batches: Iterable[Tensor]) -> LogP:
@@ -280,77 +256,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies):
             log_p.append(scores.cpu().numpy())
         return np.concatenate(log_p)
 
-    def examples(self, split: str) -> str:
-        self._texts(split)
-        return split
 
-    def evaluate(self, engine: Engine, examples: str, request: SearchRequest) -> Evaluation:
-        """Judge one split of the data; `examples` has read it, which names what is missing."""
-        log_p, target = self._judged(engine.model, examples, min(ROWS, request.batch_tokens))
-        return evaluation_of_labels(log_p, target, self.label_names)
-
-    def answer(
-        self, engine: Engine, inputs: Sequence[Picture], request: SearchRequest
-    ) -> list[LabelAnswer]:
-        shown = [self.shown(source)[0] for source in inputs]  # all are read before one is judged
-        parts = _parts(shown, min(ROWS, request.batch_tokens))
-        log_p = self.predict(engine.model, (self.tensor(part) for part in parts))
-        labels = [probabilities_of(row, self.label_names) for row in log_p]
-        pairs = zip(inputs, labels, strict=True)
-        return [LabelAnswer(source, next(iter(p)), p, explains=engine) for source, p in pairs]
-
-    def forced_pass(self, model: Classifier, source: Picture, target: str | None) -> ForcedPass:
-        """A picture being read, and log p of the label, or of the most probable one.
-
-        Rows and columns are "row,column" of the patches.
-        """
-        pixels, picture = self.shown(source)
-        seen = self.tensor([pixels]).to(model.output.weight.device)
-        with torch.inference_mode():
-            best = self.label_names[int(model(seen)[0].argmax())]
-        label = best if target is None else str(target)
-        [number] = numbers_of([label], self.label_names, lambda i: f"target {label!r}")
-
-        def named(maps: Maps, units: Units) -> AttentionRecord:
-            if not maps:
-                raise UserError(
-                    f"the model {model.config.kind!r} has no attention over patches; a path of "
-                    "glimpses is drawn by: foveate look picture"
-                )
-            places = place_labels(model.encoder)
-            rows = {n: places if w.shape[1] == len(places) else [label] for n, w in maps.items()}
-            return AttentionRecord(dict(maps), rows, {"": places}, f"{picture} → {label}")
-
-        first = isinstance(model, Classifier) and isinstance(model.pooling, First)
-        return ForcedPass(
-            model,
-            lambda: model(seen).log_softmax(dim=-1)[0, number][None],
-            named,
-            [label],
-            token=self.label_names.__getitem__,
-            answer_at=0 if first else None,
-        )
-
-    def view(
-        self, model: nn.Module, source: Picture, target: str | None, search: Search, **part: Any
-    ) -> Drawing:
-        """The path of a model that takes glimpses; the attention over patches of another."""
-        if isinstance(model, Glimpse):
-            return self._path(model, source)
-        return super().view(model, source, target, search, **part)
-
-    @torch.inference_mode()
-    def _path(self, model: Glimpse, source: Picture) -> PictureDrawing:
-        pixels, name = self.shown(source)
-        seen = model.look(self.tensor([pixels]).to(model.output.weight.device))
-        _, height, width = pixels.shape
-        size = torch.tensor([width, height], dtype=torch.float32)
-        places = ((seen.places[0].cpu() + 1) / 2 * size).numpy()
-        answer = self.label_names[int(model.output(seen.final)[0].argmax())]
-        sides = tuple(model.config.patch_size * 2**k for k in range(model.config.scales))
-        return picture_drawing(pixels, f"{name} → {answer}", places, sides)
-
-
-def _parts(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+def parts_of(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     """A sequence in pieces of at most ``size``."""
     return (many[start : start + size] for start in range(0, len(many), size))

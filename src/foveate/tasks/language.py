@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.answers import Continuation
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import (
     LINES,
@@ -26,41 +25,27 @@ from foveate.data.corpus import (
     content_of,
     learn_tokenizer,
     prepare_ids,
-    read_text,
     read_text_split,
     sample,
 )
 from foveate.data.text import TextData, taken
-from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
+from foveate.data.tokenizer import BOS, BPE, END_OF_LINE, EOS, PAD, UNK, Tokenizer, lines_of
 from foveate.decode.beam import another
+from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.search import (
+    DecodingBatch,
     Search,
-    SearchPosition,
     log_mean,
-    map_yields,
-    result_of,
     token_log_probabilities,
 )
-from foveate.engine.base import Engine, SearchRequest
-from foveate.engine.pytorch import DecodingBatch, members_of, steps_of
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import END_OF_LINE, lines_axis, lines_of, lines_record
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.context import State
-from foveate.spec import Tokens
-from foveate.tasks.base import (
-    DecoderBatch,
-    Evaluation,
-    Generates,
-    Loss,
-    Measures,
-    Task,
-    ValidationSample,
-    of_nll,
-)
-from foveate.tasks.cache import Predicted, fit
+from foveate.nn.spec import Tokens
+from foveate.tasks.abilities import Generates, Vocabulary
+from foveate.tasks.base import DecoderBatch, Loss, Measures, Task, ValidationSample, of_nll
+from foveate.tasks.engine import TorchEngine, members_of, steps_of
 from foveate.tasks.objectives import CrossEntropy, token_loss
 from foveate.tasks.text import OneTokenizer, namer, vocabulary_line
 
@@ -104,7 +89,7 @@ class Stream:
         return len(self.ids)
 
 
-class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
+class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
     """Plain text: p(x) = Π_t p(x_t | x_<t)."""
 
     class Config(Task.Config, kind="language"):
@@ -114,7 +99,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         ``shares`` of its characters in this order. In training the text is a ring, cut anew at
         each epoch into blocks of ``block_length`` tokens; ``context`` more before each block are
         read and not predicted, so that a recurrent network starts a block with a state.
-        With ``cache`` evaluation looks so many of the last tokens up (`foveate.tasks.cache`).
         """
 
         text: str  # file of plain text, with {split}, or one file that is cut by shares
@@ -122,12 +106,11 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         tokenizer: Tokenizer.Config = BPE.Config()  # how text becomes tokens
         block_length: int = Field(128, gt=0)  # tokens of a training example
         context: int = Field(0, ge=0)  # tokens before a block that are read but not predicted
-        cache: int | None = Field(None, gt=0)  # last tokens that evaluation looks up, if any
 
     start, end = EOS, NEVER
     figures = ("loss", "perplexity", "bits_per_character")
     silent = frozenset((PAD, BOS))  # an end of line is text
-    packs_as = "language"
+    continues = True
     own_outputs = True
     config: Config
 
@@ -137,7 +120,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         self._streams: dict[str, Stream] = {}
 
     def prepare(self, folder: Path, seed: int) -> None:
-        lines = self._text("train").lines
+        lines = self.text("train").lines
         some = taken(lines, sample(len(lines), self.data.tokenizer_sample, seed))
         self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: some)
         self.tokenizer.save(folder / "text.tokenizer.json")
@@ -148,7 +131,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     def pieces(self) -> dict[str, list[str]]:
         return {"decoder": self.tokenizer.pieces, "output": self.tokenizer.pieces}
 
-    def _text(self, split: str) -> Text:
+    def text(self, split: str) -> Text:
         if split not in self._texts:
             shares = self.config.shares
             self._texts[split] = read_text_split(self.config.text, shares, split, self.data)
@@ -165,32 +148,18 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         ids = np.fromiter((i for line in lines for i in line), dtype=np.int32)
         return Stream(ids if text.ended else ids[:-1], starts, text)
 
-    def examples(self, split: str) -> Stream:
+    def stream_of(self, split: str) -> Stream:
+        """Return the ids of a split, read once."""
         if split not in self._streams:
-            self._streams[split] = self.stream(self._text(split))
+            self._streams[split] = self.stream(self.text(split))
         return self._streams[split]
 
-    def first_example(self) -> tuple[str, None]:
-        return next(filter(str.strip, self._text("valid").lines), ""), None
-
-    def read(self, source: Path, reference: Path | None = None) -> Stream:
-        if reference is not None:
-            raise DataError(f"--reference {reference}: a language model reads one text, not pairs")
-        text = read_text(source, TextData())
-        if not text.characters:
-            raise DataError(f"{source} is empty: nothing to evaluate on")
-        return self.stream(text)
-
-    def as_examples(self, text: str) -> Stream:
-        """A text of the user's own."""
-        return self.stream(Text(text.removesuffix("\n").split("\n"), text.endswith("\n")))
-
     def digest(self, split: str) -> str:
-        folder = self._text(split).folder
+        folder = self.text(split).folder
         return super().digest(split) if folder is None else content_of(folder)
 
     def lengths(self, split: str) -> NDArray[np.int32]:
-        config, tokens = self.config, len(self.examples(split))
+        config, tokens = self.config, len(self.stream_of(split))
         count = tokens // config.block_length
         if count == 0:
             raise DataError(
@@ -204,7 +173,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Tensor:
         """Ids (B, context + k + 1): block i of the ring, which ``noise`` turns by up to k."""
-        config, ids = self.config, self.examples(split).ids
+        config, ids = self.config, self.stream_of(split).ids
         turn = int(np.random.default_rng(noise).integers(config.block_length))
         first = turn + np.asarray(indices)[:, None] * config.block_length
         places = first + np.arange(-config.context - 1, config.block_length)
@@ -220,11 +189,11 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         after = f", each after {config.context} of context" if config.context else ""
         lines.append(f"an epoch: {count:,} blocks of {config.block_length} tokens{after}")
         kind, size = config.tokenizer.kind, self.tokenizer.vocab_size
-        there = len(self._text("train").lines)
+        there = len(self.text("train").lines)
         return [*lines, vocabulary_line(self.data, f"{size:,} {kind}", there, "lines")]
 
     def _described(self, split: str) -> str:
-        stream = self.examples(split)
+        stream = self.stream_of(split)
         unknown = np.mean(stream.ids == UNK)
         return (
             f"{split}: {len(stream.text.lines):,} lines, {stream.text.characters:,} characters, "
@@ -248,7 +217,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     def measure(
         self, model: LanguageModel, split: str, search: Search, samples: int = 3
     ) -> Measures:
-        stream = self.examples(split)
+        stream = self.stream_of(split)
         return Measures(
             figures_of(stream, self.log_probabilities(model, stream.ids)),
             self.samples(model, stream, samples) if samples else [],
@@ -256,30 +225,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
     def better(self, name: str) -> int:
         return -1
-
-    @torch.inference_mode()
-    def evaluate(self, engine: Engine, examples: Stream, request: SearchRequest) -> Evaluation:
-        """The figures of a text; the outputs are log-probabilities of its lines."""
-        model, size = engine.model, self.config.cache
-        more, cached = {"tokens": float(len(examples))}, ""
-        if size is None:
-            log_p = self.log_probabilities(model, examples.ids, request.batch_tokens)
-        else:
-            pieces = partial(self.predicted, model, batch_tokens=request.batch_tokens)
-            cache = fit(pieces(self.examples("valid").ids), size)
-            alone, log_p = (each.cpu().numpy() for each in cache.log_p(pieces(examples.ids)))
-            more["perplexity_without_cache"] = figures_of(examples, alone)["perplexity"]
-            cached = f"; {cache}"
-        figures = figures_of(examples, log_p) | more
-        lines = np.add.reduceat(log_p, examples.starts[examples.starts < len(log_p)])
-        reaches = dict.fromkeys(self.reach(each) for each in members_of(engine.model))
-        how = "; ".join(
-            "one pass over the text, the state carried from its beginning"
-            if reach is None
-            else f"windows of {reach} tokens, each predicted after at least {reach // 2}"
-            for reach in reaches
-        )
-        return Evaluation(figures, {"loss": how + cached}, [f"{value:.4f}" for value in lines])
 
     @torch.inference_mode()
     def log_probabilities(
@@ -290,28 +235,19 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         A model that remembers in constant memory reads the text once from its beginning to its
         end. Another reads windows of a block's length, of which it predicts the second half.
         """
-        pieces = self.predicted(model, ids, batch_tokens)
-        return torch.cat([piece.log_p for piece in pieces]).double().cpu().numpy()
-
-    def predicted(
-        self, model: LanguageModel, ids: Ids, batch_tokens: int = 8192
-    ) -> Iterator[Predicted]:
-        """The places of a text as `log_probabilities` reads it, piece by piece.
-
-        Those of an ensemble have the vectors of all members, joined, and their mean p; each member
-        reads as it does alone.
-        """
         text = torch.from_numpy(np.concatenate(([EOS], ids)).astype(np.int64))
         text, done, members = text.to(model.output.weight.device), 1, members_of(model)
         read = (_even(self._read(each, text, batch_tokens)) for each in members)
-        for vectors in zip(*read, strict=True):
+        pieces = []
+        for vectors in zip(*read, strict=True):  # of each member, as it reads alone
             token = text[done : done + len(vectors[0])]
             log_p = [
                 token_log_probabilities(each.logits(h)[None], token[None])[0]
                 for each, h in zip(members, vectors, strict=True)
             ]
-            yield Predicted(torch.cat(vectors, dim=1), token, log_mean(log_p))
+            pieces.append(log_mean(log_p))
             done += len(token)
+        return torch.cat(pieces).double().cpu().numpy()
 
     def _read(self, model: LanguageModel, text: Tensor, batch_tokens: int) -> Iterator[Tensor]:
         """The vectors that predict the tokens after the first."""
@@ -372,52 +308,6 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     def _steps(self, prompts: Tensor, model: LanguageModel) -> LanguageSteps:
         return LanguageSteps(model, prompts, self.reach(model), never=(PAD, BOS))
 
-    def generate(
-        self,
-        engine: Engine,
-        prompts: Sequence[str],
-        config: Search.Config,
-        num: int = 1,
-        whole_lines: bool = False,
-        listen: Callable[[str], None] | None = None,
-    ) -> list[Continuation]:
-        """``num`` continuations of each prompt, one prompt after the other.
-
-        ``whole_lines`` ends a text at the end of its line. ``listen`` gets the text so far at each
-        position, of a single prompt that is continued once.
-        """
-        request = SearchRequest(config.build(), end=EOS if whole_lines else None)
-        ids = [row for row in self.encode(prompts) for _ in range(num)]
-        if listen is None:
-            outputs = engine.outputs(ids, request)
-        else:
-            positions = engine.positions(ids[0], request)
-            outputs = result_of(map_yields(positions, self._heard(ids[0], listen)))
-        return [
-            Continuation(
-                prompts[n // num], self.tokenizer.added(ids[n], best.ids), best.log_probability
-            )
-            for n, (best, *_) in enumerate(outputs)
-        ]
-
-    def answer(
-        self, engine: Engine, inputs: Sequence[str], request: SearchRequest
-    ) -> list[Continuation]:
-        """How each text goes on, to the end of its line."""
-        return self.generate(engine, inputs, request.search.config, whole_lines=True)
-
-    def _heard(
-        self, prompt: list[int], listen: Callable[[str], None]
-    ) -> Callable[[SearchPosition], None]:
-        """What gives the text of the first candidates so far."""
-        written: list[int] = []
-
-        def heard(position: SearchPosition) -> None:
-            written.append(int(position.token[0, 0]))
-            listen(self.tokenizer.added(prompt, written))
-
-        return heard
-
     def samples(self, model: LanguageModel, stream: Stream, count: int) -> list[ValidationSample]:
         """Beginnings from all over a text, how the text goes on, and how the model does."""
         config = Sampling.Config.parse(SHORT)
@@ -425,34 +315,13 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         places = range(0, max(1, len(stream) - 2 * SHOWN), step)[:count]
         pieces = [stream.ids[p : p + 2 * SHOWN].tolist() for p in places]
         starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
-        outputs = self.generate(self.engine(model), starts, config)
+        prompts = [self.ids_of(start) for start in starts]
+        outputs = TorchEngine(self, model).outputs(prompts, SearchRequest(config.build()))
+        added = self.tokenizer.added
         return [
-            ValidationSample(start, self.tokenizer.added(piece[:SHOWN], piece[SHOWN:]), made.text)
-            for start, piece, made in zip(starts, pieces, outputs, strict=True)
+            ValidationSample(start, added(piece[:SHOWN], piece[SHOWN:]), added(ids, best.ids))
+            for start, ids, piece, (best, *_) in zip(starts, prompts, pieces, outputs, strict=True)
         ]
-
-    def forced_pass(self, model: LanguageModel, source: str, target: str | None) -> ForcedPass:
-        """A text, and the target after it, being predicted, and the end of its last line.
-
-        Rows are what is produced, columns what was read before it. The row of a word is the mean
-        of its tokens' rows. Models without attention (recurrent networks, windows of words)
-        have no map.
-        """
-        ids = self.ids_of(source + (target or ""))
-        limit = self.reach(model)
-        notes = []
-        if limit is not None and len(ids) >= limit:
-            notes.append(f"the first {limit - 1} of {len(ids)} tokens: the model reads no more")
-            ids = ids[: limit - 1]
-        text = torch.tensor([[EOS, *ids, EOS]], device=model.output.weight.device)
-
-        def run() -> Tensor:
-            return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
-
-        label = partial(lines_record, tokenizer=self.tokenizer, ids=ids, notes=notes)
-        token = self.name_of
-        pieces = lines_axis(self.tokenizer, [EOS, *ids, EOS], "tokens")[1]
-        return ForcedPass(model, run, label, pieces[1:], {"decoder": pieces[:-1]}, token=token)
 
     def name_of(self, i: int) -> str:
         """The text of an id; an end of line has a sign."""

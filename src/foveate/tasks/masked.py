@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,30 +17,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.answers import FilledText
 from foveate.data.batches import sorted_batches
-from foveate.data.text import Corpus, is_table
-from foveate.data.tokenizer import SPECIALS, UNK, Encoded
-from foveate.decode.search import Search, token_log_probabilities
-from foveate.draw.texts import Word
-from foveate.engine.base import Engine, SearchRequest
-from foveate.errors import check_finite
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import END, START, TokenizedText, encoder_record
+from foveate.data.tokenizer import SPECIALS, UNK
+from foveate.decode.search import Search
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel
-from foveate.spec import Tokens
-from foveate.tasks.base import (
-    Evaluation,
-    Loss,
-    Measures,
-    TensorBatch,
-    ValidationSample,
-    of_nll,
-    spread,
-)
+from foveate.nn.spec import Tokens
+from foveate.tasks.base import Loss, Measures, TensorBatch, ValidationSample, of_nll, spread
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import EXTRA, Ids, SingleText, namer, read_own, sizes_of, wrapped
+from foveate.tasks.text import EXTRA, Ids, SingleText, sizes_of, wrapped
 
 MASKS = ("<mask>", "[MASK]")  # pieces that stand for a hidden token, where a vocabulary has one
 
@@ -69,7 +52,7 @@ class Guesses:
     places: list[NDArray[np.int64]]
 
 
-class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
+class MaskedLanguage(SingleText[MaskedBatch]):
     """Text in, guesses of its hidden tokens out."""
 
     class Config(SingleText.Config, kind="masked_language"):
@@ -157,9 +140,9 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
         shown = []
         for i in spread(len(corpus), samples):
             question = self.tokenizer.decode(self.hidden(ids[i], (0, i))[0])
-            answer = self._filled(ids[i], guesses, i)
+            answer = self.filled(ids[i], guesses, i)
             shown.append(ValidationSample(question, corpus.sources[i], answer))
-        return Measures(_figures(guesses), shown)
+        return Measures(figures_of(guesses), shown)
 
     @torch.inference_mode()
     def guess(
@@ -183,86 +166,15 @@ class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
                 guessed[i] = part.tolist()
         return Guesses(total, right, guessed, places)
 
-    def _filled(self, ids: Ids, guesses: Guesses, index: int) -> str:
+    def filled(self, ids: Ids, guesses: Guesses, index: int) -> str:
         """The text with the guesses in the hidden places."""
         filled = list(ids)
         for place, token in zip(guesses.places[index], guesses.guessed[index], strict=True):
             filled[place] = token
         return self.tokenizer.decode(filled)
 
-    def answer(
-        self, engine: Engine, inputs: Sequence[str], request: SearchRequest
-    ) -> list[FilledText]:
-        """The texts with some tokens hidden, as in a validation, and predicted."""
-        limit = self.data.max_length
-        encoded = self.tokenizer.encode_batch(list(inputs))
-        ids = [text.ids[:limit] for text in encoded]
-        guesses = self.guess(engine.model, ids, request.batch_tokens)
-        check_finite(guesses.total, "no text")
-        return [
-            FilledText(
-                text,
-                self._filled(ids[i], guesses, i),
-                self._words(text, encoded[i], dict(zip(places.tolist(), guessed, strict=True))),
-                max(0, len(encoded[i].ids) - limit),
-            )
-            for i, (text, places, guessed) in enumerate(
-                zip(inputs, guesses.places, guesses.guessed, strict=True)
-            )
-        ]
 
-    def _words(self, text: str, encoded: Encoded, guesses: dict[int, int]) -> list[Word]:
-        """The tokens of a text as they are drawn, with the predictions by their places."""
-        words = []
-        limit = self.data.max_length
-        tokens = zip(encoded.ids[:limit], encoded.offsets[:limit], strict=True)
-        for i, (token, (start, end)) in enumerate(tokens):
-            guess = guesses.get(i)
-            original, before = text[start:end], text[max(0, start - 1) : start]
-            words.append(
-                Word(
-                    text=self.tokenizer.decode([token if guess is None else guess]).strip()
-                    or original.strip(),
-                    value=None if guess is None else float(guess == token),
-                    space=original.startswith(" ") or before == " ",
-                    note="" if guess is None else f"hidden; there stood {original.strip()!r}",
-                )
-            )
-        return words
-
-    def as_examples(self, texts: Sequence[str]) -> Corpus:
-        """Texts of the user's own."""
-        return Corpus(list(texts), list(texts), range(1, len(texts) + 1))
-
-    def read(self, source: Path, reference: Path | None = None) -> Corpus:
-        return read_own(source, None if is_table(source) else source, self.data)
-
-    def evaluate(self, engine: Engine, examples: Corpus, request: SearchRequest) -> Evaluation:
-        """Figures and the texts with the guesses filled in; the same places are always hidden."""
-        ids, noted = self.cut(examples)
-        guesses = self.guess(engine.model, ids, request.batch_tokens)
-        outputs = [self._filled(text, guesses, i) for i, text in enumerate(ids)]
-        return Evaluation(_figures(guesses), {}, outputs, noted)
-
-    def forced_pass(
-        self, model: MaskedLanguageModel, source: str, target: str | None
-    ) -> ForcedPass:
-        """A text being read, nothing of it hidden, and log p of each of its own tokens."""
-        encoded = self.tokenizer.encode(source)
-        ids, keys = wrapped([encoded.ids], model.output.weight.device)
-        text = TokenizedText.of(self.tokenizer, source, encoded)
-        return ForcedPass(
-            model,
-            lambda: token_log_probabilities(model(ids, keys), ids)[0, 1:-1],
-            partial(encoder_record, source=text, produced=target or source),
-            text.labels,
-            {"encoder": [START, *text.labels, END]},
-            first=1,
-            token=namer(self.tokenizer),
-        )
-
-
-def _figures(guesses: Guesses) -> dict[str, float]:
+def figures_of(guesses: Guesses) -> dict[str, float]:
     """Loss and perplexity of a hidden token, and the per cent that are guessed right."""
     count = max(1, sum(map(len, guesses.places)))
     return of_nll(guesses.total / count) | {"accuracy": 100 * guesses.right / count}

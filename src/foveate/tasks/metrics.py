@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from foveate.data.words import CUTS, marks_apart
 from foveate.decode.constraints import Constrained
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search, Searching
 from foveate.errors import UserError

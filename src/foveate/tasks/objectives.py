@@ -403,7 +403,7 @@ class Distillation(Compared):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self.teachers: Sequence[nn.Module] = ()  # `foveate.training` reads the runs
+        self.teachers: Sequence[nn.Module] = ()  # `foveate.run.training` reads the runs
 
     def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
         with torch.no_grad():

@@ -18,17 +18,15 @@ from torch import Tensor, nn
 
 from foveate.data.batches import pad
 from foveate.data.tokenizer import BOS, EOS, PAD
-from foveate.decode.search import token_log_probabilities
-from foveate.engine.base import SearchRequest
-from foveate.engine.pytorch import DecodingBatch, steps_of
+from foveate.decode.engine import SearchRequest
+from foveate.decode.search import DecodingBatch, token_log_probabilities
 from foveate.errors import UserError
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import END, START, TokenizedText, joined_record
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.tasks.base import DecoderBatch, TensorBatch
-from foveate.tasks.text import Ids, namer
+from foveate.tasks.engine import steps_of
+from foveate.tasks.text import Ids
 from foveate.tasks.text_to_text import TextToText
 
 
@@ -71,7 +69,6 @@ class PrefixTranslation(TextToText[PrefixBatch]):
                 raise UserError("one sequence has one vocabulary: leave joint = true")
             return joint
 
-    packs_as = "prefix_translation"
     own_outputs = True
     config: Config
 
@@ -114,29 +111,3 @@ class PrefixTranslation(TextToText[PrefixBatch]):
         log_p = token_log_probabilities(model(batch.read), batch.target)
         spans = ((len(s) + 1, len(s) + len(t) + 2) for s, t in pairs)
         return [row[a:b].tolist() for row, (a, b) in zip(log_p, spans, strict=True)]
-
-    def forced_pass(self, model: LanguageModel, source: str, target: Ids | str) -> ForcedPass:
-        """One sequence of both sides: rows are what is produced, columns what was read before it.
-
-        Scores are of the target's tokens alone.
-        """
-        pieces, source = self.target_tokenizer, self.addressed([source])[0]
-        output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
-        read = pieces.encode(source)
-        batch = join([read.ids], [output]).to(model.output.weight.device)
-
-        def run() -> Tensor:
-            return token_log_probabilities(model(batch.read), batch.target)[0][batch.real]
-
-        first = TokenizedText.of(pieces, source, read)
-        second = TokenizedText.written(pieces, output)
-        written = [*first.labels, END, *second.labels]
-        return ForcedPass(
-            model,
-            run,
-            partial(joined_record, source=first, target=second),
-            [*second.labels, END],
-            {"decoder": [START, *written]},
-            first=len(read.ids) + 1,
-            token=namer(pieces),
-        )

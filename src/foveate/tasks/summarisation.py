@@ -13,13 +13,31 @@ from typing import Self
 import pydantic
 from torch import nn
 
-from foveate.data.tokenizer import UNK, Tokenizer
+from foveate.data.tokenizer import UNK, TextSides, Tokenizer
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Model
 from foveate.models.pointer import PointerGenerator
 from foveate.tasks.text import Ids, TextBatch, collate
 from foveate.tasks.text_to_text import Examples
 from foveate.tasks.translation import Translation
+
+
+class CopyingSides(TextSides):
+    """Texts whose targets hold words of their source that no vocabulary has."""
+
+    def tokenizers_of(self, source: str) -> tuple[Tokenizer, Tokenizer]:
+        extended = self.source_tokenizer.with_words(source)
+        return extended, extended
+
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Ids], list[Ids]]:
+        ids = [
+            self.tokenizers_of(source)[0].encode_ids((source, target)) for source, target in pairs
+        ]
+        return [source for source, _ in ids], [target for _, target in ids]
+
+    def read_ids(self, lines: Sequence[str]) -> list[Ids]:
+        sources, _ = self.encode_pairs([(line, "") for line in self.addressed(lines)])
+        return [ids if line.strip() else [] for ids, line in zip(sources, lines, strict=True)]
 
 
 class Summarisation(Translation):
@@ -46,29 +64,20 @@ class Summarisation(Translation):
             )
         return built
 
-    def tokenizers_of(self, source: str) -> tuple[Tokenizer, Tokenizer]:
-        extended = self.source_tokenizer.with_words(source)
-        return extended, extended
-
-    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Ids], list[Ids]]:
-        ids = [
-            self.tokenizers_of(source)[0].encode_ids((source, target)) for source, target in pairs
-        ]
-        return [source for source, _ in ids], [target for _, target in ids]
+    @property
+    def sides(self) -> TextSides:
+        source, target = self.tokenizers
+        return CopyingSides(source, target, self.data.format, self.data.max_length)
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
         if self.source_tokenizer.noisy:  # pieces of words, which lack none
             return super().batch(split, indices, noise)
         corpus = self.tokens(split).corpus
         pairs = [(corpus.sources[i], corpus.targets[i]) for i in indices]
-        return collate(*self.encode_pairs(pairs))
+        return collate(*self.sides.encode_pairs(pairs))
 
     def read_sources(self, examples: Examples) -> list[Ids]:
-        return self._read_ids(examples.corpus.sources)
-
-    def _read_ids(self, lines: Sequence[str]) -> list[Ids]:
-        sources, _ = self.encode_pairs([(line, "") for line in self.addressed(lines)])
-        return [ids if line.strip() else [] for ids, line in zip(sources, lines, strict=True)]
+        return self.sides.read_ids(examples.corpus.sources)
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The text of an output; a copied word, whose source is not here, is ``<unk>``."""

@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.answers import CUT, SKIPPED
 from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import content_of, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.text import (
+    CUT,
+    SKIPPED,
     Corpus,
     Reading,
     TextData,
@@ -34,7 +35,8 @@ from foveate.data.text import (
 )
 from foveate.data.tokenizer import BOS, BPE, EOS, Tokenizer
 from foveate.errors import UserError
-from foveate.tasks.base import AnswerType, Batch, Task, TensorBatch
+from foveate.tasks.abilities import Vocabulary
+from foveate.tasks.base import Batch, Task, TensorBatch
 
 Ids = list[int]
 
@@ -98,7 +100,7 @@ TOKENIZERS = (TOKENIZER, "source.tokenizer.json")  # of runs of other tasks, the
 EXTRA = 2  # the start and the end that stand around each text
 
 
-class TextTask(Task[str, AnswerType, Batch]):
+class TextTask(Vocabulary[Batch]):
     """Lines of text in, read from files."""
 
     _read: dict[str, Corpus]  # by split
@@ -132,15 +134,6 @@ class TextTask(Task[str, AnswerType, Batch]):
     def digest(self, split: str) -> str:
         folder = self.corpus(split).folder
         return super().digest(split) if folder is None else content_of(folder)
-
-    def examples(self, split: str) -> Corpus:
-        return self.corpus(split)
-
-    def first_example(self) -> tuple[str, str | None]:
-        corpus = self.corpus("valid")
-        if not len(corpus):
-            raise DataError("the validation data contain no examples")
-        return corpus.sources[0], corpus.targets[0] or None
 
 
 def vocabulary_line(data: TextData, sizes: str, count: int, unit: str) -> str:
@@ -191,7 +184,7 @@ class OneTokenizer:
         return {"text": self.tokenizer}
 
 
-class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
+class SingleText(OneTokenizer, TextTask[Batch]):
     """Lines of text in; every text is read as ``<s> text </s>``."""
 
     class Config(Task.Config):

@@ -17,31 +17,19 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import nn
 
-from foveate.answers import CUT, TextAnswer
 from foveate.config import Config
 from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import learn_tokenizer, sample
 from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, keep, taken
-from foveate.data.tokenizer import BPE, Tokenizer, bare, tagged
-from foveate.data.words import language_of
-from foveate.decode.outputs import best
+from foveate.data.tokenizer import BPE, TextSides, Tokenizer, bare, tagged
+from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search
-from foveate.engine.base import Engine, SearchRequest
 from foveate.errors import UserError
-from foveate.tasks.base import (
-    Baseline,
-    Batch,
-    Evaluation,
-    Generates,
-    Loss,
-    Measures,
-    Scores,
-    ValidationSample,
-    of_nll,
-    spread,
-)
+from foveate.tasks.abilities import Generates, Scores
+from foveate.tasks.base import Batch, Loss, Measures, ValidationSample, of_nll, spread
+from foveate.tasks.engine import TorchEngine
 from foveate.tasks.metrics import (
     LOWER_IS_BETTER,
     METRICS,
@@ -52,7 +40,7 @@ from foveate.tasks.metrics import (
     figures_of,
 )
 from foveate.tasks.objectives import CrossEntropy, mean_nll, token_loss
-from foveate.tasks.text import Ids, TextTask, lengths_of, paired, read_own, unread, vocabulary_line
+from foveate.tasks.text import Ids, TextTask, lengths_of, vocabulary_line
 
 
 class CorpusFiles(Config):
@@ -117,7 +105,7 @@ class Examples:
 # Pairs of texts as data: files, tokenizers, lengths, batches. Knows no model.
 
 
-class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
+class TextToText(TextTask[Batch], Generates[str], Scores):
     """A line of text for a line of text; a subclass says how they are modelled."""
 
     class Config(TextTask.Config):
@@ -230,6 +218,11 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
     def target_tokenizer(self) -> Tokenizer:
         return self.tokenizers[1]
 
+    @property
+    def sides(self) -> TextSides:
+        source, target = self.tokenizers
+        return TextSides(source, target, self.data.format, self.data.max_length)
+
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         return {"source": self.source_tokenizer, "target": self.target_tokenizer}
 
@@ -273,26 +266,6 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         weights = [p.weight or size for p, size in zip(parts, sizes, strict=True)]
         return Mixture(lengths, batch_tokens, seed, numbers, weights)
 
-    def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
-        """Lines after the tag of a language, such as ``<2fr>`` for "fr".
-
-        Raw lines of the run's ``data.format`` become sources. Raises `UserError` where a line is
-        neither, where the run has no such tag, or needs one and a line has none.
-        """
-        return self.source_tokenizer.addressed(self.sources(lines), to)
-
-    def sources(self, lines: Sequence[str]) -> Sequence[str]:
-        """What the model reads of lines: of raw ones of the data's format, their sources."""
-        return lines if self.data.format is None else self.data.format.sources(lines)
-
-    def beginnings(self, prefix: str | Sequence[str], count: int) -> list[Ids]:
-        """The ids with which the outputs of ``count`` lines begin: one text for all, or for each.
-
-        White space at its end is left out: a word that follows brings its own. Raises
-        `UserError` where there are not as many as lines, or one holds what no output can.
-        """
-        return self.target_tokenizer.beginnings(prefix, count)
-
     def describe_data(self) -> list[str]:
         """The report on the data in short: what is there, what is odd, what is dropped and why."""
         corpora = {"train": self.corpus("train")}
@@ -309,22 +282,16 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
     def better(self, name: str) -> int:
         return -1 if name in LOWER_IS_BETTER else super().better(name)
 
-    def as_examples(self, sources: Sequence[str], references: Sequence[str]) -> Corpus:
-        """Pairs of the user's own. Raises `UserError` where one side has more."""
-        return paired(sources, references, ("sources", "references"))
-
-    def read(self, source: Path, reference: Path | None = None) -> Corpus:
-        return read_own(source, reference, self.data)
-
     @torch.inference_mode()
     def measure(self, model: Any, split: str, search: Search, samples: int = 3) -> Measures:
         examples = self.tokens(split)
         corpus, sources, targets = examples.corpus, examples.sources, examples.targets
         nll = mean_nll(self, model, split, lengths_of(sources, targets) + 1, 4096)
         request = SearchRequest(search, batch_tokens=4096 * search.width)
-        results = self.engine(model).outputs(self.read_sources(examples), request)
+        results = TorchEngine(self, model).outputs(self.read_sources(examples), request)
+        sides = self.sides
         outputs = [
-            self.tokenizers_of(source)[1].decode(best(hypotheses).ids)
+            sides.tokenizers_of(source)[1].decode(best(hypotheses).ids)
             for source, hypotheses in zip(corpus.sources, results, strict=True)
         ]
         names = [name for name in self.config.metrics if name not in SLOW]
@@ -335,50 +302,8 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
             [ValidationSample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
         )
 
-    def evaluate(self, engine: Engine, examples: Corpus, request: SearchRequest) -> Evaluation:
-        answers = self.answer(engine, examples.sources, request)
-        outputs = list(map(str, answers))
-        names = self.config.metrics, self.config.bleu_tokenizer
-        figures, signatures = figures_of(outputs, examples.references, *names)
-        for tag in self.source_tokenizer.tags:
-            chosen = [i for i, text in enumerate(examples.sources) if text.startswith(tag)]
-            if not chosen:
-                continue
-            right = [examples.references[i] for i in chosen]
-            part, _ = figures_of([outputs[i] for i in chosen], right, *names)
-            figures |= {f"{name} {tag}": value for name, value in part.items()}
-        cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
-        noted = ({CUT: cut} if cut else {}) | unread(examples)
-        if 0 <= figures.get("bleu", 100.0) < 1 and (odd := swapped(examples, outputs)):
-            noted[odd] = list(examples.lines)
-        return Evaluation(figures, signatures, outputs, noted)
-
-    def baseline(self, examples: Corpus) -> Baseline:
-        """The figures of copying each source: a model below them has learnt less than nothing."""
-        copies = [bare(source, self.source_tokenizer.tags) for source in examples.sources]
-        names = self.config.metrics, self.config.bleu_tokenizer
-        return Baseline("copying the source", figures_of(copies, examples.references, *names)[0])
-
     def encode(self, inputs: Sequence[str]) -> list[Ids]:
-        return [ids[: self.data.max_length] for ids in self._read_ids(inputs)]
-
-    def _read_ids(self, lines: Sequence[str]) -> list[Ids]:
-        encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
-        return [ids if line.strip() else [] for ids, line in zip(encoded, lines, strict=True)]
-
-    def answer(
-        self, engine: Engine, inputs: Sequence[str], request: SearchRequest
-    ) -> list[TextAnswer]:
-        """The outputs for each line, in their order; an empty line has the output "".
-
-        Lines longer than ``data.max_length`` tokens are cut, and their answers say by how many.
-        """
-        limit, ids = min(self.data.max_length, engine.room.source), self._read_ids(inputs)
-        outputs = engine.outputs([each[:limit] for each in ids], request)
-        return [
-            TextAnswer.of(line, each, limit, hypotheses, self.tokenizers_of(line)[1], engine)
-            for line, each, hypotheses in zip(inputs, ids, outputs, strict=True)
-        ]
+        return [ids[: self.data.max_length] for ids in self.sides.read_ids(inputs)]
 
     def force(self, model: nn.Module, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         """Log p of each token of each given target, its end included."""
@@ -397,21 +322,12 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
     def _log_p(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         """`force` of one batch."""
 
-    def default_target(self, model: nn.Module, source: str, search: Search) -> Ids:
-        [outputs] = self.engine(model).outputs(self.encode([source]), SearchRequest(search))
-        return best(outputs).ids
-
     @property
     def output_tokenizer(self) -> Tokenizer:
         return self.target_tokenizer
 
     def prefix_ids(self, text: str) -> Ids:
-        return self.beginnings(text, 1)[0]
+        return self.target_tokenizer.beginnings(text, 1)[0]
 
 
-def swapped(examples: Corpus, outputs: Sequence[str]) -> str:
-    """That the sides look swapped, where sources read as outputs do and references otherwise."""
-    read, other = language_of(examples.sources), language_of(examples.targets)
-    if None in (read, other) or read == other or read != language_of(outputs):
-        return ""
-    return f"read as {read}, as the outputs do, not as {other}; the sides look swapped"
+AnyTextToText = TextToText[Any]

@@ -10,23 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foveate.align.aer import Head, Rows
 from foveate.data.batches import sorted_batches, source_batch
-from foveate.data.tokenizer import EOS, bare
-from foveate.data.words import behind_tag, between_words, split_words
-from foveate.decode.search import token_log_probabilities
-from foveate.engine.base import SearchRequest
-from foveate.engine.pytorch import DecodingBatch, steps_of
-from foveate.inspect.hooks import ForcedPass, capture
-from foveate.inspect.records import END, START, TokenizedText, attention_record
+from foveate.decode.engine import SearchRequest
+from foveate.decode.search import DecodingBatch, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
-from foveate.spec import Tokens
-from foveate.tasks.base import Aligns, Cut, DecoderBatch, WordMaps
+from foveate.nn.spec import Tokens
+from foveate.tasks.abilities import Aligns
+from foveate.tasks.base import DecoderBatch
+from foveate.tasks.engine import steps_of
 from foveate.tasks.shortlist import Shortlist
-from foveate.tasks.text import Ids, TextBatch, collate, namer
+from foveate.tasks.text import Ids, TextBatch, collate
 from foveate.tasks.text_to_text import TextToText
-
-AT_ONCE = 32  # pairs in one forced pass of `Translation.word_maps`
 
 
 class Translation(TextToText[TextBatch], Aligns):
@@ -36,15 +30,9 @@ class Translation(TextToText[TextBatch], Aligns):
         """Where the pairs lie and how they become tokens."""
 
     config: Config
-    packs_as = "translation"
     own_outputs = True
     never: ClassVar[tuple[int, ...]] = ()  # ids that no output holds
     _shortlist: Shortlist | None = None
-
-    @property
-    def head(self) -> Head:
-        """Where word links are read unless the run has saved another choice."""
-        return Head()
 
     def shortlist(self) -> Shortlist:
         """That of the run, read once. Raises ``ConfigError`` where it has none."""
@@ -97,72 +85,6 @@ class Translation(TextToText[TextBatch], Aligns):
         log_p = token_log_probabilities(model(batch.source, batch.read, batch.keys), batch.target)
         rows = zip(log_p, pairs, strict=True)
         return [row[: len(target) + 1].tolist() for row, (_, target) in rows]
-
-    def word_maps(
-        self,
-        model: EncoderDecoder,
-        pairs: Sequence[tuple[str, str | Ids]],
-        rows: Rows = "produced",
-        cut: Cut = split_words,
-    ) -> Iterator[WordMaps]:
-        """For each pair the maps (H, T, S + 1) by layer: T target words, S source words, the end.
-
-        One forced pass over (source, target). Step t reads y_{t−1} and produces y_t: a word's row
-        is the mean of its pieces' steps, or of the steps that follow them (``rows = "read"``).
-        ``cut`` says where the words of a text stand; the tag of a language is none. A target may be
-        given as ids.
-        """
-        later = rows == "read"
-        for start in range(0, len(pairs), AT_ONCE):
-            chosen = pairs[start : start + AT_ONCE]
-            lines = self.sources([line for line, _ in chosen])
-            chosen = [(source, target) for source, (_, target) in zip(lines, chosen, strict=True)]
-            sides = [self.tokenizers_of(source) for source, _ in chosen]
-            sources = [
-                reads.encode(source) for (source, _), (reads, _) in zip(chosen, sides, strict=True)
-            ]
-            targets = [
-                writes.written(target)
-                for (_, target), (_, writes) in zip(chosen, sides, strict=True)
-            ]
-            batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
-            batch = batch.to(model.output.weight.device)
-            with (
-                torch.inference_mode(),
-                capture(model, lambda name: name.endswith("cross_attention")) as weights,
-            ):
-                model.decode(batch.read, model.encode(batch.source, batch.keys))
-            maps = {name: w.cpu().numpy() for name, w in weights.items()}
-            for row, (read, (target, encoded)) in enumerate(zip(sources, targets, strict=True)):
-                source = chosen[row][0]
-                plain = bare(source, self.source_tokenizer.tags)
-                reading = behind_tag(source, plain, read.offsets, cut)
-                own = {name: w[row] for name, w in maps.items()}
-                yield between_words(own, reading, (encoded.offsets, cut(target)), later)
-
-    def forced_pass(self, model: EncoderDecoder, source: str, target: Ids | str) -> ForcedPass:
-        """A target being produced; without one, the search's best output."""
-        source = self.addressed([source])[0]
-        reads, writes = self.tokenizers_of(source)
-        output = writes.encode_ids([target])[0] if isinstance(target, str) else target
-        tokens = reads.encode_ids([source])[0]
-        batch = collate([tokens], [output]).to(model.output.weight.device)
-        read, written = TokenizedText.read(reads, source), TokenizedText.written(writes, output)
-
-        def run() -> Tensor:
-            memory = model.encode(batch.source, batch.keys)  # which several models refuse
-            logits = model.predict(batch.read, memory)
-            return token_log_probabilities(logits, batch.target)[0]
-
-        return ForcedPass(
-            model,
-            run,
-            partial(attention_record, source=read, target=written),
-            [*written.labels, END],
-            {"encoder": [*read.labels, END], "decoder": [START, *written.labels]},
-            token=namer(writes),
-            target=[*output, EOS],
-        )
 
     def _begun(
         self, model: EncoderDecoder, source: Tensor, keys: Tensor | None, tokens: Tensor | None

@@ -16,7 +16,7 @@ from pydantic import Field
 from foveate.config import Config, ConfigError, Tree
 from foveate.files import replace_file
 from foveate.system import processor_flags
-from foveate.train.journal import Journal, Snapshots
+from foveate.train.journal import Journal, SnapshotConfig
 from foveate.train.optim import AdamWConfig, InverseSqrt, MovingMean, OptimizerConfig, Schedule
 
 Name = Literal["auto", "fp32", "bf16"]
@@ -172,7 +172,7 @@ class TrainConfig(Config):
     log_every: int = Field(default=50, gt=0)  # steps from one line of the log to the next
     health_every: int | None = Field(default=None, gt=0)
     """Steps from one record of gradient and update norms to the next."""
-    snapshots: Snapshots.Config | None = None
+    snapshots: SnapshotConfig | None = None
     """Attention to one example at steps of the training."""
     tensorboard: bool = False  # whether figures are also written for TensorBoard
     threads: int | None = Field(default=None, gt=0)

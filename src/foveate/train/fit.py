@@ -31,7 +31,6 @@ from foveate.train.journal import (
     Health,
     Journal,
     NoJournal,
-    Snapshots,
     clock,
     is_out_of_memory,
     read,
@@ -169,9 +168,7 @@ def observe(job: Job, config: TrainConfig, folder: Path, step: int, tools: Tools
     if config.snapshots is None or not tools.parallel.ranks.leads:
         return messages
     try:
-        tools.snapshots = Snapshots(
-            job.task, job.model, config.snapshots, job.shorten, folder, step
-        )
+        tools.snapshots = job.snapshots(config.snapshots, folder, step)
     except ConfigError:
         raise
     except UserError as error:

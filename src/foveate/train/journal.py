@@ -12,20 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TextIO, TypeVar
 
 import torch
-from pydantic import BaseModel, Field
+from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from torch import Tensor, nn
 
-from foveate.config import Config, ConfigError
-from foveate.errors import UserError, install
+from foveate.config import Config
+from foveate.errors import install
 from foveate.files import read_bytes, replace_file
-from foveate.inspect.hooks import capture, hook_points
-from foveate.inspect.records import AttentionRecord
-from foveate.tasks.base import AnyTask, Loss, Measures, Task
+from foveate.tasks.base import Loss, Measures
 from foveate.train.stored import Record, TrainError
 
 if TYPE_CHECKING:
@@ -35,8 +33,6 @@ B = TypeVar("B")  # a batch
 
 LOG = "log.jsonl"  # its name in a run
 Line = Record
-# The maps of a record in at most so many weights, and what was left out.
-Shorten = Callable[[AttentionRecord, int], tuple[Sequence[BaseModel], Sequence[str]]]
 
 
 class Journal:
@@ -367,71 +363,35 @@ def norm(tensors: list[Tensor]) -> float:
 
 SNAPSHOTS = "snapshots.jsonl"  # its name in a run
 MOST_SNAPSHOTS = 200  # with the steps between them as they began; each doubling adds half as many
-MOST_WEIGHTS = 10_000  # of a snapshot; above, the heads of a layer are averaged
 
 
-class Snapshots:
-    """Writes ``snapshots.jsonl``: a line with every map of one example, read by teacher forcing.
+class SnapshotConfig(Config):
+    """Attention to one example at steps of a training, for ``foveate look learning``.
 
-    The model reads it in eval mode, so that no random number is drawn. A line has ``title``,
-    ``loss`` and the ``blocks`` of the maps ``within`` `MOST_WEIGHTS`.
+    The example is the first of the validation data where no ``source`` is given. From 200
+    snapshots on the number of steps between them doubles.
     """
 
-    class Config(Config):
-        """Attention to one example at steps of a training, for ``foveate look learning``.
+    every: int = Field(default=25, gt=0)  # steps from one snapshot to the next
+    source: str | None = None
+    """What the model reads; the first validation example if absent."""
+    target: str | None = None  # what it is forced to produce from the source
 
-        The example is the first of the validation data where no ``source`` is given. From 200
-        snapshots on the number of steps between them doubles.
-        """
 
-        every: int = Field(default=25, gt=0)  # steps from one snapshot to the next
-        source: str | None = None
-        """What the model reads; the first validation example if absent."""
-        target: str | None = None  # what it is forced to produce from the source
+class Recorder(Protocol):
+    """Records something at the steps that are ``due``; it draws no random number.
 
-    def __init__(
-        self, task: AnyTask, model: nn.Module, config: Config, within: Shorten, run: Path, step: int
-    ) -> None:
-        """Raises `UserError` without attention or an example, in a sentence."""
-        if not hook_points(model):
-            raise UserError("the model has no attention")
-        example = (config.source, config.target) if config.source else task.first_example()
-        if example[1] is None and type(task).default_target is not Task.default_target:
-            raise ConfigError(
-                "the same target must be forced at every step: set it, or leave out the source",
-                ("train", "snapshots", "target"),
-            )
-        self.model, self.every, self.within = model, config.every, within
-        self.forced = task.forced_pass(model, *example)
-        self._journal = Journal(run, step, name=SNAPSHOTS)
-        self.cut, lines = self._journal.cut, read(run, SNAPSHOTS)
-        self.last = int(lines[-1]["step"]) if lines else -1  # the step of the newest
+    ``cut`` is the number of lines of an earlier training that were dropped.
+    """
 
-    def due(self, step: int, last: bool = False) -> bool:
-        """Whether a step, or the last one, has a snapshot that is not taken yet."""
-        return step > self.last and (last or step % interval(self.every, step) == 0)
+    cut: int
 
-    def take(self, step: int) -> None:
-        """Append the maps of the example; of a model that is not finite the next step tells."""
-        forced = self.forced
-        self.model.eval()
-        try:
-            with torch.no_grad(), capture(self.model) as captured:
-                scores = forced.run()
-        finally:
-            self.model.train()
-        if not all(map(_finite, captured.values())):
-            return
-        maps = {name: weights[forced.row].cpu().numpy() for name, weights in captured.items()}
-        record = forced.label(maps, forced.units)
-        blocks = [part.model_dump(mode="json") for part in self.within(record, MOST_WEIGHTS)[0]]
-        loss = -float(scores.float().mean()) if forced.score_name == "log p" else None
-        self._journal.write("snapshot", step, title=record.title, loss=loss, blocks=blocks)
-        self.last = step
+    def due(self, step: int, last: bool = False) -> bool: ...
+    def take(self, step: int) -> None: ...
+    def close(self) -> None: ...
 
-    def close(self) -> None:
-        """Close the file."""
-        self._journal.close()
+
+Recording = Callable[[SnapshotConfig, Path, int], Recorder]  # for a run, from a step on
 
 
 def interval(every: int, step: int) -> int:

@@ -27,7 +27,7 @@ from foveate.tasks.base import AnyTask, Loss, Measures
 from foveate.train import checkpoint
 from foveate.train.config import ConfigChange, Precision, TrainConfig
 from foveate.train.distributed import Parallel
-from foveate.train.journal import Display, Health, Journal, Shorten, Snapshots, clock, peak_memory
+from foveate.train.journal import Display, Health, Journal, Recorder, Recording, clock, peak_memory
 from foveate.train.optim import MovingMean, Schedule
 from foveate.train.stored import Record, TrainError
 
@@ -279,8 +279,8 @@ class Job:
     """What is trained: a task with its data, a model, the objective, the search of validations.
 
     ``toml`` is the resolved config, kept in each checkpoint; ``plan`` makes the plan of batches
-    from lengths, ``batch_tokens`` and the seed, ``shorten`` the maps of a snapshot. ``changes`` are
-    those of the config since the run was last trained; with ``changed_data`` it goes on though
+    from lengths, ``batch_tokens`` and the seed, ``snapshots`` what records attention. ``changes``
+    are those of the config since the run was last trained; with ``changed_data`` it goes on though
     its data are others.
     """
 
@@ -291,7 +291,7 @@ class Job:
     seed: int
     toml: str
     plan: PlanFactory
-    shorten: Shorten
+    snapshots: Recording
     changes: tuple[ConfigChange, ...] = ()
     changed_data: bool = False
 
@@ -317,7 +317,7 @@ class Tools:
     paces: dict[int, float] = field(default_factory=dict)  # logged after the newest checkpoint
     mean: MovingMean | None = None
     health: Health | None = None
-    snapshots: Snapshots | None = None  # on rank 0
+    snapshots: Recorder | None = None  # on rank 0
 
 
 # The state of a run except its weights: small, plain, and written into each checkpoint.

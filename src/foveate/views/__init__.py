@@ -1,7 +1,7 @@
-"""Every view by its name: the table that the command line, the report and the studio read.
+"""All views by name: the table used by the command line, the report and the studio.
 
 A view is a function of a run (or of runs) that returns a drawing, decorated with `view`. Its
-parameters, of the types of `foveate.views.options`, become the options of ``foveate look`` and
+parameters, of the types in `foveate.views.options`, become the options of ``foveate look`` and
 the form of the studio. Nothing heavy is imported before a view is looked up in detail.
 """
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from foveate.run import Run
     from foveate.views.options import Question
 
-Need = Callable[["Run"], "str | None"]  # a reason why a run does not fit, or None
+Need = Callable[["Run"], "str | None"]  # returns why a run does not fit, or None
 Draw = TypeVar("Draw", bound=Callable[..., "Drawing"])
 Spec = TypeVar("Spec")
 E = TypeVar("E")
 
 
 def file_fields(form: type[Config]) -> set[str]:
-    """The fields of a form that name files of this machine: a browser may not set them."""
+    """Return the fields of a form that refer to local files: a browser may not set them."""
     fields = form.model_fields.items()
     return {name for name, field in fields if "Path" in str(field.annotation)}
 
 
 @dataclass(frozen=True)
 class ViewSpec:
-    """What `view` knows of a function.
+    """The registered properties of a view's function.
 
     Its ``needs``; the ``fewest`` runs that it takes; whether it draws ``several`` together; the
-    ``fields`` of a question that it takes as parameters, and which of them comes ``by_place``. With
-    ``silence`` the heads that a question names are silent while it draws.
+    ``fields`` of a question that are its parameters, and which of them is positional
+    (``by_place``). With ``silence``, the heads listed in a question are silenced while it draws.
     """
 
     function: Callable[..., Drawing]
@@ -59,7 +59,7 @@ _SPECS: dict[str, ViewSpec] = {}
 def view(
     *needs: Need, fewest: int = 1, silence: bool = False, by_place: str = ""
 ) -> Callable[[Draw], Draw]:
-    """Register a function as the view of its name, for runs that meet the ``needs``."""
+    """Register a function as the view with its name, for runs that meet the ``needs``."""
 
     def register(function: Draw) -> Draw:
         first, *fields = inspect.signature(function).parameters
@@ -73,7 +73,7 @@ def view(
 
 @dataclass(frozen=True)
 class Entry(Generic[Spec]):
-    """A line of a table: a name, what it shows, and the module that registers it."""
+    """A row of a table: a name, what it shows, and the module that registers it."""
 
     name: str
     summary: str
@@ -83,18 +83,18 @@ class Entry(Generic[Spec]):
 
     @classmethod
     def table(cls, *rows: tuple[str, str, str]) -> dict[str, Self]:
-        """The entries of rows (name, module, summary), by name."""
+        """Return the entries for rows (name, module, summary), by name."""
         return {name: cls(name, summary, module) for name, module, summary in rows}
 
     @property
     def spec(self) -> Spec:
-        """What is registered under the name; its module is imported."""
+        """The registered value; its module is imported."""
         importlib.import_module(f"{self.package}.{self.module}")
         return cast(Spec, self.registered[self.name])
 
 
 class ViewEntry(Entry[ViewSpec]):
-    """A view in the table: its name, what it shows in a line, and the module of its function."""
+    """A view in the table: its name, what it shows in one line, and its function's module."""
 
     registered = _SPECS
 
@@ -105,18 +105,18 @@ class ViewEntry(Entry[ViewSpec]):
 
     @property
     def runs(self) -> tuple[int, float]:
-        """The least and the most runs that the view takes."""
+        """The minimum and maximum number of runs that the view takes."""
         return self.spec.fewest, float("inf") if self.spec.several else 1
 
     def unfit(self, run: Run) -> str | None:
-        """Why the view does not fit a run; None where it does."""
+        """Return why the view does not fit a run, or None if it does."""
         return next((reason for need in self.spec.needs if (reason := need(run))), None)
 
     def draw(self, runs: Sequence[Run], question: Question) -> Drawing:
-        """The drawing of some runs.
+        """Draw some runs.
 
-        Raises `ConfigError` where the view takes more runs or fewer, does not fit one of them, or
-        where the question names what does not exist.
+        Raises `ConfigError` if the view takes more runs or fewer, does not fit one of them, or
+        the question refers to something that does not exist.
         """
         least, most = self.runs
         if not least <= len(runs) <= most:
@@ -180,7 +180,7 @@ VIEWS = ViewEntry.table(
 
 
 def nearest(what: str, name: str, table: Mapping[str, E]) -> E:
-    """The entry of a name. Raises `ConfigError` naming the nearest one, or all."""
+    """Return the entry with a name. Raises `ConfigError` with the nearest name, or all."""
     if name not in table:
         near = difflib.get_close_matches(name, table, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(table)}"
@@ -189,5 +189,5 @@ def nearest(what: str, name: str, table: Mapping[str, E]) -> E:
 
 
 def find(name: str) -> ViewEntry:
-    """The view of a name. Raises `ConfigError` naming the nearest one, or all."""
+    """Return the view with a name. Raises `ConfigError` with the nearest name, or all."""
     return nearest("view", name, VIEWS)

@@ -1,4 +1,4 @@
-"""The example that a view draws, and what a view needs of a run: each a reason why not, or None."""
+"""The example that a view draws, and its requirements: each returns why not, or None."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from foveate.models.pointer import PointerGenerator
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
-from foveate.tasks.base import Aligns, AnyTask, Generates, Scores, Task
+from foveate.run.evaluation import examples
+from foveate.run.passes import forced_pass
+from foveate.tasks.abilities import Aligns, Generates, Scores
+from foveate.tasks.base import AnyTask, Task
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
@@ -32,16 +35,16 @@ Picture = int | Path
 
 
 def example_of(run: Run, text: str | None = None, image: str | None = None) -> Picture | str | None:
-    """What the task of a run explains: a line of text, a picture, or the date of a forecast."""
+    """Return what the task of a run explains: a line of text, a picture, or a forecast's date."""
     if isinstance(run.task, PictureTask):
         return picture_of(image or "0")
     return text if isinstance(run.task, Forecasting) else text_of(run, text)
 
 
 def text_of(run: Run, text: str | None = None) -> str:
-    """The text, else the first source of the last validation that logged samples.
+    """Return the text, else the first source of the last validation that logged samples.
 
-    Raises `ConfigError` where there is neither, and for a text of blanks alone.
+    Raises `ConfigError` if there is neither, and for a text of spaces only.
     """
     if text is not None:
         if not text.strip():
@@ -54,7 +57,7 @@ def text_of(run: Run, text: str | None = None) -> str:
 
 
 def picture_of(name: str) -> Picture:
-    """A file, or the number of a picture of the test data. Raises `ConfigError` for neither."""
+    """Return a file, or the number of a test picture. Raises `ConfigError` for anything else."""
     if Path(name).is_file():
         return Path(name)
     if name.isascii() and name.isdecimal():
@@ -67,7 +70,7 @@ def picture_of(name: str) -> Picture:
 def ready(
     run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
 ) -> ForcedPass:
-    """The forced pass over the example that is named, or over the run's own."""
+    """Return the forced pass over the given example, or over the run's own."""
     recorded, key = _recorded.get(), (run.path, example_of(run, text, image), target, units)
     if recorded is None:
         return run.forced(*key[1:])
@@ -77,7 +80,7 @@ def ready(
 
 
 class Recorded(ForcedPass):
-    """A forced pass that keeps the maps of the whole model."""
+    """A forced pass that stores the maps of the whole model."""
 
     def maps(self, where: Where = everywhere) -> Maps:
         return self._recorded if where is everywhere else super().maps(where)
@@ -92,7 +95,7 @@ _recorded: ContextVar[dict[object, Recorded] | None] = ContextVar("recorded", de
 
 @contextmanager
 def shared_passes() -> Iterator[None]:
-    """Views answer and record an example once, however many draw it; models do not change."""
+    """Within the block, answer and record each example only once; models must not change."""
     token = _recorded.set({})
     try:
         yield
@@ -101,16 +104,16 @@ def shared_passes() -> Iterator[None]:
 
 
 def evaluated_split(task: AnyTask) -> str:
-    """The test split, or valid where there is none."""
+    """Return the test split, or valid if there is none."""
     try:
-        return "test" if len(task.examples("test")) else "valid"
+        return "test" if len(examples(task, "test")) else "valid"
     except (MissingData, ConfigError):  # no file of it, or a series that is too short
         return "valid"
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What a view needs of a run: called with a run it gives the reason why not, or None.
+    """A requirement of a view: called with a run, it returns the reason why not, or None.
 
     ``{task}`` in a ``reason`` is the kind of the run's task.
     """
@@ -123,7 +126,7 @@ class Condition:
 
 
 def has_part(kind: type[nn.Module], reason: str, suffix: str = "") -> Condition:
-    """A model with a module of a class, whose name ends so."""
+    """Return a condition: the model has a module of ``kind`` whose name ends in ``suffix``."""
     return Condition(
         lambda run: any(
             isinstance(part, kind) and name.endswith(suffix)
@@ -134,22 +137,22 @@ def has_part(kind: type[nn.Module], reason: str, suffix: str = "") -> Condition:
 
 
 def task_is(kind: type, reason: str) -> Condition:
-    """A task of a class."""
+    """Return a condition: the task is of the class ``kind``."""
     return Condition(lambda run: isinstance(run.task, kind), f"the task {{task}} {reason}")
 
 
 def logs(event: str, reason: str) -> Condition:
-    """A log with a line of an event."""
+    """Return a condition: the log has a line for ``event``."""
     return Condition(lambda run: any(line.get("event") == event for line in read(run.path)), reason)
 
 
 def decoder_of(model: nn.Module) -> Decoder | None:
-    """The decoder of a model that writes tokens."""
+    """Return the decoder of a model that writes tokens, else None."""
     return model.decoder if isinstance(model, EncoderDecoder | LanguageModel) else None
 
 
 def gives_probabilities(run: Run) -> str | None:
-    """A model that gives a probability, of an example that can be forced."""
+    """Return why a run gives no probability of an example, or None if it does."""
     forecast = isinstance(run.task, Forecasting)
     return "a forecast has no probability" if forecast else explains(run)
 
@@ -175,7 +178,7 @@ filmed = Condition(
     "it has no attention snapshots: train with train.snapshots.every",
 )
 explains = Condition(
-    lambda run: isinstance(run.task, Task) and type(run.task).forced_pass is not Task.forced_pass,
+    lambda run: forced_pass.dispatch(type(run.task)) is not forced_pass.dispatch(object),
     "the task {task} has nothing to explain",
 )
 exposed = Condition(

@@ -1,4 +1,4 @@
-"""The view of exposure bias: error by place, after the truth and after a model's own output."""
+"""The view of exposure bias: error by position, after the truth and after the model's output."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from numpy.typing import NDArray
 from foveate.decode.search import token_log_probabilities
 from foveate.draw.charts import PanelGrid, line_chart
 from foveate.run import Run
-from foveate.tasks.base import Generates, spread
-from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.run.evaluation import ForecastEvaluation
+from foveate.tasks.abilities import Generates
+from foveate.tasks.base import spread
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.objectives import predict, step_by_step, tokens_of
 from foveate.views import view
 from foveate.views.examples import evaluated_split, exposed
 from foveate.views.options import Split
 
-EXAMPLES = 512  # of a split, evenly from all over it
-TOGETHER = 64  # examples read at once
-FEWEST = 20  # examples that a place needs to be drawn
+EXAMPLES = 512  # of a split, evenly spread
+TOGETHER = 64  # examples in a batch
+FEWEST = 20  # examples that a position needs to be drawn
 NAMES = {"nll": "loss in nats", "accuracy": "share of correct tokens", "mse": "squared error"}
 Errors = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class PlaceErrors:
-    """Errors (P,) at each place after the prompt, each the mean of ``counts`` examples.
+    """Errors (P,) at each position after the prompt, each the mean over ``counts`` examples.
 
-    ``forced`` are by name those where all places before held the truth, ``free`` those where the
-    model had written them; ``nll`` is −log p(y_k | what was read), ``accuracy`` how often the most
-    probable token was the true one, and ``mse`` that of a forecast.
+    ``forced`` has by name the errors after true tokens at all earlier positions, ``free`` those
+    after tokens that the model wrote; ``nll`` is −log p(y_k | prefix), ``accuracy`` how often the
+    most probable token was the true one, and ``mse`` that of a forecast.
     """
 
     counts: Errors
@@ -42,12 +44,12 @@ class PlaceErrors:
 
 @torch.inference_mode()
 def place_errors(run: Run, split: str = "test") -> PlaceErrors:
-    """Exposure bias: how much worse a model is after its own output than after the truth
+    """Return exposure bias: how much worse a model is after its own output than after the truth
     (Bengio et al., 2015; Ranzato et al., 2016).
 
-    The true token at place k is compared with what the model says after the true tokens, and
-    after those that it chose itself, greedily. A text that has once left the true one may go on
-    well and still differ: the gap bounds exposure bias from above.
+    The true token at position k is compared with the prediction after the true tokens, and
+    after those that the model chose itself, greedily. A text that has once left the true one may
+    continue well and still differ: the gap bounds exposure bias from above.
     """
     task = run.task
     if isinstance(task, Forecasting):
@@ -85,10 +87,10 @@ def place_errors(run: Run, split: str = "test") -> PlaceErrors:
 
 @view(exposed)
 def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
-    """Error against place: after the true tokens or rows, and after the model's own.
+    """Draw error by position: after the true tokens or rows, and after the model's own.
 
-    Text: the loss −log p and the accuracy of the true token; forecasts: the squared error. A place
-    is counted from the first that the model predicts; those of fewer than 20 examples are left out.
+    Texts have the loss −log p and the accuracy of the true token; forecasts the squared error.
+    Positions count from the first prediction; those with fewer than 20 examples are left out.
     """
     if split == "test" and any(evaluated_split(run.task) == "valid" for run in runs):
         split = "valid"

@@ -1,4 +1,4 @@
-"""Views between input and answer: heads silenced, layers, states and gates, gradients, the loss."""
+"""Views between input and answer: silenced heads, layers, states, gates, gradients, the loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import foveate.inspect.cells as cells
 import foveate.inspect.perturbations as perturbations
 import foveate.views.examples as needs
 from foveate.config import ConfigError
-from foveate.data.tokenizer import EOS
+from foveate.data.tokenizer import END_OF_LINE, EOS
 from foveate.draw.blocks import ModelDrawing, blocks_of, picture
 from foveate.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
 from foveate.draw.forward import ForwardDrawing
@@ -25,7 +25,7 @@ from foveate.draw.stages import StepsDrawing
 from foveate.errors import UserError, is_for_the_user
 from foveate.inspect.flow import influence
 from foveate.inspect.hooks import ForcedPass, everywhere
-from foveate.inspect.records import END_OF_LINE, block_of, suffixes
+from foveate.inspect.records import block_of, suffixes
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
@@ -41,7 +41,7 @@ LONGEST = 1000  # tokens of a text whose gradients are drawn
 def ablation(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
 ) -> SheetGrid:
-    """Each head silenced in turn; of a block, or of all."""
+    """Draw the effect of silencing each head in turn; of a block, or of all."""
     passes = [ready(run, text, target, image)]
     lost = perturbations.importance(passes, block or everywhere)
     return analyses.importances(lost, passes, run.path.name)
@@ -49,7 +49,7 @@ def ablation(
 
 @view(needs.gives_probabilities, needs.layered, silence=True)
 def lens(run: Run, text: Text = None, target: Target = None, image: Image = None) -> LensDrawing:
-    """The top token after each layer."""
+    """Draw the top token after each layer."""
     return analyses.lens(ready(run, text, target, image), run.path.name)
 
 
@@ -57,7 +57,7 @@ def lens(run: Run, text: Text = None, target: Target = None, image: Image = None
 def permutation(
     run: Run, text: Text = None, target: Target = None, image: Image = None
 ) -> BarsDrawing:
-    """The input shuffled, with positions and without."""
+    """Draw the effect of shuffling the input, with positions and without."""
     title = f"Does order matter to {run.path.name}?"
     return analyses.permutation(ready(run, text, target, image), title)
 
@@ -66,7 +66,7 @@ def permutation(
 def states(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
 ) -> StatesDrawing:
-    """Of the cell that is named, in the order of the text."""
+    """Draw the states of a cell, in the order of the text."""
     name, steps, words = _cell(run, ready(run, text, target, image), layer)
     return analyses.states(steps.states[0].numpy(), words, f"{cells.called(name)}: {run.path.name}")
 
@@ -75,7 +75,7 @@ def states(
 def gates(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
 ) -> SheetGrid:
-    """Of the cell that is named, in the order of the text."""
+    """Draw the gates of a cell, in the order of the text."""
     name, steps, words = _cell(run, ready(run, text, target, image), layer)
     try:
         title = f"{cells.called(name)}: {run.path.name}"
@@ -86,10 +86,10 @@ def gates(
 
 @torch.inference_mode()
 def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, cells.CellSteps, Sequence[str]]:
-    """A recurrent cell by its number: its name, its steps (1, T, H), and what it reads at each.
+    """Return a recurrent cell by number: its name, its steps (1, T, H), and its input at each.
 
-    Steps are in the order of the text; they are numbered where words and steps differ in number.
-    Raises ``ConfigError`` where there are fewer cells.
+    Steps are in the order of the text; they are numbered if words and steps differ in number.
+    Raises ``ConfigError`` if there are fewer cells.
     """
     with cells.capture_cells(run.model) as captured:
         forced.run()
@@ -115,9 +115,9 @@ def steps(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     layer: Layer = -1, head: Head = None, query: Query = None,
 ) -> StepsDrawing:  # fmt: skip
-    """One query of one head from query, keys and values to the output; or one step of a cell.
+    """Draw one query of one head, from query, keys and values to the output; or a cell's step.
 
-    A ``block`` may name cells where a model has both.
+    ``block`` selects cells if a model has both.
     """
     parts = {
         name: block_of(name)
@@ -131,7 +131,7 @@ def steps(
 
 
 def _in_layer(run: Run, names: Sequence[str], block: str, layer: int) -> str:
-    """The module of a block in a layer; names that end in its own fit too."""
+    """Return the module of a block in a layer; suffixes of the block's name fit too."""
     fitting = [name for name in names if block in suffixes(block_of(name))]
     if not fitting:
         blocks = dict.fromkeys(map(block_of, names))
@@ -146,9 +146,9 @@ def forward(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     layer: Layer = -1, head: Head = None, query: Query = None, train: Train = False,
 ) -> ForwardDrawing:  # fmt: skip
-    """Every stage of one forward pass, from tokens to the output; of head and query 0 if absent.
+    """Draw every stage of a forward pass, from tokens to output; head and query default to 0.
 
-    Or those of a ``block``; or the loss, and its gradient from the output back.
+    A ``block`` limits the stages; ``train`` draws the loss, and its gradient from the output back.
     """
     if train and (reason := needs.gives_probabilities(run)):
         raise ConfigError(f"--train: {reason}")
@@ -159,7 +159,7 @@ def forward(
 
 @view()
 def model(run: Run, text: Text = None, target: Target = None, image: Image = None) -> ModelDrawing:
-    """Every block of the model, in the order of one forward pass."""
+    """Draw every block of the model, in the order of one forward pass."""
     title = f"{run.path.name}: {run.config.model.kind}, "
     try:
         return picture(run.model, ready(run, text, target, image), title)
@@ -175,7 +175,7 @@ def surface(
     runs: Sequence[Run], text: Text = None, target: Target = None, image: Image = None,
     steps: Steps = 7,
 ) -> SheetGrid:  # fmt: skip
-    """Mean −log p of the example, over the same two directions' lengths for each run."""
+    """Draw mean −log p of the example, along two directions of the same length for each run."""
     losses = {}
     for run in runs:
         loss = partial(_loss, ready(run, text, target, image))
@@ -189,7 +189,7 @@ def _loss(forced: ForcedPass) -> float:
 
 @view(needs.models_language, needs.embeds)
 def gradients(runs: Sequence[Run], text: Text = None) -> LinesDrawing:
-    """The gradient's norm against distance, for language models that read a text."""
+    """Draw the gradient's norm against distance, for language models that read a text."""
     text, norms = text_of(runs[0], text), {}
     for run in runs:
         ids, _ = reading(run, text)
@@ -201,7 +201,7 @@ def gradients(runs: Sequence[Run], text: Text = None) -> LinesDrawing:
 
 
 def reading(run: Run, text: str) -> tuple[Tensor, list[str]]:
-    """What a language model reads of a text, (1, T), the end of a line before it; and its labels.
+    """Return what a language model reads for a text, (1, T), after a line end; and its labels.
 
     Raises `ConfigError` for a run of another task.
     """

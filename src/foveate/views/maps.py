@@ -1,4 +1,4 @@
-"""Views of attention: a map, all heads, weights over a picture, masks, flow through the layers."""
+"""Views of attention: a map, all heads, weights over a picture, masks, flow through layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import foveate.draw.maps as drawn_maps
 import foveate.inspect.flow as flow
 import foveate.views.examples as needs
-from foveate.align.aer import rank_heads, read_gold, read_links
+from foveate.align.aer import rank_heads, read_gold
 from foveate.config import ConfigError
 from foveate.data.tokenizer import PAD, Tokenizer
 from foveate.draw.charts import BarsDrawing, bar_chart
@@ -23,15 +23,18 @@ from foveate.draw.maps import AttentionView, HeadsView, LinksView, block_in
 from foveate.draw.parts import visible
 from foveate.draw.pictures import over_picture
 from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.engine.links import read_links
 from foveate.inspect.hooks import capture
 from foveate.inspect.measure import Judge, confidence, diagonality, entropy
 from foveate.inspect.perturbations import without_positions, without_scaling
 from foveate.inspect.records import AttentionRecord, block_of, spaced
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.run import Run
-from foveate.tasks.base import Aligns, Scores, WordMaps
+from foveate.run.linking import WordMaps, word_maps
+from foveate.tasks.abilities import Scores
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.text import collate
+from foveate.tasks.translation import Translation
 from foveate.views import view
 from foveate.views.examples import picture_of, ready, text_of
 from foveate.views.options import (
@@ -47,12 +50,13 @@ from foveate.views.options import (
     Target,
     Text,
 )
+from foveate.views.overlays import picture_view
 from foveate.views.text import token_name
 
-PADDING = 3  # tokens that the longer one of a batch has more
+PADDING = 3  # additional tokens in the longer sequence of a batch
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
 ALLOWED = "filled: allowed; empty: not allowed"
-PAIRS = 100  # of the split, where no text is given
+PAIRS = 100  # of the split, if no text is given
 
 
 @view(needs.attends, needs.explains, silence=True)
@@ -60,7 +64,7 @@ def attention(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     layer: Layer = -1, head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
 ) -> AttentionView:  # fmt: skip
-    """One layer of a block: one head, or the mean of all."""
+    """Draw one layer of a block: one head, or the mean of all."""
     record = ready(run, text, target, image, units).record()
     return drawn_maps.attention(record, block_in(record, block), layer, head, scale)
 
@@ -70,7 +74,7 @@ def links(
     run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
     head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
 ) -> LinksView:  # fmt: skip
-    """The same as lines between words."""
+    """Draw the same map as lines between words."""
     return drawn_maps.links(attention(run, text, target, None, block, layer, head, scale, units))
 
 
@@ -79,10 +83,10 @@ def coverage(
     run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
     head: Head = None, units: AxisUnits = "auto",
 ) -> BarsDrawing:  # fmt: skip
-    """How much of all attention fell on each source word: the sums of the columns of a map.
+    """Draw how much of all attention each source word received: the column sums of a map.
 
-    c_s = Σ_t a_ts, beside a line at 1, the weight that one row gives: near 0 a word was skipped,
-    far above 1 it was attended to again and again (Tu et al., 2016).
+    c_s = Σ_t a_ts, beside a line at 1, the weight that one row gives: a word near 0 was skipped,
+    one far above 1 was attended to again and again (Tu et al., 2016).
     """
     shown = attention(run, text, target, None, block, layer, head, None, units)
     return bar_chart(
@@ -96,7 +100,7 @@ def heads(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     scale: Scale = None, units: AxisUnits = "auto",
 ) -> HeadsView:  # fmt: skip
-    """All layers and heads of a block."""
+    """Draw all layers and heads of a block."""
     record = ready(run, text, target, image, units).record()
     return drawn_maps.heads(record, block_in(record, block), scale)
 
@@ -106,9 +110,10 @@ def picture(
     run: Run, image: Image = None, target: Target = None, block: Block = None, layer: Layer = -1,
     head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
 ) -> Drawing:  # fmt: skip
-    """Where a model attends to in a picture: weights over its cells, or the path of glimpses."""
+    """Draw where a model attends in a picture: weights over its cells, or its glimpses."""
     part = {"block": block, "layer": layer, "head": head, "scale": scale, "units": units}
-    return run.view(picture_of(image or "0"), target, **part)
+    task = run.need(PictureTask, "draw over pictures")
+    return picture_view(task, run.model, picture_of(image or "0"), target, run.search(), **part)
 
 
 @view(needs.attends, needs.explains, silence=True)
@@ -116,7 +121,7 @@ def rollout(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     layer: Layer = -1, units: AxisUnits = "auto",
 ) -> Drawing:  # fmt: skip
-    """The layers multiplied, up to the one that is named."""
+    """Draw the product of the layers, up to a given one."""
     record = flow.rollout(ready(run, text, target, image, units))
     return _of_record(run, record, image, block, layer)
 
@@ -126,7 +131,7 @@ def relevance(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     units: AxisUnits = "auto",
 ) -> Drawing:  # fmt: skip
-    """Of what was read for what was produced."""
+    """Draw the relevance of the input for the output."""
     record = flow.relevance(ready(run, text, target, image, units))
     return _of_record(run, record, image, block, -1)
 
@@ -134,7 +139,7 @@ def relevance(
 def _of_record(
     run: Run, record: AttentionRecord, image: str | None, block: str | None, layer: int
 ) -> Drawing:
-    """A map of a record; of a picture over the picture."""
+    """Draw a map of a record, for pictures over the picture."""
     block = block_in(record, block)
     if not isinstance(run.task, PictureTask):
         return drawn_maps.attention(record, block, layer)
@@ -147,7 +152,7 @@ def without(
     run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
     head: Head = None, units: AxisUnits = "auto", drop: Drop = ("order",),
 ) -> SheetGrid:  # fmt: skip
-    """The answer and a map of the run as it is, and without what is dropped, side by side.
+    """Draw answer and map of the run unchanged, and without what is dropped, side by side.
 
     ``order`` shuffles the words of the text; without ``positions`` the model has no position
     encodings; without ``scaling`` q · k is not divided by √K. The weights stay as trained.
@@ -180,9 +185,9 @@ def without(
 def masks(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
 ) -> SheetGrid:
-    """A sheet for each block: filled where a query sees a key in any layer and head.
+    """Draw a sheet for each block: filled where a query sees a key in any layer and head.
 
-    What a weight of exactly 0 hides shows the most common faults at once: a decoder that sees the
+    Weights of exactly 0 show the most common faults at once: a decoder that sees the
     future, attention to padding. A translator reads the text beside a longer one, so that it is
     padded.
     """
@@ -213,8 +218,8 @@ def masks(
 
 @torch.inference_mode()
 def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
-    """The maps of a pair in a batch with a longer one; its keys end in padding."""
-    task, text = run.need(Scores, "score pairs"), text_of(run, text)
+    """Return the maps of a pair in a batch with a longer one; its keys end in padding."""
+    task, text = run.sides("score pairs"), text_of(run, text)
     answer = run.translate([text])[0].hypotheses[0] if target is None else target
     ids = task.source_tokenizer.encode_ids([text])[0]
     output_ids = task.target_tokenizer.encode_ids([answer])[0]
@@ -242,18 +247,18 @@ def importance(
     run: Run, text: Text = None, target: Target = None, split: Split = "test",
     gold: GoldFile = None,
 ) -> SheetGrid:  # fmt: skip
-    """Layers down, heads across: entropy, confidence, diagonality and, against gold, the AER.
+    """Draw layers down, heads across: entropy, confidence, diagonality and, with gold, the AER.
 
-    Of the cross-attention between words (`foveate.inspect.measure`, `foveate.align.aer`), over the
-    pair that is named, else over the first of the split; with gold over as many as it has. Raises
-    `ConfigError` where gold links and pairs differ in number.
+    They are those of the cross-attention between words (`foveate.inspect.measure`,
+    `foveate.align.aer`), over the given pair, else over the first pairs of the split; with gold
+    over as many as it has. Raises `ConfigError` if gold links and pairs differ in number.
     """
     if gold is None and text is not None:
         pairs = [(text, target or run.translate([text])[0].hypotheses[0])]
     else:
         both = zip(*run.pairs(split), strict=True)
         pairs = list(islice(both, None if gold else PAIRS))
-    maps = [pair for pair in run.need(Aligns, "align").word_maps(run.model, pairs) if pair]
+    maps = [pair for pair in word_maps(run.need(Translation, "align"), run.model, pairs) if pair]
     names = list(maps[0])
     figures = {
         "entropy, bits": head_means(maps, entropy),
@@ -286,7 +291,7 @@ def importance(
 
 
 def head_means(maps: Sequence[WordMaps], figure: Judge) -> NDArray[np.float64]:
-    """The mean over pairs of a figure of each layer and head, (L, H)."""
+    """Return the mean over pairs of a figure of each layer and head, (L, H)."""
     of_pairs = [np.stack([figure(heads) for heads in pair.values()]) for pair in maps]
     means: NDArray[np.float64] = np.mean(of_pairs, axis=0)
     return means

@@ -1,4 +1,4 @@
-"""Views of packed files: those that a record of attention is enough for, without PyTorch."""
+"""Views of packed files that need only a record of attention, without PyTorch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def attention(
     record: AttentionRecord, block: Block = None, layer: Layer = -1, head: Head = None,
     scale: Scale = None,
 ) -> drawn.AttentionView:  # fmt: skip
-    """One layer of a block: one head, or the mean of all."""
+    """Draw one layer of a block: one head, or the mean of all."""
     return drawn.attention(record, drawn.block_in(record, block), layer, head, scale)
 
 
@@ -28,12 +28,12 @@ def links(
     record: AttentionRecord, block: Block = None, layer: Layer = -1, head: Head = None,
     scale: Scale = None,
 ) -> drawn.LinksView:  # fmt: skip
-    """The same as lines between words."""
+    """Draw the same map as lines between words."""
     return drawn.links(attention(record, block, layer, head, scale))
 
 
 def heads(record: AttentionRecord, block: Block = None, scale: Scale = None) -> drawn.HeadsView:
-    """All layers and heads of a block."""
+    """Draw all layers and heads of a block."""
     return drawn.heads(record, drawn.block_in(record, block), scale)
 
 
@@ -43,12 +43,12 @@ VIEWS: Mapping[str, Callable[..., Drawing]] = {
 
 
 def fields_of(name: str) -> tuple[str, ...]:
-    """The fields of a `Question` that a view of a packed file reads."""
+    """Return the fields of a `Question` that a view of a packed file reads."""
     return ("text", "target", "units", *list(inspect.signature(VIEWS[name]).parameters)[1:])
 
 
 def draw(name: str, model: PackedModel, question: Question) -> Drawing:
-    """A view of a packed file. Raises `ConfigError` for what needs PyTorch, or without a text."""
+    """Draw a view of a packed file. Raises `ConfigError` if it needs PyTorch, or lacks a text."""
     if name not in VIEWS or question.silence or question.image is not None:
         what = "other views, pictures and silenced heads need PyTorch and the original run"
         raise ConfigError(f"{model.path} is a packed file, for look {', '.join(VIEWS)}; {what}")

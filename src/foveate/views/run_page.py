@@ -17,19 +17,19 @@ from foveate.views.options import Question
 
 @dataclass(frozen=True)
 class Report:
-    """The views of a run in the order of the table, and why others are not among them."""
+    """The views of a run in the order of the table, and why others are left out."""
 
     title: str
     views: list[tuple[ViewEntry, Drawing]]
     left_out: dict[str, str]
 
     def html(self) -> str:
-        """The page: a drawing below the other, each under the name of its view."""
+        """Return the page: the drawings one below the other, each under the name of its view."""
         drawings = [each for entry, view in self.views for each in _named(entry, view)]
         return drawn(drawings, self.title, [f"no {n}: {why}" for n, why in self.left_out.items()])
 
     def save(self, path: Path) -> None:
-        """Write the page, whole or not at all."""
+        """Write the page atomically."""
         replace_file(path, self.html().encode())
 
 
@@ -51,7 +51,7 @@ def report(run: Run, question: Question) -> Report:
 
 
 def _named(entry: ViewEntry, view: Drawing) -> list[Drawing]:
-    """The drawings of a view under its name, the first with what the view shows."""
+    """Return the drawings of a view under its name, the first with the view's summary."""
     named = []
     for number, drawing in enumerate(view.drawings()):
         title = " · ".join(part for part in (entry.name, drawing.title) if part)

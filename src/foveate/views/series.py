@@ -1,4 +1,4 @@
-"""Views of forecasts: error against horizon, and one forecast with the attention to its past."""
+"""Views of forecasts: error against horizon, and a forecast with the attention to its past."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from foveate.data.series import Windows, labels
 from foveate.draw.charts import ForecastDrawing, LinesDrawing, line_chart
 from foveate.draw.sheets import SheetDrawing, sheet
 from foveate.run import Run
-from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.run.evaluation import ForecastEvaluation
+from foveate.tasks.forecasting import Forecasting
 from foveate.views import view
 from foveate.views.examples import attends, forecasts
 from foveate.views.options import Head, Layer, Split, Target, Text
@@ -19,9 +20,9 @@ from foveate.views.options import Head, Layer, Split, Target, Text
 
 @view(forecasts)
 def horizon(runs: Sequence[Run], split: Split = "test") -> LinesDrawing:
-    """Mean squared error of each step ahead on a split of the runs' data.
+    """Draw the mean squared error of each step ahead on a split of the runs' data.
 
-    With several runs each line names its run; naive forecasts are those of the first.
+    With several runs each label has its run's name; naive forecasts are those of the first.
     """
     curves: dict[str, list[float]] = {}
     for run in runs:
@@ -40,10 +41,10 @@ def horizon(runs: Sequence[Run], split: Split = "test") -> LinesDrawing:
 def forecast(
     run: Run, text: Text = None, target: Target = None, layer: Layer = -1, head: Head = None
 ) -> ForecastDrawing:
-    """The past, the forecast and the truth at one date of one channel, and where attention lay.
+    """Draw past, forecast and truth at one date of one channel, and the attention to the past.
 
-    The strip is the mean over heads and queries of the last layer, shared among the rows of each
-    patch. Quantiles, where a model has learnt them, are a band between the outermost.
+    The strip is the mean over heads and queries of the last layer, divided among the rows of each
+    patch. Quantiles, if a model has learned them, are a band between the outermost.
     """
     task = run.need(Forecasting, "forecast")
     windows, channel = task.at(text), task.channel(target)
@@ -76,7 +77,7 @@ def forecast(
 def attention_strip(
     run: Run, windows: Windows, text: str | None, target: str | None, layer: int, head: int | None
 ) -> SheetDrawing:
-    """The share of attention of each row that was read, (1, L + H)."""
+    """Return the share of attention of each row that was read, (1, L + H)."""
     record = run.explain(text, target)
     weights = record.select(next(iter(record.blocks())), layer, head)
     begins, read = list(run.model.starts()), windows.look_back

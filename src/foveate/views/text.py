@@ -26,7 +26,8 @@ from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 from foveate.inspect.hooks import calls_of
 from foveate.run import Run
-from foveate.tasks.base import Generates
+from foveate.run.watching import Watched
+from foveate.tasks.abilities import Generates
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
 from foveate.tasks.objectives import predict
@@ -46,23 +47,22 @@ from foveate.views.options import (
     Text,
     Top,
 )
-from foveate.watching import Watched
 
 MOST_ADDED = 40  # tokens that a language model adds in a drawing
-WIDTH = 4  # beams of a drawing, where neither run nor question gives a number
+WIDTH = 4  # beams in a drawing, if neither run nor question gives a number
 Texts = Sequence[str]
-ENDS = (10, 20, 30, 40, 50)  # words; the last group has all that are longer
+ENDS = (10, 20, 30, 40, 50)  # words; the last group has all longer texts
 MOST_ROWS = 24  # beginnings of a growing source
-FEWEST = 5  # sentences of a group; fewer are too few for a figure
+FEWEST = 5  # sentences in a group; fewer are too few for a figure
 
 
 @view(needs.writes, silence=True)
 def beam(
     run: Run, text: Text = None, image: Image = None, beam_size: BeamSize = None
 ) -> LanesDrawing:
-    """The partial hypotheses of every step of a beam search.
+    """Draw the partial hypotheses of every step of a beam search.
 
-    Raises `ConfigError` where the search gives no output.
+    Raises `ConfigError` if the search gives no output.
     """
     width = beam_size or run.config.decode.tree().get("beam_size", WIDTH)
     limits = {"max_extra": MOST_ADDED} if isinstance(run.task, Language) else {}
@@ -76,7 +76,7 @@ def beam(
 
 @view(needs.translates, silence=True)
 def nbest(run: Run, text: Text = None, num: Num = 5, beam_size: BeamSize = None) -> TableDrawing:
-    """The n best outputs for a text, with their scores, lengths and differences to the first."""
+    """Draw the n best outputs for a text, with scores, lengths and differences to the first."""
     text, width = text_of(run, text), max(num, beam_size or 0)
     answer = run.translate([text], beam_size=width, num_hypotheses=num)[0]
     best = answer.hypotheses[0].split()
@@ -91,26 +91,26 @@ def nbest(run: Run, text: Text = None, num: Num = 5, beam_size: BeamSize = None)
 
 
 def differences(before: Texts, after: Texts) -> Iterator[str]:
-    """What must be done to make ``after`` of ``before``: ``a → b``, ``−a``, ``+b``, in order."""
+    """Yield the edits from ``before`` to ``after``: ``a → b``, ``−a``, ``+b``, in order."""
     for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
         old, new = " ".join(before[a:b]), " ".join(after[c:d])
         if kind != "equal":
             yield f"{old} → {new}" if old and new else f"−{old}" if old else f"+{new}"
 
 
-# p(y_t = k | y_<t, x) for every k and t; the entropy H_t = −Σ_k p log₂ p tells how open it was.
+# p(y_t = k | y_<t, x) for every k and t; the entropy H_t = −Σ_k p log₂ p measures how open it was.
 
 
 @dataclass(frozen=True)
 class ForcedText:
-    """A text as its ``ids`` (T), its end among them, and log p (T, V) of all that might follow."""
+    """A text as its ``ids`` (T), with its end, and log p (T, V) of all possible next tokens."""
 
     ids: list[int]
     log_p: Tensor
     tokenizer: Tokenizer
 
     def texts(self) -> list[tuple[str, bool]]:
-        """Each token as it stands in the text, and whether a space stands before it."""
+        """Return each token as in the text, and whether a space precedes it."""
         text, spans = self.tokenizer.decode(self.ids), self.tokenizer.spans(self.ids)
         texts = []
         for i, (start, end) in zip(self.ids, spans, strict=True):
@@ -123,16 +123,16 @@ class ForcedText:
 
 
 def token_name(tokenizer: Tokenizer, i: int) -> str:
-    """A token by itself: its text, or its name where it has none, such as ``</s>``."""
+    """Return a token alone: its text, or its name if it has none, such as ``</s>``."""
     return tokenizer.decode([i]) or tokenizer.pieces[i].replace("Ġ", " ")
 
 
 def forced(
     run: Run, text: str | None = None, target: str | None = None, image: str | None = None
 ) -> ForcedText:
-    """The forced pass over the source and the target, or over the answer without a target.
+    """Return the forced pass over source and target, or over the answer without a target.
 
-    Of a language model the target is part of the text that is read.
+    For a language model, the target is part of the text that is read.
     """
     prepared, decoder = ready(run, text, target, image), decoder_of(run.model)
     assert decoder is not None
@@ -142,7 +142,7 @@ def forced(
     with torch.inference_mode():
         log_p = predict(run.model, read, memory)[0].float().log_softmax(dim=-1).cpu()
     if isinstance(run.task, Summarisation):  # the ids of copied words are of this source
-        tokenizer = run.task.tokenizers_of(text_of(run, text))[1]
+        tokenizer = run.task.sides.tokenizers_of(text_of(run, text))[1]
         return ForcedText(list(prepared.target), log_p, tokenizer)
     tokenizer = run.need(Generates, "write text").output_tokenizer
     return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
@@ -152,7 +152,7 @@ def forced(
 def probabilities(
     run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
 ) -> WordsDrawing:
-    """P of each token, with the most probable ones that might have stood in its place."""
+    """Draw p of each token, with the most probable alternatives."""
     passed = forced(run, text, target, image)
     log_p = [float(passed.log_p[t, i]) for t, i in enumerate(passed.ids)]
     others_at = alternatives(Next(passed.log_p, torch.zeros(len(log_p), 1)), top)
@@ -174,8 +174,8 @@ def probabilities(
 
 @view(needs.copies)
 def copying(run: Run, text: Text = None, target: Target = None) -> SheetDrawing:
-    """Where each word came from: p_gen in the first column, then (1 − p_gen) α_i of each word of
-    the source. Rows sum to 1.
+    """Draw where each word came from: p_gen in the first column, then (1 − p_gen) α_i of each
+    source word. Rows sum to 1.
     """
     prepared = ready(run, text, target, None, "tokens")
     with calls_of(run.model.switch) as calls:
@@ -196,7 +196,7 @@ def lengths(
     runs: Sequence[Run], split: Split = "test", beam_size: BeamSize = None,
     source: Sources = None, reference: ReferenceFile = None, hypotheses: Outputs = (),
 ) -> PanelGrid:  # fmt: skip
-    """BLEU and chrF by the source words, a line for each run or file of outputs."""
+    """Draw BLEU and chrF by source length, with a line for each run or file of outputs."""
     systems: dict[str, tuple[Texts, Texts, References]] = {}
     tokenizers: dict[str, BleuTokenizer | None] = {}
     if hypotheses:
@@ -219,7 +219,7 @@ def lengths(
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a file. Raises ``OSError``, or ``DataError``, where it cannot be read."""
+    """Return the lines of a file. Raises ``OSError`` or ``DataError`` if it cannot be read."""
     return list(read_text(path, TextData()).lines)
 
 
@@ -227,10 +227,10 @@ def by_length(
     systems: Mapping[str, tuple[Texts, Texts, References]],
     tokenizers: Mapping[str, BleuTokenizer | None] | None = None,
 ) -> PanelGrid:
-    """The figures of some systems, each (sources, outputs, references), by groups of lengths.
+    """Draw the figures of systems, each (sources, outputs, references), by groups of lengths.
 
-    ``tokenizers`` of BLEU are by system; where there is none, all its references decide. The bands
-    are of a bootstrap. Raises `ConfigError` where texts of a system differ in number.
+    ``tokenizers`` of BLEU are by system; without one, all its references decide. The bands
+    are bootstrap intervals. Raises `ConfigError` if texts of a system differ in number.
     """
     starts = [1, *(end + 1 for end in ENDS)]
     names = [*(f"{a}–{b}" for a, b in zip(starts, ENDS, strict=False)), f"over {ENDS[-1]}"]
@@ -264,12 +264,12 @@ def by_length(
 def growing(
     runs: Sequence[Run], text: Text = None, target: Target = None, split: Split = "test"
 ) -> SheetGrid | TableDrawing:
-    """Outputs for ever longer beginnings of one source: a row for each, a cell for each word.
+    """Draw outputs for ever longer beginnings of one source: a row for each, a cell per word.
 
-    A word counts 1 where it stands in the reference of the whole source, in the order of the
-    reference, else 0. Of several runs a table of what each makes of the whole source. The reference
-    is ``target``, or that of the text in the split; without a text it is the longest source of at
-    most 24 words. Raises `ConfigError` for a text without one.
+    A word counts 1 if it is in the reference of the whole source, in the order of the reference,
+    else 0. Several runs give a table of their outputs for the whole source. The reference is
+    ``target``, or that of the text in the split; without a text it is the longest source of at most
+    24 words. Raises `ConfigError` for a text without one.
     """
     source, reference = referenced(runs[0], text, target, split)
     words, expected = source.split(), reference.split()
@@ -287,7 +287,7 @@ def growing(
         ]
         names = ["run", "output", "right"]
         return TableDrawing(title=source, caption=caption, columns=names, rows=rows)
-    width = max(1, min(max(map(len, outputs[0])), 2 * len(expected)))  # what goes on is cut off
+    width = max(1, min(max(map(len, outputs[0])), 2 * len(expected)))  # the rest is cut off
     values, cells = np.full((len(ends), width), np.nan), []
     for row, output in zip(values, outputs[0], strict=True):
         shown = output[:width]
@@ -303,7 +303,7 @@ def growing(
 
 
 def referenced(run: Run, text: str | None, target: str | None, split: str) -> tuple[str, str]:
-    """A source and its reference, see `growing`."""
+    """Return a source and its reference, see `growing`."""
     if text is not None and target is not None:
         return text, target
     corpus = run.need(TextToText, "give pairs of texts").corpus(split)
@@ -317,7 +317,7 @@ def referenced(run: Run, text: str | None, target: str | None, split: str) -> tu
 
 
 def in_order(output: Texts, reference: Texts) -> list[float]:
-    """1 for each word of an output that matches a word of the reference, in its order, else 0."""
+    """Return 1 for each output word that matches a word of the reference, in its order, else 0."""
     right = [0.0] * len(output)
     matcher = difflib.SequenceMatcher(None, output, reference, False)
     for start, _, length in matcher.get_matching_blocks():
@@ -326,7 +326,7 @@ def in_order(output: Texts, reference: Texts) -> list[float]:
 
 
 def grouped(sources: Texts) -> list[list[int]]:
-    """The sentences of each group, by the words between blanks."""
+    """Return the sentences in each group, by the number of words between spaces."""
     number = np.searchsorted(ENDS, [len(source.split()) for source in sources])
     return [np.flatnonzero(number == group).tolist() for group in range(len(ENDS) + 1)]
 
@@ -338,7 +338,7 @@ def scored(
     group: Sequence[int],
     bleu_tokenizer: BleuTokenizer | None = None,
 ) -> tuple[float, float, float]:
-    """The figure of some sentences and the ends of its interval; NaN for too few."""
+    """Return the figure of some sentences and the ends of its interval; NaN for too few."""
     if len(group) < FEWEST:
         return np.nan, np.nan, np.nan
     some = [outputs[i] for i in group], [references[i] for i in group]

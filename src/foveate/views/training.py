@@ -1,4 +1,4 @@
-"""Views of trainings: what their files tell, position encodings, learning rates."""
+"""Views of training runs: figures from their files, position encodings, learning rates."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from foveate.views.options import Across, Block, Head, Layer, Length
 
 Floats = NDArray[np.float64]
 
-PLACES = 1000  # of the common axis at most
-FEWEST = 50  # logged values of a smoothed line
-# Figures of training lines by their names in the log: the label, and which axis is logarithmic.
+PLACES = 1000  # maximum on the common axis
+FEWEST = 50  # logged values from which a line is smoothed
+# Figures in training lines by their names in the log: the label, and the logarithmic axis.
 LOGGED: dict[str, tuple[str, Literal["", "y"]]] = {
     "loss": ("objective (with label smoothing, if any)", ""),
     "nll": ("loss: negative log-likelihood, nats", ""),
@@ -34,14 +34,14 @@ LOGGED: dict[str, tuple[str, Literal["", "y"]]] = {
     "grad_norm": ("gradient norm", "y"),
     "tokens_per_second": ("target tokens per second", ""),
 }
-APART = ("event", "step", "epoch", "seconds", "best", "samples")  # no figures of a validation
+APART = ("event", "step", "epoch", "seconds", "best", "samples")  # not figures of a validation
 
 
 @view(trained)
 def curves(runs: Sequence[Run], across: Across = "step") -> PanelGrid:
-    """A panel for each figure: those of training raw and smoothed, then those of validations.
+    """Draw a panel for each figure: those of training raw and smoothed, then those of validations.
 
-    A run has one colour in all of them. Where N ≥ 50 values are logged, they are faint behind a
+    Each run has one colour in all of them. If N ≥ 50 values are logged, they are faint behind a
     smoothed line m_n = Σ_k w^|n−k| x_k / Σ_k w^|n−k|, w = exp(−50 / N), which does not lag.
     """
     logs = {run.path.name: read(run.path) for run in runs}
@@ -59,14 +59,14 @@ def curves(runs: Sequence[Run], across: Across = "step") -> PanelGrid:
 
 
 def logged(logs: Mapping[str, Sequence[Line]], event: str, name: str) -> bool:
-    """Whether any run has logged a figure."""
+    """Return whether any run has logged a figure."""
     return any(name in line for log in logs.values() for line in log if line["event"] == event)
 
 
 def panel(
     logs: Mapping[str, Sequence[Line]], event: str, name: str, across: str = "step"
 ) -> LinesDrawing:
-    """One figure of all runs that log it, at common places: all their steps, or minutes."""
+    """Draw one figure of all runs that log it, at common positions: all their steps, or minutes."""
     unit, key = (60.0, "seconds") if across == "time" else (1.0, "step")
     points: dict[str, tuple[Floats, Floats]] = {}
     for run, log in logs.items():
@@ -92,7 +92,7 @@ def panel(
 
 
 def smoothed(values: Floats) -> Floats:
-    """The mean of each value and those around it (see `curves`); no numbers are passed over."""
+    """Return the mean of each value and its neighbours (see `curves`); NaN values are skipped."""
     known, fade = np.isfinite(values), np.exp(-FEWEST / max(1, len(values)))
     totals = np.stack([np.where(known, values, 0.0), known]).astype(float)
     both = -totals  # counted from both sides
@@ -105,7 +105,7 @@ def smoothed(values: Floats) -> Floats:
 
 
 def at(places: Floats, x: Floats, y: Floats) -> Floats:
-    """A line at other places: on the straight between its own, nothing before and after them."""
+    """Return a line at other positions, interpolated linearly, with NaN outside its range."""
     known = np.isfinite(y)
     if not known.any():
         return np.full(len(places), np.nan)
@@ -113,7 +113,7 @@ def at(places: Floats, x: Floats, y: Floats) -> Floats:
 
 
 def common_places(of_runs: Sequence[Floats]) -> Floats:
-    """All places of all runs, or as many evenly spaced ones where they are too many."""
+    """Return all positions of all runs, or evenly spaced ones if they are too many."""
     every = np.unique(np.concatenate([*of_runs, np.zeros(0)]))
     if len(every) <= PLACES:
         return every
@@ -121,9 +121,9 @@ def common_places(of_runs: Sequence[Floats]) -> Floats:
 
 
 def film(run: Path, after: int = -1) -> FilmDrawing:
-    """The snapshots of a training with the steps after one, those of its last example.
+    """Return the snapshots of a run's last example, with the steps after ``after``.
 
-    Of more than `MOST_SNAPSHOTS` those at evenly spread steps.
+    If there are more than `MOST_SNAPSHOTS`, those at evenly spread steps are used.
     """
     lines = read(run, SNAPSHOTS)
     title = lines[-1]["title"] if lines else ""
@@ -146,7 +146,7 @@ def film(run: Path, after: int = -1) -> FilmDrawing:
 
 @view(filmed)
 def learning(run: Run, block: Block = None, layer: Layer = -1, head: Head = None) -> FilmDrawing:
-    """How the attention to one example changed over the steps of the training."""
+    """Draw how the attention to one example changed over the steps of training."""
     drawing = film(run.path)
     if not drawing.frames:
         raise UserError(f"{run.path / SNAPSHOTS} contains no snapshots")
@@ -171,9 +171,9 @@ def learning(run: Run, block: Block = None, layer: Layer = -1, head: Head = None
 
 @view(watched)
 def health(run: Run) -> SheetGrid:
-    """Gradient norms and update ratios of each module (rows) over the steps, as powers of ten.
+    """Draw gradient norms and update ratios of modules (rows) over the steps, as powers of ten.
 
-    Ratios are shown against the rule of thumb 1/1000: white is there, one colour above, one below.
+    Ratios are relative to the rule of thumb 1/1000: white is equal, one colour above, one below.
     """
     lines = [line for line in read(run.path) if line["event"] == "health"]
     modules = list(lines[-1]["gradient"])
@@ -200,7 +200,7 @@ def health(run: Run) -> SheetGrid:
 
 @view(places)
 def positions(run: Run, length: Length = 64) -> SheetGrid:
-    """The first position encoding of a model, as it is after training."""
+    """Draw the first position encoding of a model after training."""
     owner, encoding = encodings(run.model)[0]
     length = min(length, encoding.config.tree().get("max_length", length))
     config: Any = owner.config
@@ -209,7 +209,7 @@ def positions(run: Run, length: Length = 64) -> SheetGrid:
 
 @view()
 def schedule(runs: Sequence[Run]) -> LinesDrawing:
-    """The learning rates of runs up to the last step of the longest."""
+    """Draw the learning rates of runs up to the last step of the longest."""
     rates, ends = {}, [1]
     for run in runs:
         train = run.config.train

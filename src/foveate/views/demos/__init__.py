@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 D = TypeVar("D", bound="Drawing")
-LARGEST = 10_000_000  # a number of a demo, which draws by single precision
-LETTERS = 68  # of a line of a caption: as wide as a figure, and less than a terminal
+LARGEST = 10_000_000  # for a number of a demo, which is drawn in single precision
+LETTERS = 68  # in a line of a caption: as wide as a figure, and narrower than a terminal
 _FUNCTIONS: dict[str, Callable[..., Drawing]] = {}
 
 
 def demo(function: Callable[P, D]) -> Callable[P, D]:
-    """Register a function as the demo of its name; the caption of its drawing is cut into lines."""
+    """Register a function as the demo with its name; its drawing's caption is wrapped."""
 
     @wraps(function)
     def draw(*args: P.args, **kwargs: P.kwargs) -> D:
@@ -41,7 +41,7 @@ def demo(function: Callable[P, D]) -> Callable[P, D]:
 
 
 class DemoEntry(Entry["Callable[..., Drawing]"]):
-    """A demo in the table: its name, what it shows in a line, and the module of its function."""
+    """A demo in the table: its name, what it shows in one line, and its function's module."""
 
     package = __name__
     registered = _FUNCTIONS
@@ -59,9 +59,9 @@ class DemoEntry(Entry["Callable[..., Drawing]"]):
         return create_model(self.name, __base__=Config, **fields)
 
     def draw(self, values: Mapping[str, object] | None = None) -> Drawing:
-        """The drawing with some options; the others have their defaults.
+        """Draw with some options; the others have their defaults.
 
-        Raises `ConfigError` for an option that does not exist or a value out of its range.
+        Raises `ConfigError` for an unknown option or a value out of range.
         """
         config = self.options.parse(values or {})
         for name, value in config:
@@ -122,5 +122,5 @@ DEMOS = DemoEntry.table(
 
 
 def find(name: str) -> DemoEntry:
-    """The demo of a name. Raises `ConfigError` naming the nearest one, or all."""
+    """Return the demo with a name. Raises `ConfigError` with the nearest name, or all."""
     return nearest("demo", name, DEMOS)

@@ -1,4 +1,4 @@
-"""Demos of attention: a lookup, masks, weights that depend on the input, and what they permit."""
+"""Demos of attention: a lookup, masks, weights that depend on the input, and their effects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Seed = Annotated[int, Field(ge=0, description="seed of the inputs and matrices")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text. Raises `UserError` if it has none."""
+    """Return the words of a text. Raises `UserError` if it has none."""
     if not text.split():
         raise UserError(f"{text!r} contains no words: give words separated by spaces")
     return text.split()
@@ -48,9 +48,9 @@ def lookup(
     blend: Annotated[float, Field(ge=0, le=1, description="similarity to the next key")] = 0.3,
     temperature: Annotated[tuple[float, ...], Field(description="of softmax; repeat")] = (1.0, 0.1),
 ) -> SheetGrid:  # fmt: skip
-    """One query against one-hot keys: out = Σ_i w_i v_i, w = softmax(qᵀk / τ), or hardmax.
+    """Draw one query against one-hot keys: out = Σ_i w_i v_i, w = softmax(qᵀk / τ), or hardmax.
 
-    Raises `UserError` for a key that does not exist.
+    Raises `UserError` for an unknown key.
     """
     count = len(values)
     if key > count:
@@ -86,7 +86,7 @@ def lookup(
 
 
 class StepTable(Config):
-    """The table of `step`: a query, keys and values with equally many rows, and their words."""
+    """The table of `step`: a query, equally many keys and values, and their words."""
 
     query: tuple[float, ...]
     keys: tuple[list[float], ...]
@@ -108,7 +108,7 @@ def step(
     temperature: Annotated[float, Field(gt=0, description="of softmax")] = 1.0,
     scaled: Annotated[bool, Field(description="divide by √K")] = True,
 ) -> StepsDrawing:
-    """Σ_i α_i v_i, α = softmax(q · k_i / √K), of given numbers, stage by stage.
+    """Draw Σ_i α_i v_i, α = softmax(q · k_i / √K), for given numbers, stage by stage.
 
     Raises `UserError` if keys and values do not fit together.
     """
@@ -148,7 +148,7 @@ def scaling(
     num_keys: Annotated[int, Field(ge=2, le=256, description="number of keys")] = 16,
     size: Annotated[int, Field(ge=1, le=1024, description="K, rounded to a power of 2")] = 64,
 ) -> PanelGrid:
-    """Mean ‖∂α/∂e‖ of softmax over random scores q · k, with and without the division by √K."""
+    """Draw mean ‖∂α/∂e‖ of softmax over random scores q · k, with and without dividing by √K."""
     random, sizes = torch.Generator().manual_seed(0), 2 ** np.arange(0, 11)
     curves: dict[str, list[float]] = {"q · k": [], "q · k / √K": []}
     for width in sizes.tolist():
@@ -189,7 +189,7 @@ def local(
     position: Annotated[float, Field(ge=0, le=31, description="p, the centre of the window")] = 12,
     window: Annotated[float, Field(gt=0, le=32, description="D, positions each way")] = 5,
 ) -> LinesDrawing:
-    """Global and local attention of one query: windows of Luong et al. (2015), σ = D/2.
+    """Draw global and local attention of one query: windows of Luong et al. (2015), σ = D/2.
 
     local-m: softmax over p − D … p + D. local-p: the weights of local-m, each multiplied by
     exp(−(s − p)² / 2σ²).
@@ -222,7 +222,7 @@ def local(
 
 @demo
 def masks(source: Words = "the sun rises", target: Words = "le soleil se lève") -> SheetGrid:
-    """Which position may attend to which, in the three families, for one sentence."""
+    """Draw which position may attend to which, in the three families, for one sentence."""
     read, written = words_of(source), words_of(target)
     both, s, t = [*read, *written], len(read), len(written)
 
@@ -250,7 +250,7 @@ def masks(source: Words = "the sun rises", target: Words = "le soleil se lève")
 
 @demo
 def leak(text: Words = "[START] The chef who") -> SheetGrid:
-    """Which inputs each step depends on, with and without a causal mask."""
+    """Draw which inputs each step depends on, with and without a causal mask."""
     words = words_of(text)
     read, gpt, bert = ids(len(words)), transformer(), bidirectional()
     norms = {
@@ -272,7 +272,7 @@ def leak(text: Words = "[START] The chef who") -> SheetGrid:
 @demo
 @torch.no_grad()
 def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 8) -> SheetGrid:
-    """The pass in which each pair of positions is computed; both ways give the same outputs."""
+    """Draw the pass that computes each pair of positions; both ways give the same outputs."""
     model, text, state = transformer(), ids(length), State()
     whole = model(text, None)
     rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
@@ -284,7 +284,7 @@ def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 
         f"generation: {length} passes": seen * np.arange(1, length + 1)[:, None],
     }
     places = [str(t) for t in range(1, length + 1)]
-    few = length <= 12  # more are too narrow for numbers
+    few = length <= 12  # larger cells would be too narrow for numbers
     drawn = [
         sheet(name, values, places, places, "query t", "key s", 0.0, float(length),
               scale_label="number of the pass", cells=[
@@ -305,7 +305,7 @@ def weights(
     length: Annotated[int, Field(ge=2, le=24, description="positions")] = 6,
     seed: Seed = 0,
 ) -> SheetGrid:
-    """Z = W X, the same W for every input, against Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
+    """Draw Z = W X, the same W for every input, and Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
     random = torch.Generator().manual_seed(seed)
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
     drawn = []
@@ -329,7 +329,7 @@ def permutation(
     value: Annotated[float, Field(description="weight of the values")] = 2.0,
     query: Annotated[float, Field(description="weight of the queries; 0: equal weights")] = 0.0,
 ) -> TableDrawing:  # fmt: skip
-    """X + A(X) of numbers and of their reversal: A(P X) = P A(X) (Lee et al., 2019)."""
+    """Compare X + A(X) of numbers and of their reversal: A(P X) = P A(X) (Lee et al., 2019)."""
     attention = Attention.Config.parse({"bias": False}).build(1)
     for name, weight in {"query": query, "key": 1.0, "value": value, "output": 1.0}.items():
         attention.get_submodule(name).get_parameter("weight").fill_(weight)
@@ -364,7 +364,7 @@ def permutation(
 @demo
 @torch.no_grad()
 def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
-    """A(P X) = P A(X), matrix by matrix: scores S, weights, outputs, for X and for P X."""
+    """Draw A(P X) = P A(X), matrix by matrix: scores S, weights, outputs, for X and for P X."""
     words, random, drawn = words_of(text), torch.Generator().manual_seed(seed), []
     x = torch.randn(len(words), 4, generator=random)
     queries, keys, values = torch.randn(3, 4, 4, generator=random)
@@ -394,7 +394,7 @@ def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
 def heads(
     part: Annotated[Literal["split", "weights"], Field(description="what to show")] = "weights",
 ) -> SheetGrid:
-    """One softmax over the whole keys, and two over their halves: who ate, and what."""
+    """Draw one softmax over the whole keys, and two over their halves: who ate, and what."""
     words, halves = ["the", "man", "ate", "the", "apple"], ("head 1", "head 2")
     if part == "split":
         whole = torch.arange(20.0).view(5, 4)
@@ -437,7 +437,7 @@ def heads(
 @demo
 @torch.no_grad()
 def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) -> LinesDrawing:
-    """The score and the output of self-attention for inputs x₁ + x x₂."""
+    """Draw the score and the output of self-attention for inputs x₁ + x x₂."""
     random, x = torch.Generator().manual_seed(0), torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, 4, size, generator=random).double()
     queries, keys, values = torch.randn(3, size, size, generator=random).double() / size**0.5
@@ -460,7 +460,7 @@ def linear(
     layers: Annotated[int, Field(ge=1, le=12, description="layers of each network")] = 2,
     size: Annotated[int, Field(ge=2, le=256, description="vector size D")] = 16,
 ) -> LinesDrawing:
-    """Outputs for the values v₁ + x v₂: a straight line if the network is linear in them."""
+    """Draw outputs for the values v₁ + x v₂: straight lines if the network is linear in them."""
     torch.manual_seed(0)
     length, x = 6, torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, length, size).double()

@@ -38,7 +38,7 @@ SCORES: dict[str, type[kinds.Score]] = {
 
 
 def small_score(kind: type[kinds.Score]) -> kinds.Score:
-    """A score of vectors of two numbers, with the same weights at every call."""
+    """Return a score for vectors of two numbers, with the same weights at every call."""
     torch.manual_seed(5)
     score: kinds.Score = kind.Config().build(num_heads=1, head_size=2)
     return score
@@ -46,7 +46,7 @@ def small_score(kind: type[kinds.Score]) -> kinds.Score:
 
 @torch.no_grad()
 def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int) -> Tensor:
-    """The score of a query (2,) with every key of a square of the plane, (points, points)."""
+    """Return the score of a query (2,) with all keys in a square of the plane, (points, points)."""
     score = small_score(kind)
     across = torch.linspace(-reach, reach, points)
     keys = torch.cartesian_prod(-across, across).flip(1)  # rows of equal y, the highest first
@@ -63,7 +63,7 @@ def scores(
     reach: Annotated[float, Field(gt=0, description="half the width of the plane")] = 3.0,
     points: Annotated[int, Field(ge=3, le=201, description="keys per side of the plane")] = 25,
 ) -> SheetGrid:
-    """The score of one query with keys anywhere in the plane."""
+    """Draw the score of one query with keys anywhere in the plane."""
     query, drawn = torch.tensor([x, y]), []
     most = float(landscape(kinds.Dot, query, reach, points).abs().max())
     for name, kind in SCORES.items():
@@ -103,7 +103,7 @@ def angle(
     lengths: Annotated[tuple[float, ...], Field(min_length=1, description="of the key; repeat")]
     = (0.5, 1.0, 2.0),
 ) -> LinesDrawing:  # fmt: skip
-    """The score of a query of length 1 with keys at every angle to it."""
+    """Draw the score of a query of length 1 with keys at every angle to it."""
     degrees, query = torch.linspace(0, 180, 37), torch.tensor([[[[1.0, 0.0]]]])
     turned = torch.stack((degrees.deg2rad().cos(), degrees.deg2rad().sin()), dim=-1)
     dot, cosine = kinds.Dot.Config(), kinds.CosineScore.Config.parse({"sharpness": 1.0})
@@ -134,7 +134,7 @@ def activations(
     ] = ("sigmoid", "tanh", "relu", "gelu"),
     reach: Annotated[float, Field(gt=0, description="range of x on each side of 0")] = 5.0,
 ) -> PanelGrid:
-    """Activations and their slopes."""
+    """Draw activations and their slopes."""
     values, slopes = dict[str, Floats](), dict[str, Floats]()
     x = torch.linspace(-reach, reach, 201, requires_grad=True)
     for name in names:
@@ -151,7 +151,7 @@ def activations(
 
 
 def entmax(scores: Floats, alpha: float) -> Floats:
-    """[(α − 1) e − τ]₊^(1/(α − 1)), τ such that the sum is 1, by bisection; softmax for α = 1
+    """Return [(α − 1) e − τ]₊^(1/(α − 1)) by bisection for τ, with sum 1; softmax for α = 1
     (Peters, Niculae & Martins, 2019).
     """
     if alpha == 1:
@@ -173,7 +173,7 @@ def normalizers(
     temperature: Annotated[float, Field(gt=0, description="of the second softmax")] = 0.3,
     alpha: Annotated[float, Field(ge=1, le=4, description="of entmax")] = 1.5,
 ) -> SheetGrid:  # fmt: skip
-    """The weights that each normalizer gives to the same scores."""
+    """Draw the weights that each normalizer gives to the same scores."""
     softmax, tau = kinds.Softmax.Config(), kinds.Softmax.Config(temperature=temperature)
     rows = {
         name: config.build()(torch.tensor(scores)).double().numpy()
@@ -209,7 +209,7 @@ def normalizers(
 
 
 def position_sliders(length: int, option: str, size: int, base: float) -> list[Slider]:
-    """Sliders of an encoding: positions, vector size, base of the wavelengths."""
+    """Return the sliders of an encoding: positions, vector size, base of the wavelengths."""
     return [
         Slider.of("length", length, np.arange(8.0, 129, 4), label="positions T"),
         Slider.of(option, size, np.arange(8.0, 129, 4), label=option.replace("_", " ")),
@@ -219,7 +219,7 @@ def position_sliders(length: int, option: str, size: int, base: float) -> list[S
 
 @demo
 def sinusoids(length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0) -> SheetGrid:
-    """The vector of each position, sines and cosines, and the products of two positions."""
+    """Draw the vector of each position, sines and cosines, and the products of two positions."""
     position = Sinusoidal(Sinusoidal.Config(base=base), hidden_size, 1)
     return SheetGrid(
         sheets=sheets(position, length, hidden_size, 1), title="Sinusoidal positions",
@@ -234,11 +234,11 @@ def sinusoids(length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0
 
 @demo
 def rotary(length: Length = 64, head_size: Size = 64, base: Base = 10_000.0) -> SheetGrid:
-    """The angle of each pair of dimensions at each position, and the products of two positions."""
+    """Draw the angles of pairs of dimensions at each position, and products of two positions."""
     position = Rotary(Rotary.Config(base=base), head_size, 1)
     places, pairs = torch.arange(length), head_size // 2
     first = torch.cat((torch.ones(pairs), torch.zeros(pairs))).expand(1, 1, length, -1)
-    cos, sin = position.rotate(first, places)[0, 0].chunk(2, dim=-1)  # of (1, 0), turned
+    cos, sin = position.rotate(first, places)[0, 0].chunk(2, dim=-1)  # of the rotated (1, 0)
     turns = sheet(
         "angle of each pair", torch.atan2(sin, cos).numpy(), down="position t", across="pair i",
         least=-np.pi, most=np.pi, aspect=pairs / length, scale_label="−π … π",
@@ -257,7 +257,7 @@ def rotary(length: Length = 64, head_size: Size = 64, base: Base = 10_000.0) -> 
 def alibi(
     length: Length = 24, num_heads: Annotated[int, Field(ge=1, description="heads")] = 4
 ) -> SheetGrid:
-    """What ALiBi adds to the scores of each head: −m_h |t − s| (Press et al., 2022)."""
+    """Draw what ALiBi adds to the scores of each head: −m_h |t − s| (Press et al., 2022)."""
     position = ALiBi(ALiBi.Config(), 8 * num_heads, num_heads)
     farthest = -float(position.slopes.max()) * (length - 1)
     slopes = position.slopes.tolist()
@@ -280,7 +280,7 @@ def noam(
     = ("512:4000", "512:8000", "256:4000"),
     steps: Annotated[int, Field(ge=1, description="training steps")] = 20_000,
 ) -> LinesDrawing:  # fmt: skip
-    """Learning rates d^−0.5 · min(step^−0.5, step · warmup^−1.5) (Vaswani et al., 2017)."""
+    """Draw learning rates d^−0.5 · min(step^−0.5, step · warmup^−1.5) (Vaswani et al., 2017)."""
     rates = {}
     for pair in pairs:
         size, colon, warmup = pair.partition(":")
@@ -301,9 +301,9 @@ def smoothing(
     right: Annotated[int, Field(ge=1, description="index of the correct word, from 1")] = 3,
     alpha: Annotated[float, Field(ge=0, lt=1, description="share spread over all words")] = 0.1,
 ) -> SheetGrid:  # fmt: skip
-    """Y = (1 − α) y_hot + α / K, computed from the loss: softmax(e) minus the gradient of e.
+    """Draw y = (1 − α) y_hot + α / K, computed as softmax(e) minus the loss's gradient in e.
 
-    Raises `UserError` for a word that does not exist.
+    Raises `UserError` for an unknown word.
     """
     count = len(words)
     if right > count:
@@ -330,9 +330,9 @@ def averaging(
     last: Annotated[int, Field(ge=2, le=40, description="number of checkpoints")] = 8,
     rate: Annotated[float, Field(gt=0, le=0.3, description="learning rate of SGD")] = 0.1,
 ) -> BarsDrawing:
-    """Losses of the last checkpoints of SGD, and of the mean of their weights.
+    """Draw the losses of the last checkpoints of SGD, and of the mean of their weights.
 
-    A linear regression of 8 numbers: 400 steps of 4 of 256 examples, a checkpoint every 10.
+    The model is a linear regression of 8 numbers: 400 steps of 4 of 256 examples, 40 checkpoints.
     """
     random = torch.Generator().manual_seed(0)
     x, truth = torch.randn(256, 8, generator=random), torch.randn(8, generator=random)
@@ -366,7 +366,7 @@ def paths(
         Field(min_length=1, strict=False, description="path, serial steps, operations; repeat"),
     ] = ("path", "steps", "operations"),
 ) -> PanelGrid:
-    """Longest path, serial steps and operations of a layer (Vaswani et al., 2017, table 1)."""
+    """Draw path length, serial steps and operations per layer (Vaswani et al., 2017, table 1)."""
     n = 2.0 ** np.arange(1, np.log2(length) + 1)
     d, at_once, logarithm = hidden_size, np.ones_like(n), np.ceil(np.log(n) / np.log(kernel))
     layers = {  # longest path, serial steps, multiplications

@@ -55,19 +55,19 @@ PARTS = {  # the matrices of each part, and what they show
 
 
 def short(*shape: int) -> Tensor:
-    """Random numbers with one decimal place."""
+    """Return random numbers with one decimal place."""
     return torch.randn(shape).mul(8).round() / 10 + 0.0
 
 
 def with_moments(x: Tensor) -> Tensor:
-    """Rows (N, D), and beside them their mean and variance, (N, D + 2)."""
+    """Return rows (N, D) with their mean and variance appended, (N, D + 2)."""
     return torch.cat((x, x.mean(1, True), x.var(1, False, keepdim=True)), dim=1)
 
 
 def matrices(
     activation: str, drop: float
 ) -> dict[str, tuple[Tensor, Sequence[str], Sequence[str]]]:
-    """Every matrix of a layer by its name, with the names of its rows and columns."""
+    """Return all matrices of a layer by name, with the names of their rows and columns."""
     attention = Attention.Config.parse({"num_heads": 2, "head_size": 2, "bias": False}).build(3)
     forward = ACTIVATIONS[activation].Config().build(3, 4)
     for weight in (*attention.parameters(), *forward.parameters()):
@@ -119,7 +119,7 @@ def block(
     drop: Annotated[float, Field(ge=0, lt=1, description="share that dropout sets to 0")] = 0.5,
     seed: Annotated[int, Field(ge=0, description="seed of inputs and matrices")] = 98,
 ) -> SheetGrid:
-    """Three words of three numbers in one part of a layer with two heads of size two."""
+    """Draw three words of three numbers in one part of a layer with two heads of size two."""
     torch.manual_seed(seed)
     made, (*names, caption) = matrices(activation, drop), PARTS[part]
     drawn = []
@@ -141,9 +141,9 @@ def block(
 def mixing(
     seed: Annotated[int, Field(ge=0, description="seed of inputs and matrices")] = 2,
 ) -> SheetGrid:
-    """α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
+    """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
 
-    Three words whose states H have two numbers; s and x have two as well. No key is read: row i of
+    The states H of three words have two numbers each, as have s and x. No key is read: row i of
     W_a scores position i (Luong et al., 2015).
     """
     torch.manual_seed(seed)

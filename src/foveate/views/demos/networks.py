@@ -1,4 +1,4 @@
-"""Demos of untrained networks: what their structure alone does."""
+"""Demos of untrained networks: the effects of their structure alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from foveate.nn.context import State
 from foveate.nn.efficient_attention import LocalAttention
 from foveate.nn.feed_forward import ReLU
 from foveate.nn.recurrent import Cell, ElmanCell, LSTMCell
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.views.demos import demo
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}
@@ -41,25 +41,25 @@ Forget = Annotated[float, Field(description="bias of the LSTM's forget gate, bef
 
 
 def decoder(config: Decoder.Config) -> Decoder:
-    """A decoder that is a language model of 100 tokens, with the same weights at every call."""
+    """Return a decoder as a language model of 100 tokens, with the same weights at every call."""
     torch.manual_seed(1)
     return config.build(Tokens(100), None).eval()
 
 
 def encoder(config: Encoder.Config) -> Encoder:
-    """An encoder of 100 tokens, with the same weights at every call."""
+    """Return an encoder of 100 tokens, with the same weights at every call."""
     torch.manual_seed(1)
     return config.build(Tokens(100)).eval()
 
 
 def ids(length: int) -> Tensor:
-    """Random tokens (1, T)."""
+    """Return random tokens (1, T)."""
     return torch.randint(5, 100, (1, length), generator=torch.Generator().manual_seed(2))
 
 
 def recurrent(cell: str, forget: float = 0.0, scale: float = 1.0) -> Decoder:
-    """One layer of a cell, its recurrent weights times ``scale``; ``forget`` is added to the LSTM's
-    forget gate before its sigmoid.
+    """Return one layer of a cell, its recurrent weights times ``scale``; ``forget`` is added to the
+    LSTM's forget gate before its sigmoid.
     """
     fields = {"cell": cell, "readout": "state", **SMALL, **NARROW}
     built = decoder(RecurrentDecoder.Config.parse(fields))
@@ -73,18 +73,18 @@ def recurrent(cell: str, forget: float = 0.0, scale: float = 1.0) -> Decoder:
 
 
 def transformer(**values: object) -> Decoder:
-    """A small Transformer language model."""
+    """Return a small Transformer language model."""
     shape = {"num_layers": 2, "num_heads": 4, **SMALL, **values}
     return decoder(TransformerDecoder.Config.parse(shape))
 
 
 def bidirectional() -> Encoder:
-    """A small Transformer encoder, without a mask."""
+    """Return a small Transformer encoder, without a mask."""
     return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
 
 
 def attends(model: Encoder | Decoder, run: Callable[[], Tensor]) -> NDArray[np.float64]:
-    """How strongly each output depends on each input, (T, S): the norm of a gradient."""
+    """Return how strongly each output depends on each input, (T, S): the norm of a gradient."""
     return influence(run, model.get_submodule("stem"))
 
 
@@ -92,7 +92,7 @@ Family = Literal[
     "bag", "window", "elman", "lstm", "gpt", "local", "mamba", "bi-gru", "bert", "seq2seq",
     "attention",
 ]  # fmt: skip
-FAMILIES: dict[Family, str] = {  # of `reach`, and what stands above their sheets
+FAMILIES: dict[Family, str] = {  # of `reach`, with the titles of their sheets
     "bag": "bag of words", "window": "window of 4 words", "elman": "Elman's network",
     "lstm": "LSTM, gates open", "gpt": "GPT", "local": "local attention", "mamba": "Mamba",
     "bi-gru": "bidirectional GRU", "bert": "BERT",
@@ -103,7 +103,7 @@ ALONE = tuple(family for family in FAMILIES if family not in TRANSLATORS)
 
 
 def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
-    """How strongly each output of an untrained model depends on each input, (T, S)."""
+    """Return how strongly each output of an untrained model depends on each input, (T, S)."""
     if family in TRANSLATORS:
         load_kinds()
         torch.manual_seed(1)
@@ -141,7 +141,7 @@ def reach(
         tuple[Family, ...], Field(min_length=1, strict=False, description="which; repeat")
     ] = ALONE,
 ) -> SheetGrid:  # fmt: skip
-    """How strongly each output depends on each input, in families of untrained models."""
+    """Draw how strongly each output depends on each input, in families of untrained models."""
     drawn = []
     for family in families:
         norm = reached(family, ids(length), forget)
@@ -163,7 +163,7 @@ def vanishing(
     = (0.0, 3.0),
     recurrence: Annotated[float, Field(gt=0, le=4, description="factor on Elman's U")] = 1.0,
 ) -> LinesDrawing:  # fmt: skip
-    """The gradient's norm against distance, for each cell."""
+    """Draw the gradient's norm against distance, for each cell."""
     text, last = ids(length), max(3, length * 3 // 4)  # means over few positions are left out
 
     def fall(model: Decoder) -> Floats:
@@ -202,7 +202,7 @@ def residual(
     layers: Annotated[int, Field(ge=2, le=100, description="feed-forward layers")] = 20,
     size: Annotated[int, Field(ge=2, le=512, description="vector size D")] = 64,
 ) -> LinesDrawing:
-    """‖∂L / ∂x_l‖ for the input of each layer, with x + f(x) (He et al., 2016) and with f(x)."""
+    """Draw ‖∂L / ∂x_l‖ at each layer's input, with x + f(x) (He et al., 2016) and with f(x)."""
     curves = {}
     for name, carried in (("residual, x + f(x)", 1.0), ("plain, f(x)", 0.0)):
         torch.manual_seed(1)
@@ -226,7 +226,7 @@ def parameters(
     = ("vaswani-base",),
     vocab_size: Annotated[int, Field(ge=5, description="tokens per side")] = 37_000,
 ) -> BarsDrawing:  # fmt: skip
-    """Parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
+    """Draw parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
     load_kinds()
     counts, tokens = dict[str, NDArray[np.float64]](), Tokens(vocab_size)
     parts = "self_attention", "cross_attention", "feed_forward"
@@ -258,9 +258,9 @@ def memory(
     layers: Annotated[int, Field(ge=1, le=24, description="layers of each model")] = 4,
     length: Annotated[int, Field(ge=1, le=4096, description="maximum length")] = 1024,
 ) -> LinesDrawing:
-    """How many numbers the state stores after each length of text.
+    """Draw how many numbers the state stores after each length of text.
 
-    Also the weights that attention computes in one training pass, n² per head and layer.
+    It also draws the attention weights of one training pass, n² per head and layer.
     """
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
     heads = {"num_heads": 4, **shape}
@@ -310,7 +310,7 @@ def rnn(
     = "linear",
     head: Annotated[float | None, Field(description="weight of a regression head")] = None,
 ) -> TableDrawing:  # fmt: skip
-    """h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), one unit per layer (Elman, 1990).
+    """Draw h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), one unit a layer (Elman, 1990).
 
     A layer reads the states of the one below. Raises `UserError` for a layer without W or U.
     """

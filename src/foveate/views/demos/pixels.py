@@ -1,4 +1,4 @@
-"""A demo of pictures: what a model reads of one, as patches and as glimpses."""
+"""A demo of pictures: what a model reads from one, as patches and as glimpses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
-from foveate.spec import Pixels
+from foveate.nn.spec import Pixels
 from foveate.views.demos import demo
 
 SIDE, FEATURES, SCALES = 16, 8, 3
@@ -20,7 +20,7 @@ Place = Annotated[float, Field(ge=-1, le=1, description="centre of the glimpse, 
 
 
 def nine() -> Tensor:
-    """A 9 of 16 × 16 pixels: a ring and a stem."""
+    """Return a 9 in 16 × 16 pixels: a ring and a stem."""
     down, across = torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")
     ring = 1.6 - ((across - 7).float().hypot((down - 5).float()) - 3).abs()
     stem = (1.6 - (across - 10.0).abs()) * ((down >= 5) & (down <= 13))
@@ -35,7 +35,7 @@ def pixels(
     x: Place = 0.3,
     y: Place = -0.4,
 ) -> SheetGrid:
-    """A picture as the tokens of a Vision Transformer, or as the patches of one glimpse."""
+    """Draw a picture as the tokens of a Vision Transformer, or as the patches of one glimpse."""
     torch.manual_seed(0)
     picture, grey = nine(), partial(sheet, least=0.0, most=1.0, scale_label=" ")
     whole = grey("picture, 16 × 16", picture.numpy())

@@ -1,4 +1,4 @@
-"""Demos of words: searches in a table, word alignment, merges, chains of probabilities, counts."""
+"""Demos of words: searches in a table, word alignment, merges, probability chains, counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from foveate.config import PACKAGED, Config, ConfigError, load_tree, parse_tree
 from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
-from foveate.decode.outputs import Hypothesis
+from foveate.decode.engine import Hypothesis
 from foveate.decode.search import PartialHypothesis, Watch, map_yields, result_of
 from foveate.draw.charts import LinesDrawing, line_chart
 from foveate.draw.lanes import LanesDrawing, Node, lanes
@@ -30,17 +30,17 @@ from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
-from foveate.spec import Tokens
+from foveate.nn.spec import Tokens
 from foveate.views.demos import demo
 from foveate.views.demos.networks import NARROW, SMALL
 
-WRITTEN = 9  # columns of a sheet whose numbers are written
+WRITTEN = 9  # columns up to which the numbers of a sheet are written
 File = Annotated[Path | None, Field(description="file of lines; - is standard input")]
 Counts = Annotated[int, Field(ge=1, le=50, description="how many")]
 
 
 def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
-    """The non-empty lines of a file, of standard input for ``-``, or else the default.
+    """Return the non-empty lines of a file, of standard input for ``-``, or else the default.
 
     Raises `ConfigError` if there are none.
     """
@@ -57,10 +57,10 @@ def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
 
 
 class ToyModel(Config):
-    """A language model that is a table: p of each token at each step; the last token is the end.
+    """A table as a language model: p of each token at each step; the last token is the end.
 
-    The last of the ``steps`` is for all later ones. ``after`` has the rows that differ, by the
-    tokens before them with spaces between.
+    The last of the ``steps`` applies to all later ones. ``after`` has the rows that differ, by the
+    preceding tokens, separated by spaces.
     """
 
     tokens: tuple[str, ...] = Field(min_length=2)
@@ -68,13 +68,13 @@ class ToyModel(Config):
     after: dict[str, list[float]] = Field(default_factory=dict)
 
     def next(self, prefix: Sequence[int]) -> list[float]:
-        """p(next token | prefix)."""
+        """Return p(next token | prefix)."""
         row = self.steps[min(len(prefix), len(self.steps) - 1)]
         return self.after.get(" ".join(self.tokens[i] for i in prefix), row)
 
     @classmethod
     def load(cls, file: Path) -> ToyModel:
-        """The table of a TOML file. Raises `ConfigError` for a row that is not a distribution."""
+        """Read a table from a TOML file. Raises `ConfigError` if a row is not a distribution."""
         model = parse_tree(cls, load_tree(file), file)
         for row in (*model.steps, *model.after.values()):
             if len(row) != len(model.tokens) or min(row) < 0 or abs(sum(row) - 1) > 1e-6:
@@ -108,11 +108,11 @@ class _TableSteps:
         self.prefixes = [self.prefixes[row] for row in rows.tolist()]
 
     def select(self, sources: Tensor) -> None:
-        """There is one source."""
+        """Do nothing: there is one source."""
 
 
 def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watch, Hypothesis]:
-    """What a beam search of a table does at each step, and its best output."""
+    """Return what a beam search in a table does at each step, and its best output."""
     end, watch = len(model.tokens) - 1, Watch()
     most = 2 * len(model.steps)
     fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
@@ -129,7 +129,7 @@ def beam(
     length_penalty: Annotated[float, Field(ge=0, description="exponent of the length")] = 0.0,
     tables: Annotated[bool, Field(description="p of every token along both outputs")] = False,
 ) -> LanesDrawing | SheetGrid:
-    """The partial hypotheses of a beam search in a small table, beside the greedy output."""
+    """Draw the partial hypotheses of a beam search in a small table, with the greedy output."""
     model = LECTURE if file is None else ToyModel.load(file)
     end = len(model.tokens) - 1
     (_, greedy), (watch, best) = search(model, 1, 0.0), search(model, beam_size, length_penalty)
@@ -168,7 +168,7 @@ def beam(
 
 
 def path_table(model: ToyModel, title: str, ids: Sequence[int]) -> SheetDrawing:
-    """P of every token at each step of an output, the one that it has in brackets."""
+    """Draw p of every token at each step of an output, with its own token in brackets."""
     values = np.array([model.next(ids[:t]) for t in range(len(ids))])
     cells = [[f"[{p:g}]" if k == taken else f"{p:g}" for k, p in enumerate(row)]
              for row, taken in zip(values, ids, strict=True)]  # fmt: skip
@@ -192,7 +192,7 @@ def chain(
     words: Annotated[tuple[str, ...], Field(min_length=1, description="WORD=p; repeat")]
     = SENTENCE,
 ) -> WordsDrawing:  # fmt: skip
-    """Log p(w_1 … w_n) = Σ_i log p(w_i | w_1 … w_{i−1})."""
+    """Draw log p(w_1 … w_n) = Σ_i log p(w_i | w_1 … w_{i−1})."""
     alternatives = ALTERNATIVES if words == SENTENCE else {}
     drawn, product = [], 1.0
     for part in words:
@@ -225,7 +225,7 @@ def em(
     iterations: Annotated[int, Field(ge=1, le=1000, description="iterations of EM")] = 20,
     hard: Annotated[bool, Field(description="show the links with the highest t")] = False,
 ) -> SheetGrid:
-    """t(f|e) for all word pairs after some iterations of IBM Model 1 (Brown et al., 1993)."""
+    """Draw t(f|e) for all word pairs after some iterations of IBM Model 1 (Brown et al., 1993)."""
     default = ("the house ||| das Haus", "the book ||| das Buch", "a book ||| ein Buch")
     lines = [line.partition("|||") for line in lines_of(file, default)]
     if wrong := next((source for source, bars, _ in lines if not bars), None):
@@ -265,7 +265,7 @@ def em(
 
 
 def linked(table: SheetDrawing, source: Sequence[str], target: Sequence[str]) -> SheetDrawing:
-    """The word e with the highest t(f|e) for each word f of a pair."""
+    """Draw the word e with the highest t(f|e) for each word f of a pair."""
     rows = [table.rows.index(word) for word in source]
     columns = [table.columns.index(word) for word in target]
     t = np.nan_to_num(table.values.array[np.ix_(rows, columns)])
@@ -279,7 +279,7 @@ def linked(table: SheetDrawing, source: Sequence[str], target: Sequence[str]) ->
 TEXT = "the old woman closes the window and she sings in the garden ."
 PAIR = "she closes the window", "elle ferme la fenêtre"
 TABLE = ("02", "10", "2015", "1500"), ("03", "10", "2015", "1205"), ("04", "10", "2015", "1820")
-NEXT = "1900"  # the value of the row after those
+NEXT = "1900"  # the value in the row after these
 
 
 @demo
@@ -287,7 +287,7 @@ def targets(
     of: Annotated[Literal["text", "pair", "table"], Field(description="kind of data")] = "text",
     size: Annotated[int, Field(ge=2, le=12, description="tokens per block of text")] = 4,
 ) -> SheetGrid:
-    """What a model reads in training, and what it learns to predict."""
+    """Draw what a model reads in training, and what it learns to predict."""
     rows, columns = dict[str, list[str]](), list[str]()
     if of == "text":
         words = TEXT.split()
@@ -325,7 +325,7 @@ def targets(
 def bpe(
     file: File = None, merges: Counts = 10,
 ) -> TableDrawing:  # fmt: skip
-    """The most frequent adjacent pair is merged, repeatedly (Sennrich et al., 2016)."""
+    """Draw repeated merges of the most frequent adjacent pair (Sennrich et al., 2016)."""
     default = ("low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3,)
     lines = lines_of(file, default)
     words = list(dict.fromkeys(" ".join(lines).split()))[:6]
@@ -350,9 +350,9 @@ def bag(
     file: File = None,
     texts: Annotated[tuple[str, ...], Field(description="your own texts; repeat")] = (),
 ) -> SheetGrid:  # fmt: skip
-    """How often each word occurs in each text, and how encoders react to another order.
+    """Draw how often each word occurs in each text, and how encoders react to another order.
 
-    For texts that all have the same words, only the second part is shown.
+    If all texts have the same words, only the second part is drawn.
     """
     default = ("yes , we have no bananas", "say yes for bananas", "no bananas , we say")
     documents = [line.split() for line in texts or lines_of(file, default)]
@@ -386,7 +386,7 @@ def bag(
 def strip(
     name: str, config: Encoder.Config, orders: list[list[int]], rows: list[str], size: int
 ) -> SheetDrawing:
-    """The vectors of texts of the same words, (N, D)."""
+    """Draw the vectors of texts with the same words, (N, D)."""
     torch.manual_seed(1)
     encoder = config.build(Tokens(size)).eval()
     made = encoder(torch.tensor(orders)).summary().numpy()
@@ -395,13 +395,13 @@ def strip(
     return sheet(title, made, rows, scale_label=" ", aspect=3.0)
 
 
-LINEAGE = PACKAGED / "lineage.json"  # by `foveate compare lineage`
+LINEAGE = PACKAGED / "lineage.json"  # written by `foveate compare lineage`
 SPOKEN = {"no-attention": "no attention", "luong-dot": "attention", "transformer": "Transformer"}
 
 
 @demo
 def bottleneck() -> LinesDrawing:
-    """BLEU of three models by source length; all were trained on the same data and budget."""
+    """Draw BLEU of three models by source length, trained on the same data and budget."""
     tree = json.loads(LINEAGE.read_text(encoding="utf-8"))
     bleu, curves, bands = tree["chapters"]["Length of the source"]["BLEU"], {}, {}
     for model, scores in ((model, bleu[model]) for model in tree["models"]):

@@ -1,6 +1,6 @@
-"""Demos that show what small networks learn: stored results of trainings that may be repeated.
+"""Demos that show what small networks learn: stored results of repeatable training runs.
 
-A result is stored in ``packaged`` by ``python tools/packaged_runs.py``; ``--anew`` trains again.
+Results are stored in ``packaged`` by ``python tools/packaged_runs.py``; ``--anew`` retrains.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from foveate.inspect.stages import attention_stages, capture_stages
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.linear import LayerNorm, NoNorm
+from foveate.nn.spec import Tokens
 from foveate.run import load
-from foveate.spec import Tokens
 from foveate.tasks.language import Language
 from foveate.tasks.objectives import predict, second_pass, step_by_step, tokens_of
 from foveate.tasks.text import collate
@@ -40,11 +40,11 @@ Curves = dict[str, list[float | None]]
 Planes = dict[str, list[list[float | None]]]
 Anew = Annotated[bool, Field(description="retrain instead of using the stored result")]
 STORED = PACKAGED / "trained.json"
-DIGITS = 4  # of a number that is stored
+DIGITS = 4  # significant digits of a stored number
 
 
 def stored(name: str, anew: bool, train: Callable[[], T]) -> T:
-    """The result of a training: that of its name in the file, or a new one."""
+    """Return the result of a training run: the stored one, or a new one."""
     if anew:
         return train()
     result: T = json.loads(STORED.read_text(encoding="utf-8"))[name]
@@ -52,15 +52,15 @@ def stored(name: str, anew: bool, train: Callable[[], T]) -> T:
 
 
 def rounded(values: Sequence[float] | Floats) -> list[float | None]:
-    """Numbers as they are stored: few digits, and none where one is not finite."""
+    """Return numbers as they are stored: rounded, and None if not finite."""
     return [float(f"{v:.{DIGITS}g}") if np.isfinite(v) else None for v in values]
 
 
 class Deep(nn.Module):
     """x ← c x + ReLU(W norm(x) + b) in each layer, for points of the plane in two classes.
 
-    ``carried`` is c: 1 for residual connections, 0 for none. W is drawn as by He et al. (2015),
-    times ``scale``.
+    ``carried`` is c: 1 for residual connections, 0 for none. W is initialised as in He et al.
+    (2015), times ``scale``.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Deep(nn.Module):
 
 
 def spirals(count: int = 100) -> tuple[Tensor, Tensor]:
-    """Points of two spirals (2 N, 2), and which of the two each is of."""
+    """Return the points of two spirals (2 N, 2), and which of the two each belongs to."""
     random = torch.Generator().manual_seed(3)
     turn = torch.rand(count, generator=random).sqrt() * 6.6 + 0.6
     spiral = torch.stack([turn * turn.cos(), turn * turn.sin()], dim=1) / 7
@@ -104,13 +104,13 @@ def spirals(count: int = 100) -> tuple[Tensor, Tensor]:
 
 
 def loss_of(model: nn.Module) -> float:
-    """The loss of the spirals."""
+    """Return the loss on the spirals."""
     points, classes = spirals()
     return F.cross_entropy(model(points), classes).item()
 
 
 def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> list[float]:
-    """The loss of the spirals before each step, on all points at once."""
+    """Return the loss on the spirals before each step, with all points in one batch."""
     points, classes = spirals()
     losses = []
     for _ in range(steps):
@@ -123,7 +123,7 @@ def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) ->
 
 
 def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Planes:
-    """Losses around a deep network with residual connections, and around one without."""
+    """Return losses around a deep network with residual connections, and around one without."""
     result = Planes()
     for name, carried, scale in (("residual", 1.0, layers**-0.5), ("plain", 0.0, 1.0)):
         torch.manual_seed(1)
@@ -135,7 +135,7 @@ def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Pl
 
 
 def minima(values: Floats) -> int:
-    """How many inner cells of a grid are lower than the four cells beside them."""
+    """Return how many inner cells of a grid are lower than their four neighbours."""
     inner = values[1:-1, 1:-1]
     beside = values[:-2, 1:-1], values[2:, 1:-1], values[1:-1, :-2], values[1:-1, 2:]
     return int(np.all([inner < other for other in beside], axis=0).sum())
@@ -143,7 +143,7 @@ def minima(values: Floats) -> int:
 
 @demo
 def landscape(anew: Anew = False) -> SheetGrid:
-    """log₁₀ of the loss on a plane through trained weights (Li et al., 2018)."""
+    """Draw log₁₀ of the loss on a plane through trained weights (Li et al., 2018)."""
     result, drawn = stored("landscape", anew, train_landscapes), []
     for name, title in (("plain", "f(x) alone"), ("residual", "x + f(x)")):
         values = np.log10(np.array(result[name], float))
@@ -168,7 +168,7 @@ TRAINED = {  # a norm and a rate by the name of its curve
 
 
 def train_norms(layers: int = 16, steps: int = 120) -> Curves:
-    """Losses of runs that differ only in norm and rate."""
+    """Return losses of runs that differ only in norm and rate."""
     result = Curves()
     for name, (norm, rate) in TRAINED.items():
         torch.manual_seed(1)
@@ -180,7 +180,7 @@ def train_norms(layers: int = 16, steps: int = 120) -> Curves:
 
 @demo
 def steadiness(anew: Anew = False) -> LinesDrawing:
-    """Losses of short runs of a deep residual network, with and without layer norms."""
+    """Draw losses of short runs of a deep residual network, with and without layer norms."""
     result = stored("steadiness", anew, train_norms)
     curves = {}
     for name, losses in result.items():
@@ -211,11 +211,11 @@ FORMS = (
     "the {} did not cross the {} because it was too {}",
     "the {1} did not suit the {0} because it was too {2}",
 )
-IT = 8  # the place of "it"
+IT = 8  # the position of "it"
 
 
 def sentences() -> list[tuple[str, str, bool]]:
-    """Each sentence, what "it" is in it, and whether the pair of its nouns is held out."""
+    """Return each sentence, what "it" is in it, and whether its pair of nouns is held out."""
     living, places = sorted(LIVING[0]), sorted(PLACES[0])
     return [
         (form.format(animal, place, word), animal if word in LIVING[1] else place, (i + k) % 6 == 0)
@@ -225,7 +225,7 @@ def sentences() -> list[tuple[str, str, bool]]:
 
 
 class Coreference(TypedDict):
-    """Weights of "it" by sentence and head, the nouns found, the share of held-out ones right."""
+    """Weights of "it" by sentence and head, predicted nouns, accuracy on held-out sentences."""
 
     maps: dict[str, Curves]
     nouns: dict[str, str]
@@ -235,7 +235,7 @@ class Coreference(TypedDict):
 
 
 def train_coreference(steps: int = 300) -> Coreference:
-    """Weights of "it" in a Transformer that learns to say at "it" which noun is meant."""
+    """Return weights of "it" in a Transformer that learns to predict the noun meant at "it"."""
     made = sentences()
     names = sorted({word for text, _, _ in made for word in text.split()})
     known = [k for k, (_, _, is_held) in enumerate(made) if not is_held]
@@ -271,7 +271,7 @@ def train_coreference(steps: int = 300) -> Coreference:
 
 @torch.no_grad()
 def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
-    """The weights (S,) of the query at "it", of each head of each layer."""
+    """Return the weights (S,) of the query at "it", for each head of each layer."""
     result = {}
     parts = [part for part in model.modules() if isinstance(part, Attention)]
     for layer, part in enumerate(parts):
@@ -285,7 +285,7 @@ def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
 
 @demo
 def coreference(anew: Anew = False) -> SheetGrid:
-    """What "it" attends to in a small Transformer that has learnt which noun it refers to."""
+    """Draw what "it" attends to in a small Transformer that has learned what it refers to."""
     result = stored("coreference", anew, train_coreference)
     drawn = []
     for text, heads in result["maps"].items():
@@ -315,7 +315,7 @@ def sampling(
     network: Annotated[Literal["transformer", "recurrent"], Field(description="kind of network")]
     = "transformer",
 ) -> SheetGrid:  # fmt: skip
-    """Scheduled sampling, step by step (Bengio et al., 2015) or in two passes (Mihaylova, 2019)."""
+    """Draw scheduled sampling, by steps (Bengio et al., 2015) or two passes (Mihaylova, 2019)."""
     run = load("packaged/en-fr" if network == "transformer" else "packaged/rnn")
     task, model = run.need(Translation, "mix two passes"), run.model
     reads, writes = task.tokenizers
@@ -365,7 +365,7 @@ def signs(
     texts: Annotated[tuple[str, ...], Field(min_length=1, description="without end mark; repeat")]
     = ("Is she old", "She is old", "Will Lucas be curious", "Lucas will be curious"),
 ) -> BarsDrawing:  # fmt: skip
-    """Classification with a language model: which mark it would write after each text."""
+    """Draw which mark a language model would write after each text: a classification."""
     run = load("packaged/lm")
     task, rows = run.need(Language, "read a text as a language model does"), []
     ends = {sign: task.ids_of(f"{texts[0]}{sign}")[-1] for sign in "?."}
@@ -405,7 +405,7 @@ GROWTH: dict[Growing, list[tuple[int, str, float]]] = {  # year, name, number
 def growth(
     of: Annotated[Growing, Field(description="what to show")] = "models",
 ) -> LinesDrawing:
-    """Published sizes of language models, or the published speed of one processor."""
+    """Draw published sizes of language models, or the published speed of one processor."""
     years, names, values = zip(*GROWTH[of], strict=True)
     times, span = values[-1] / values[0], years[-1] - years[0]
     if of == "models":

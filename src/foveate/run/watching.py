@@ -1,7 +1,7 @@
 """The search of a text-generating run, position by position: each partial hypothesis as text.
 
 A search yields `foveate.decode.search.SearchPosition`, recorded by `Watch`; how tokens become text
-is up to the task (`foveate.tasks.base.Generates`).
+is up to the task (`foveate.tasks.abilities.Generates`).
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from foveate.answers import Picture
 from foveate.data.tokenizer import EOS
+from foveate.decode.engine import SearchRequest
 from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch, map_yields
 from foveate.draw.lanes import LanesDrawing, Node
 from foveate.draw.lanes import lanes as draw_lanes
-from foveate.engine.base import SearchRequest
+from foveate.engine.answers import Picture
 from foveate.run import Run
-from foveate.tasks.base import NEAR, Generates
+from foveate.tasks.abilities import NEAR, Generates
 
 
 @dataclass(frozen=True)

@@ -1,56 +1,48 @@
 """The engine of a model that PyTorch holds, or of several.
 
-Searches on a processor are those of the engine in C (`foveate.engine.packed`) over the weights of
-the model, wherever it computes what the modules do; else the modules compute.
+An engine that computes the same sooner registers itself in `substitutes`: on a processor that of
+`foveate.run` searches in C over the weights of the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, cast
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
-import numpy as np
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
-from foveate.align.aer import Head, Links
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.beam import LexicalBeam
-from foveate.decode.constraints import (
-    Banned,
-    Constraints,
-    RequiredPhrases,
-    Steps,
-    byte_table,
-)
-from foveate.decode.phrases import phrases_of, word_pieces
-from foveate.decode.search import EnsembleSteps, Positions, Search, log_mean_p
-from foveate.engine.base import (
+from foveate.decode.constraints import Banned, Constraints, RequiredPhrases, Steps, byte_table
+from foveate.decode.engine import (
     ALL,
     Engine,
-    EngineError,
     Ids,
     Module,
-    Picture,
+    Outputs,
     Result,
     Room,
     SearchRequest,
     Source,
     check_lists,
 )
-from foveate.engine.compiled import CompiledModel
-from foveate.engine.packed import PackedEngine, TaskKind
-from foveate.engine.program import Program
+from foveate.decode.phrases import phrases_of, word_pieces
+from foveate.decode.search import (
+    EnsembleSteps,
+    Positions,
+    Search,
+    SearchPosition,
+    log_mean_p,
+    map_yields,
+    result_of,
+)
 from foveate.errors import UserError
-from foveate.inspect.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.native.kernels import WeightCache, library
-from foveate.nn.attention import BaseAttention
-from foveate.nn.context import as_written
 from foveate.nn.scores import Location
+from foveate.tasks.abilities import Generates
 
 M = TypeVar("M", bound=nn.Module)
 Vocabularies = Mapping[str, Sequence[str]]  # the tokens of each part of a model by their ids
@@ -129,42 +121,13 @@ def check_pieces(own: Vocabularies, other: Vocabularies, names: tuple[str, str])
         )
 
 
-@dataclass(frozen=True)
-class DecodingBatch:
-    """Sources that are decoded together, by their places among all sources.
-
-    ``lengths`` are those that limits of the output go by; ``vocabulary`` are the ids of the tokens
-    that the steps know, None for all.
-    """
-
-    places: Sequence[int]
-    steps: Steps
-    lengths: Sequence[int]
-    vocabulary: Int[Tensor, "W"] | None = None
-
-
-class Decodes(Protocol):
-    """The part of a task that the engine needs (`foveate.tasks.base.Generates`)."""
-
-    start: int
-    end: int
-
-    @property
-    def output_tokenizer(self) -> Tokenizer: ...
-
-    def decoding_batches(
-        self, model: Module, sources: Sequence[Source], request: SearchRequest
-    ) -> Iterator[DecodingBatch]: ...
-
-    def text_of(self, ids: Sequence[int]) -> str: ...
-
-
 def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constraints]:
     """The search of a request and what its outputs keep to, over the tokens of a vocabulary.
 
     Raises ``ConfigError`` for required terms without a plain beam.
     """
     search, required = request.search, list[RequiredPhrases]()
+    assert isinstance(search, Search)
     if any(request.required):
         phrases = phrases_of(request.required, search.config.kind, tokenizer)
         required = [RequiredPhrases(tuple(each), word_pieces(tokenizer)) for each in phrases]
@@ -174,65 +137,8 @@ def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constra
     return search, Constraints(request.prefixes, rules, required, table, request.stop)
 
 
-def descendants(module: nn.Module) -> list[nn.Module]:
-    """A module and all modules in it; ten times as fast as ``modules()``."""
-    modules = [module]
-    for each in modules:
-        modules += [part for part in each._modules.values() if part is not None]
-    return modules
-
-
-def observed(module: nn.Module) -> bool:
-    """Whether a tap, hook or method of its own reads or changes what a module computes."""
-    tapped = isinstance(module, BaseAttention) and module.observed
-    hooked = bool(module._forward_hooks or module._forward_pre_hooks)
-    return tapped or hooked or not as_written(module)
-
-
-def in_single_precision(modules: Sequence[nn.Module]) -> bool:
-    """Whether all weights are fp32 in main memory."""
-    each = (weights for part in modules for weights in (part._parameters, part._buffers))
-    tensors = (tensor for weights in each for tensor in weights.values() if tensor is not None)
-    return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
-
-
-_COMPILED = WeightCache[tuple[CompiledModel | None]]()
-
-
-def compiled(model: nn.Module) -> CompiledModel | None:
-    """A model for the engine in C, with its present weights; made again once these have changed.
-
-    None where it is in training, has taps or hooks, weights that are not finite numbers of fp32 in
-    main memory or a part that the engine lacks, and without native kernels, which notice changes.
-    """
-    modules = descendants(model)
-    if library() is None or any(module.training or observed(module) for module in modules):
-        return None
-    return _COMPILED.get(model, modules, lambda: (_compiled(model, modules),))[0]
-
-
-def _compiled(model: nn.Module, modules: Sequence[nn.Module]) -> CompiledModel | None:
-    if not in_single_precision(modules):
-        return None
-    try:
-        return compile_model(model)
-    except UserError:  # the engine lacks a part, or a library for this processor
-        return None
-
-
-def compile_model(model: nn.Module, int8: bool = False) -> CompiledModel:
-    """A model for the engine in C; ``int8`` rounds its matrices. Raises `UserError`."""
-    program = Program(model)
-    tensors = {name: tensor.numpy() for name, tensor in program.tensors.items()}
-    if not all(np.isfinite(array).all() for array in tensors.values()):
-        raise UserError("the model holds numbers that are not finite")
-    return CompiledModel(program.numbers, tensors, frozenset(program.maps if int8 else ()))
-
-
-def packed_engine(task: Any, kind: TaskKind, model: Module, own: CompiledModel) -> PackedEngine:
-    """The engine in C for a task and what was compiled of its model."""
-    tokenizers = list(task.tokenizers_by_name().values())
-    return PackedEngine(own, kind, tokenizers, torch.get_num_threads(), task.reach(model))
+Substitute = Callable[["TorchEngine", SearchRequest], Engine | None]
+substitutes: list[Substitute] = []  # each returns an engine that answers a request sooner, or None
 
 
 class TorchEngine(Engine):
@@ -249,11 +155,12 @@ class TorchEngine(Engine):
 
     @torch.inference_mode()
     def search(self, sources: Sequence[Source], request: SearchRequest) -> Iterator[Result]:
-        task: Decodes = self.task
+        task: Generates[Any] = self.task
         check_lists(len(sources), request.prefixes, request.required)
-        if (packed := self._packed(request)) is not None:
-            yield from packed.search(sources, request)
-            return
+        for substitute in substitutes:
+            if (sooner := substitute(self, request)) is not None:
+                yield from sooner.search(sources, request)
+                return
         search, constraints = built(request, task.output_tokenizer)
         end, room = task.end if request.end is None else request.end, self.room
         sources = [ids[: room.source] if isinstance(ids, list) else ids for ids in sources]
@@ -269,7 +176,7 @@ class TorchEngine(Engine):
     @property
     def room(self) -> Room:
         """Known by the parts that have a ``max_length``: tables of positions, scores by place."""
-        if self.task.packed_kind == "language":  # it reads past its reach anew
+        if getattr(self.task, "continues", False):  # it reads past its reach anew
             return Room()
         limits: dict[bool, list[int]] = {True: [], False: []}
         for name, module in self._model.named_modules():
@@ -282,24 +189,9 @@ class TorchEngine(Engine):
         ends = 2 if self.task.gives == "label" else 1
         return Room.of(encoder if encodes else 0, decoder, ends)
 
-    def _packed(self, request: SearchRequest) -> PackedEngine | None:
-        """The engine in C with the weights of the model; None where PyTorch answers a request."""
-        task, kind = self.task, self.task.packed_kind
-        alone = request.search.width == 1 and any(request.required)  # no beam, to the engine in C
-        if kind is None or alone or (model := compiled(self.model)) is None:
-            return None
-        engine = packed_engine(task, kind, self.model, model)
-        try:
-            engine.check(request)
-        except EngineError:
-            return None
-        if kind == "translation" and request.shortens:
-            engine.shortlist = task.shortlist().arrays
-        return engine
-
     @torch.inference_mode()
     def positions(self, source: Source, request: SearchRequest) -> Positions:
-        task: Decodes = self.task
+        task: Generates[Any] = self.task
         search, constraints = built(request, task.output_tokenizer)
         end = task.end if request.end is None else request.end
         for batch in task.decoding_batches(self.model, [source], request):
@@ -310,14 +202,17 @@ class TorchEngine(Engine):
             return [search.decide(outputs, task.text_of)[: request.num]]
         return [[]]
 
+    def heard(
+        self, source: Source, request: SearchRequest, listen: Callable[[Ids], None]
+    ) -> Outputs:
+        written: Ids = []
+
+        def heard(position: SearchPosition) -> None:
+            written.append(int(position.token[0, 0]))
+            listen(written)
+
+        return result_of(map_yields(self.positions(source, request), heard))
+
     def score(self, pairs: Sequence[tuple[Source, Ids]]) -> list[list[float]]:
         scores: list[list[float]] = self.task.force(self.model, pairs)
         return scores
-
-    def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
-        links: list[Links] = self.task.links(self.model, pairs, head)
-        return links
-
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
-        record: AttentionRecord = self.task.explain(self.model, source, target, units=units)
-        return record

@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,14 +16,15 @@ from torch import nn
 from foveate.config import ConfigError, read, shipped
 from foveate.data.catalogue import DataError
 from foveate.decode.beam import Greedy
-from foveate.draw.maps import shorten
 from foveate.engine.packed import packed_file
-from foveate.engine.pytorch import check_pieces, members_of
 from foveate.files import replace_file
-from foveate.pack import keep
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
-from foveate.start import begin, check_size
+from foveate.run.pack import keep
+from foveate.run.snapshots import Snapshots
+from foveate.run.start import begin, check_size
+from foveate.tasks.abilities import vocabulary_of
 from foveate.tasks.base import AnyTask
+from foveate.tasks.engine import check_pieces, members_of
 from foveate.tasks.objectives import Distillation, Objective, RDrop
 from foveate.train import checkpoint
 from foveate.train.checkpoint import run_lock
@@ -112,7 +114,7 @@ def job_of(
         seed=config.seed,
         toml=config.toml(),
         plan=task.plan,
-        shorten=shorten,
+        snapshots=partial(Snapshots, task, model),
         changes=tuple(changed),
         changed_data=changed_data,
     )
@@ -124,7 +126,8 @@ def _objective(config: RunConfig, task: AnyTask) -> Objective:
     if isinstance(objective, Distillation):
         first, *others = objective.config.teachers
         run = load(first, ensemble=others)
-        check_pieces(task.pieces(), run.task.pieces(), ("this run", first))
+        own, other = (vocabulary_of(each).pieces() for each in (task, run.task))
+        check_pieces(own, other, ("this run", first))
         objective.teachers = members_of(run.model)
     return objective
 
@@ -177,9 +180,9 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
         if vocabulary == "same":
             check_size(config.start, other.task, config.task)
         if vocabulary != "replace":
-            task.inherit(earlier)
+            vocabulary_of(task).inherit(earlier)
         if vocabulary == "extend":
-            task.extend()
+            vocabulary_of(task).extend()
     task.prepare(parts, config.seed)
     for line in task.describe_data():
         print(line, file=sys.stderr)

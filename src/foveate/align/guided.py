@@ -20,15 +20,17 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.align.aer import Head, Links, read_pharaoh, write_pharaoh
 from foveate.align.ibm import AgreementAligner, Aligner
 from foveate.data.catalogue import DataError
 from foveate.data.text import at, lines_of
 from foveate.data.words import CUTS, pieces_of
+from foveate.engine.links import Links, read_pharaoh, write_pharaoh
 from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.nn.attention import Attention
+from foveate.run import PACKED
+from foveate.tasks.abilities import HeadChoice
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy, attentions, watched
 from foveate.tasks.text import TextBatch
@@ -85,13 +87,12 @@ class GuidedTranslation(Translation):
             """The files of links, in the order of the corpora."""
             return (self.links,) if isinstance(self.links, str) else self.links or ()
 
-    packs_as = "translation"
     config: Config
 
     @property
-    def head(self) -> Head:
+    def head(self) -> HeadChoice:
         """The guided one."""
-        return Head(self.config.layer, self.config.head, self.config.rows)
+        return self.config.layer, self.config.head, self.config.rows
 
     def prepare(self, folder: Path, seed: int) -> None:
         super().prepare(folder, seed)
@@ -172,6 +173,9 @@ class GuidedTranslation(Translation):
         guide = -(batch.guide.to(alpha.device) * likely).sum()
         total = loss.total + self.config.weight * guide
         return Loss(total, loss.count, loss.logged | {"guide": guide.detach()})
+
+
+PACKED[GuidedTranslation] = "translation"
 
 
 def piece_links(

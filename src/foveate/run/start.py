@@ -6,7 +6,7 @@
 
 A new run takes the tokenizers of that run (`foveate.tasks.base.Task.inherit`) and copies of the
 weights of the named parts; all other weights begin as they would without it. The
-run is loaded by `foveate.training`.
+run is loaded by `foveate.run.training`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Config, ConfigError
+from foveate.tasks.abilities import vocabulary_of
 from foveate.tasks.base import AnyTask
 
 Pieces = Mapping[str, Sequence[str]]  # parts of a model, and the tokens of their tables by ids
@@ -64,7 +65,7 @@ def begin(
     state: dict[str, Tensor] = earlier.state_dict()
     if start.vocabulary == "same":
         return copy_parts(start, state, model) + _other_settings(start, earlier, model)
-    theirs, ours = (task.pieces() for task in tasks)
+    theirs, ours = (vocabulary_of(task).pieces() for task in tasks)
     same = start.model_copy(update={"vocabulary": "same"})
     summary = copy_parts(same, by_pieces(state, model.state_dict(), theirs, ours), model)
     summary += _other_settings(start, earlier, model)

@@ -1,26 +1,67 @@
-"""The interface of everything that searches and scores with a trained model.
+"""Outputs, and the interface of everything that searches and scores with a trained model.
 
     engine.search(sources, SearchRequest(search)) -> Result, Result, …    batch by batch
 
-`foveate.engine.pytorch.TorchEngine` runs any model, `foveate.engine.packed.PackedEngine` those that
+`foveate.tasks.engine.TorchEngine` runs any model, `foveate.engine.packed.PackedEngine` those that
 have a program in C. What an engine cannot do it says by name.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
-from foveate.align.aer import Head, Links
-from foveate.decode.outputs import Outputs, Stop
-from foveate.errors import ConfigError, UserError
+from foveate.errors import DIVERGED, ConfigError, NoOutputError, UserError, check_finite
 
-if TYPE_CHECKING:
-    from foveate.decode.search import Positions, Search
-    from foveate.inspect.records import AttentionRecord, Units
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """An output: its ids without start and end, Σ log p including the end, and its score."""
+
+    ids: list[int]
+    log_probability: float
+    score: float
+    ended: bool = True  # False if the maximum length cut it off
+
+    @classmethod
+    def alone(cls, ids: list[int], log_probability: float, end: int) -> Hypothesis:
+        """Return an output without competitors, of score log p; ``ids`` include the end."""
+        ended = ids[-1] == end
+        return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
+
+
+Outputs = list[list[Hypothesis]]  # hypotheses of each source, best first
+Stop = Callable[[], bool]  # returns True once the outputs are not needed any more
+
+
+class SearchStopped(UserError):
+    """A search that was stopped between two positions at its caller's request."""
+
+
+def check_stop(stop: Stop | None) -> None:
+    """Raise `SearchStopped` if the caller of a search no longer wants its outputs."""
+    if stop is not None and stop():
+        raise SearchStopped("the search was stopped: its outputs are no longer wanted")
+
+
+def best(outputs: Sequence[Hypothesis]) -> Hypothesis:
+    """Return the first output; the empty one, with p = 1, for a source without any text."""
+    return outputs[0] if outputs else Hypothesis([], 0.0, 0.0)
+
+
+def check_outputs(outputs: Sequence[Sequence[Hypothesis]], rows: Sequence[int]) -> None:
+    """Raise `NoOutputError` for a source without an output, or with a score that is not finite.
+
+    ``rows`` number the sources from 0. An empty output counts; its score is that of the end.
+    """
+    for row, hypotheses in zip(rows, outputs, strict=True):
+        if not hypotheses:
+            raise NoOutputError(f"source {row + 1} has no output: {DIVERGED}")
+        check_finite([h.score for h in hypotheses], f"source {row + 1} has no output")
+
 
 Ability = Literal[
     "banned phrases", "links", "positions", "prefixes", "required terms", "rules", "scores"
@@ -31,6 +72,7 @@ Source = Any  # what an engine reads of an input: ids, or pixels
 Module = Any  # a module of PyTorch, of whatever family a task builds
 Term = Sequence[str]  # variants, any of which meets it
 Picture = int | str | Path  # of the test data by its number, or a file
+Example = Picture | None  # None: of the run's own data
 
 
 class EngineError(UserError):
@@ -44,6 +86,15 @@ def check_lists(count: int, prefixes: Sequence[Ids], required: Sequence[Sequence
             raise ConfigError(f"{len(values)} {name} for {count} lines: give one for each line")
 
 
+class SearchChoice(Protocol):
+    """A search by its config: `foveate.decode.search.Search`, or one without PyTorch."""
+
+    @property
+    def config(self) -> Any: ...
+    @property
+    def width(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class SearchRequest:
     """How outputs are searched for, and what holds for single sources, listed in their order.
@@ -55,7 +106,7 @@ class SearchRequest:
     `SearchStopped` once ``stop``, asked every few positions, is true.
     """
 
-    search: Search
+    search: SearchChoice
     prefixes: Sequence[Ids] = ()
     required: Sequence[Sequence[Term]] = ()
     banned: Sequence[str] = ()
@@ -153,21 +204,19 @@ class Engine(ABC):
         """How many tokens the model has positions for."""
         return Room()
 
-    def positions(self, source: Source, request: SearchRequest) -> Positions:
+    def positions(self, source: Source, request: SearchRequest) -> Generator[Any, None, Outputs]:
         """The search of one source, position by position; it returns its outputs."""
         raise self.cannot("show the positions of a search")
+
+    def heard(
+        self, source: Source, request: SearchRequest, listen: Callable[[Ids], None]
+    ) -> Outputs:
+        """Return the outputs of a source; ``listen`` gets the first one's ids at each position."""
+        raise self.cannot("show an output as it is written")
 
     def score(self, pairs: Sequence[tuple[Source, Ids]]) -> list[list[float]]:
         """Log p of each token of each given target, its end included."""
         raise self.cannot("score given outputs")
-
-    def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
-        """Word links of pairs by a head, else the run's own; a target is a text or ids."""
-        raise self.cannot("link words")
-
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
-        """The record of all attention as a target was produced (`foveate.tasks.base.Task`)."""
-        raise self.cannot("show attention")
 
     def check(self, request: SearchRequest) -> None:
         """Raise `EngineError` where it cannot answer a request."""

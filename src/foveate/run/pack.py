@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from subprocess import SubprocessError
 
-from foveate.align.aer import Head
 from foveate.config import Tree
 from foveate.engine.calibration import Calibration
+from foveate.engine.links import Head
 from foveate.engine.packed import (
     NAME,
     SHORTLIST,
@@ -26,8 +26,9 @@ from foveate.engine.packed import (
 )
 from foveate.engine.program import CannotPack, Program
 from foveate.errors import ConfigError, UserError, message_of
-from foveate.run import Run, load
-from foveate.tasks.base import Aligns, spread
+from foveate.run import Run, load, packed_kind, reach_of
+from foveate.tasks.abilities import Aligns
+from foveate.tasks.base import spread
 from foveate.tasks.classification import TextClassification
 from foveate.tasks.metrics import chrf
 from foveate.tasks.shortlist import FILE, Shortlist
@@ -97,7 +98,7 @@ def renew(folder: Path) -> None:
 def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensors]:
     """Header and tensors of the packed file of a run. Raises `CannotPack`."""
     task, config = run.task, run.config
-    if task.packed_kind is None:
+    if packed_kind(task) is None:
         raise CannotPack(
             f"the engine does not know the task {config.task.kind}; it runs in PyTorch"
         )
@@ -106,7 +107,7 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
     tensors = rounded(arrays, program.maps, precision)
     tree: Tree = {
         "version": VERSION,
-        "task": task.packed_kind,
+        "task": packed_kind(task),
         "program": program.numbers,
         "maps": sorted(program.maps),
         "attentions": program.attentions,
@@ -127,12 +128,12 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
         if config.data.format is not None:
             tree["format"] = config.data.format.tree()
     if isinstance(task, Aligns):
-        tree["head"] = vars(Head.load(run.path, task.head))
+        tree["head"] = vars(Head.load(run.path, Head(*task.head)))
     if isinstance(task, Translation) and (run.path / FILE).is_file():
         tensors |= dict(zip(SHORTLIST, Shortlist.load(run.path).arrays, strict=True))
     if isinstance(task, TextClassification):
         tree["labels"] = task.label_names
-    if (reach := task.reach(run.model)) is not None:
+    if (reach := reach_of(task, run.model)) is not None:
         tree["reach"] = reach
     return Header.parse(json.loads(json.dumps(tree))), tensors
 

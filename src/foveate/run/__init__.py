@@ -1,0 +1,394 @@
+"""A run directory as an object: load it, translate, score, evaluate, explain.
+
+A run holds ``config.toml`` (resolved: every field), the tokenizers, ``log.jsonl``, checkpoints and
+``best.json``; nothing else is needed to use it or to go on training. ``config.1.toml``, … are the
+configs before the values changed (`foveate.train.config`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeVar, Unpack
+
+import pydantic
+import torch
+from torch import nn
+
+from foveate.config import Config, ConfigError, check_run, read_resolved, shipped
+from foveate.data.text import TextData
+from foveate.data.tokenizer import TextSides, Tokenizer
+from foveate.decode.beam import Beam, another, with_beam
+from foveate.decode.choosing import continuing
+from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest
+from foveate.decode.search import Search
+from foveate.engine.answers import (
+    BATCH_TOKENS,
+    LabelAnswer,
+    ModelEngine,
+    Picture,
+    Translator,
+    several,
+)
+from foveate.engine.calibration import Calibration
+from foveate.engine.compiled import CompiledModel
+from foveate.engine.links import Head, Links
+from foveate.engine.packed import PackedEngine, TaskKind, header_of, packed_file
+from foveate.engine.program import compile_model
+from foveate.errors import UserError
+from foveate.inspect.hooks import ForcedPass
+from foveate.inspect.records import AttentionRecord, Units
+from foveate.kinds import load_kinds
+from foveate.models.encoder_decoder import Model
+from foveate.native.kernels import WeightCache, library, sleep_at_barriers
+from foveate.nn.attention import BaseAttention
+from foveate.nn.context import as_written
+from foveate.run.answering import answer
+from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
+from foveate.run.linking import links_of_pairs
+from foveate.run.passes import explain, forced
+from foveate.run.start import Start
+from foveate.tasks.abilities import Aligns, vocabulary_of
+from foveate.tasks.base import AnyTask, Task
+from foveate.tasks.classification import TextClassification
+from foveate.tasks.engine import TorchEngine, substitutes, together
+from foveate.tasks.language import Language
+from foveate.tasks.objectives import CrossEntropy, Objective
+from foveate.tasks.prefix_translation import PrefixTranslation
+from foveate.tasks.text import TextTask
+from foveate.tasks.text_to_text import CorpusFiles, TextToText
+from foveate.tasks.translation import Translation
+from foveate.train import checkpoint
+from foveate.train.checkpoint import rebuilt
+from foveate.train.config import TrainConfig
+
+T = TypeVar("T")
+
+
+class RunConfig(Config):
+    """A whole experiment; the tables of a config file are its fields."""
+
+    seed: int = pydantic.Field(1, ge=0)  # of all random numbers of the training
+    imports: tuple[str, ...] = ()  # modules of yours that register kinds
+    task: Task.Config  # which problem, and where its data lies
+    data: TextData = TextData()  # how text is read and divided
+    model: Model.Config  # the network
+    start: Start | None = None  # weights of another run to begin with
+    objective: Objective.Config = CrossEntropy.Config()
+    """What training minimises; by default what the task learns by."""
+    train: TrainConfig = TrainConfig()  # how long, how fast and how often measured
+    decode: Search.Config = Beam.Config()  # how outputs are searched for
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _objective_of_the_task(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        task = fields.get("task")
+        if "objective" in fields or not isinstance(task, Task.Config):
+            return fields
+        return fields | {"objective": Objective.Config.parse(task.default_objective)}
+
+
+# What a packed file calls a task; classes that derive from these may decode otherwise.
+PACKED: dict[type, TaskKind] = {
+    Translation: "translation",
+    PrefixTranslation: "prefix_translation",
+    Language: "language",
+    TextClassification: "classification",
+}
+
+
+def packed_kind(task: AnyTask) -> TaskKind | None:
+    """Return what a packed file calls a task, or None if the engine in C does not support it."""
+    return PACKED.get(type(task))
+
+
+def reach_of(task: AnyTask, model: Module) -> int | None:
+    """Return how many tokens of a text the model may read at once, or None for any number."""
+    return task.reach(model) if isinstance(task, Language) else None
+
+
+def descendants(module: nn.Module) -> list[nn.Module]:
+    """A module and all modules in it; ten times as fast as ``modules()``."""
+    modules = [module]
+    for each in modules:
+        modules += [part for part in each._modules.values() if part is not None]
+    return modules
+
+
+def observed(module: nn.Module) -> bool:
+    """Whether a tap, hook or method of its own reads or changes what a module computes."""
+    tapped = isinstance(module, BaseAttention) and module.observed
+    hooked = bool(module._forward_hooks or module._forward_pre_hooks)
+    return tapped or hooked or not as_written(module)
+
+
+def in_single_precision(modules: Sequence[nn.Module]) -> bool:
+    """Whether all weights are fp32 in main memory."""
+    each = (weights for part in modules for weights in (part._parameters, part._buffers))
+    tensors = (tensor for weights in each for tensor in weights.values() if tensor is not None)
+    return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+
+
+_COMPILED = WeightCache[tuple[CompiledModel | None]]()
+
+
+def compiled(model: nn.Module) -> CompiledModel | None:
+    """A model for the engine in C, with its present weights; made again once these have changed.
+
+    None where it is in training, has taps or hooks, weights that are not finite numbers of fp32 in
+    main memory or a part that the engine lacks, and without native kernels, which notice changes.
+    """
+    modules = descendants(model)
+    if library() is None or any(module.training or observed(module) for module in modules):
+        return None
+    return _COMPILED.get(model, modules, lambda: (_compiled(model, modules),))[0]
+
+
+def _compiled(model: nn.Module, modules: Sequence[nn.Module]) -> CompiledModel | None:
+    if not in_single_precision(modules):
+        return None
+    try:
+        return compile_model(model)
+    except UserError:  # the engine lacks a part, or a library for this processor
+        return None
+
+
+def packed_engine(task: AnyTask, kind: TaskKind, model: Module, own: CompiledModel) -> PackedEngine:
+    """Return the engine in C for a task and a compiled model."""
+    tokenizers = list(task.tokenizers_by_name().values())
+    return PackedEngine(own, kind, tokenizers, torch.get_num_threads(), reach_of(task, model))
+
+
+def in_c(engine: TorchEngine, request: SearchRequest) -> PackedEngine | None:
+    """Return the engine in C with the present weights, or None if PyTorch answers a request."""
+    task: AnyTask = engine.task
+    kind = packed_kind(task)
+    alone = request.search.width == 1 and any(request.required)  # no beam, to the engine in C
+    if kind is None or alone or (model := compiled(engine.model)) is None:
+        return None
+    packed = packed_engine(task, kind, engine.model, model)
+    try:
+        packed.check(request)
+    except EngineError:
+        return None
+    if kind == "translation" and request.shortens:
+        packed.shortlist = engine.task.shortlist().arrays
+    return packed
+
+
+substitutes.append(in_c)
+
+
+class RunEngine(TorchEngine, ModelEngine):
+    """The engine of a run in PyTorch; ``search`` finds the target that is explained by default."""
+
+    def __init__(
+        self, task: AnyTask, model: Module, search: Callable[[], Search] | None = None
+    ) -> None:
+        super().__init__(task, model)
+        self._search = search
+
+    @property
+    def aligns(self) -> bool:
+        return isinstance(self.task, Aligns)
+
+    def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
+        return links_of_pairs(self.task, self.model, pairs, head)
+
+    def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
+        search = None if self._search is None else self._search()
+        return explain(self.task, self.model, source, target, search, units)
+
+
+class Run(Translator):
+    """A trained model with everything that it needs to answer."""
+
+    def __init__(
+        self,
+        path: Path,
+        config: RunConfig,
+        task: AnyTask,
+        model: Any,
+        step: str,
+        engine: ModelEngine | None = None,
+    ) -> None:
+        """``engine`` is what searches, scores and links; PyTorch where it is None."""
+        self.path, self.config, self.task, self.model = path, config, task, model
+        self.checkpoint, self._engine = step, engine  # the checkpoint relative to the run
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, {self.checkpoint})"
+
+    @property
+    def engine(self) -> ModelEngine:
+        return self._engine or RunEngine(self.task, self.model, self.search)
+
+    def by(self, engine: ModelEngine | None) -> Run:
+        """The same run by another engine."""
+        return Run(self.path, self.config, self.task, self.model, self.checkpoint, engine)
+
+    def classify(
+        self, inputs: Sequence[Picture], batch_tokens: int | None = None
+    ) -> list[LabelAnswer]:
+        """Return the label of each line or picture, with p of every label; none if it is empty.
+
+        Pictures are files, or numbers of the test data; ``batch_tokens`` are judged together.
+        """
+        if self.task.gives != "label":
+            raise self._cannot("classify" + " pictures" * (self.task.reads == "picture"))
+        return self.answer(inputs, batch_tokens)
+
+    def _continuing(
+        self, max_length: int, beam_size: int | None, choices: Mapping[str, object]
+    ) -> tuple[Tokenizer, Search]:
+        tree = continuing(self.config.decode.tree(), max_length, beam_size, choices)
+        search: Search = Search.Config.parse(tree, ("decode",)).build()
+        return self.need(Language, "generate").tokenizer, search
+
+    def answer(
+        self, inputs: Sequence[Any], batch_tokens: int | None = None, beam_size: int | None = None
+    ) -> list[Any]:
+        """An answer for each input, whatever the task reads (`foveate.run.answering.answer`)."""
+        request = SearchRequest(self.search(beam_size), batch_tokens=batch_tokens or BATCH_TOKENS)
+        return list(answer(self.task, self.engine, several(inputs, "answer"), request))
+
+    def sides(self, verb: str) -> TextSides:
+        return self.need(TextToText, verb).sides
+
+    def need(self, ability: type[T], verb: str) -> T:
+        """The run's task as one that has an ability (`foveate.tasks.base`), or of a kind.
+
+        Raises ``ConfigError`` that names the run, its task and the verb.
+        """
+        if isinstance(self.task, ability):
+            return self.task
+        raise self._cannot(verb)
+
+    def _cannot(self, verb: str) -> ConfigError:
+        kind = self.config.task.kind
+        return ConfigError(f"{self.path} is a run of the task {kind}: it cannot {verb}")
+
+    def search(
+        self,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        num_hypotheses: int = 1,
+    ) -> Search:
+        config = with_beam(self.config.decode, beam_size, length_penalty)
+        search: Search = config.giving(num_hypotheses).build()
+        return search
+
+    def decoding(self, kind: str | None = None, **fields: object) -> Run:
+        """The same run with another search: other ``fields`` of its own, or another ``kind``.
+
+        ``foveate kinds search`` lists them. Limits, rules and what else both kinds know are kept.
+        """
+        other, search = self.by(self._engine), another(self.config.decode, kind, fields)
+        other.config = self.config.model_copy(update={"decode": search})
+        return other
+
+    def evaluate(
+        self,
+        *columns: str | Sequence[str],
+        split: str = "test",
+        files: Sequence[Path] = (),
+        **options: Unpack[EvaluateOptions],
+    ) -> Evaluation:
+        """Return all figures of the task, on a split of the run's own data or on your examples.
+
+        A translation takes ``evaluate(sources, references)``. ``files`` are of inputs and of
+        references, or one of both; `foveate.run.evaluation.EvaluateOptions` are the options.
+        """
+        return evaluate_run(self, columns, split, files, **options)
+
+    def pairs(self, split: str = "test") -> tuple[Sequence[str], Sequence[str]]:
+        """Return sources and references of a split of the run's own data."""
+        corpus = self.need(TextTask, "give pairs of texts").corpus(split)
+        return corpus.sources, corpus.targets
+
+    @property
+    def corpora(self) -> Sequence[CorpusFiles]:
+        return corpora_of(self.config, self.path)
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """How log-probability predicts quality, where its packed file says so; read once."""
+        file, _ = packed_file(self.path)
+        return None if file is None else header_of(file).calibration
+
+    def forced(
+        self, source: Example, target: str | Ids | None = None, units: Units = "auto"
+    ) -> ForcedPass:
+        """The example with its target, as a pass that can be run repeatedly."""
+        ready = forced(self.task, self.model, source, target, self.search())
+        return replace(ready, units=units)
+
+
+def load(
+    path: str | Path,
+    which: str = "best",
+    ensemble: Sequence[str | Path] = (),
+    trust: bool = False,
+) -> Run:
+    """Read a run; ``which`` is "best", "last", "average" or the number of a step.
+
+    Runs of the ``ensemble`` decode with it: the next token has the mean of their p. ``path`` and
+    these may be folders of single checkpoints too, such as RUN/checkpoints/step-00001000.
+    With ``trust`` the modules that their configs import are imported, and run code.
+    Raises ``ConfigError`` that says what is missing, or how the vocabularies of runs differ.
+    """
+    runs = [_load(Path(each), which, trust) for each in (path, *ensemble)]
+    if len(runs) > 1:
+        names = [f"{run.path}/{run.checkpoint}" for run in runs]
+        vocabularies = [vocabulary_of(run.task).pieces() for run in runs]
+        runs[0].model = together(vocabularies, [run.model for run in runs], names)
+        runs[0].checkpoint = " + ".join(names)
+    return runs[0]
+
+
+def _load(path: Path, which: str, trust: bool) -> Run:
+    sleep_at_barriers()
+    path, folder = checkpoint.place(shipped(path))
+    config = read_run(path, trust)
+    task = config.task.build(config.data)
+    try:
+        task.restore(path)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"the run {path} is not complete: it has no file {error.filename}; train it "
+            "(foveate train), or copy all of its folder"
+        ) from error
+    read = partial(rebuilt, config.model, task.build, path)
+    folder, model = (folder, read(folder)) if folder else checkpoint.read_chosen(path, which, read)
+    model.to(device()).eval()
+    return Run(path, config, task, model, folder.relative_to(path).as_posix())
+
+
+def read_run(path: Path, trust: bool = False) -> RunConfig:
+    """The resolved config of a run; `read_resolved` says what ``trust`` is."""
+    check_run(path)
+    return read_resolved(RunConfig, path / "config.toml", trust)
+
+
+def corpora_of(config: RunConfig, path: Path) -> Sequence[CorpusFiles]:
+    """The corpora of a run. Raises ``ConfigError`` where it does not translate."""
+    if not isinstance(config.task, TextToText.Config):
+        raise ConfigError(f"{path} is a run of the task {config.task.kind}: it cannot translate")
+    return config.task.parts()
+
+
+def task_of(config: RunConfig) -> type[AnyTask]:
+    """The class of the task of a config, whose abilities are known without loading the run."""
+    task = config.task.owner
+    assert task is not None and issubclass(task, Task)
+    return task
+
+
+def device() -> str:
+    """The GPU where PyTorch sees one, else the processor."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+load_kinds()  # those of foveate.align need this module

@@ -1,0 +1,85 @@
+"""Maps between the words of pairs, and the links that a head of attention makes of them.
+
+links_of_pairs(task, model, [(source, target)]) -> [{(0, 0), (1, 2)}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from foveate.data.tokenizer import bare
+from foveate.data.words import behind_tag, between_words, split_words
+from foveate.engine.links import Head, Links, Rows
+from foveate.errors import UserError
+from foveate.inspect.hooks import capture
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.tasks.base import AnyTask
+from foveate.tasks.text import Ids, collate
+from foveate.tasks.translation import Translation
+
+AT_ONCE = 32  # pairs in one forced pass of `word_maps`
+WordMaps = dict[str, NDArray[np.float32]]  # by layer (H, T, S + 1)
+Cut = Callable[[str], list[tuple[int, int]]]  # the spans of the words of a text
+
+
+def links_of_pairs(
+    task: AnyTask,
+    model: EncoderDecoder,
+    pairs: Sequence[tuple[str, str | Ids]],
+    head: Head | None = None,
+) -> list[Links]:
+    """Return word links of pairs by a head, else the one that the run has saved, else its own.
+
+    Raises `UserError` if the task has no attention between words.
+    """
+    if not isinstance(task, Translation):
+        raise UserError(f"the task {task.config.kind} has no maps between words")
+    chosen = head or Head.load(task.folder, Head(*task.head))
+    maps_of_pairs = word_maps(task, model, pairs, chosen.rows)
+    return [chosen.links(maps) if maps else set() for maps in maps_of_pairs]
+
+
+def word_maps(
+    task: Translation,
+    model: EncoderDecoder,
+    pairs: Sequence[tuple[str, str | Ids]],
+    rows: Rows = "produced",
+    cut: Cut = split_words,
+) -> Iterator[WordMaps]:
+    """For each pair the maps (H, T, S + 1) by layer: T target words, S source words, the end.
+
+    One forced pass over (source, target). Step t reads y_{t−1} and produces y_t: a word's row
+    is the mean of its pieces' steps, or of the steps that follow them (``rows = "read"``).
+    ``cut`` says where the words of a text stand; the tag of a language is none. A target may be
+    given as ids.
+    """
+    later = rows == "read"
+    for start in range(0, len(pairs), AT_ONCE):
+        chosen = pairs[start : start + AT_ONCE]
+        lines = task.sides.sources([line for line, _ in chosen])
+        chosen = [(source, target) for source, (_, target) in zip(lines, chosen, strict=True)]
+        sides = [task.sides.tokenizers_of(source) for source, _ in chosen]
+        sources = [
+            reads.encode(source) for (source, _), (reads, _) in zip(chosen, sides, strict=True)
+        ]
+        targets = [
+            writes.written(target) for (_, target), (_, writes) in zip(chosen, sides, strict=True)
+        ]
+        batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
+        batch = batch.to(model.output.weight.device)
+        with (
+            torch.inference_mode(),
+            capture(model, lambda name: name.endswith("cross_attention")) as weights,
+        ):
+            model.decode(batch.read, model.encode(batch.source, batch.keys))
+        maps = {name: w.cpu().numpy() for name, w in weights.items()}
+        for row, (read, (target, encoded)) in enumerate(zip(sources, targets, strict=True)):
+            source = chosen[row][0]
+            plain = bare(source, task.source_tokenizer.tags)
+            reading = behind_tag(source, plain, read.offsets, cut)
+            own = {name: w[row] for name, w in maps.items()}
+            yield between_words(own, reading, (encoded.offsets, cut(target)), later)

@@ -1,0 +1,367 @@
+"""One forced pass of each task: a model reads an example with its whole target.
+
+    forced(task, model, source, target) -> ForcedPass
+
+`forced_pass` is registered for the class of each task; a task of one's own has that of the class it
+derives from, and registers another by ``@forced_pass.register(MyTask)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial, singledispatch
+
+import torch
+from torch import Tensor
+
+from foveate.data.catalogue import DataError
+from foveate.data.series import labels
+from foveate.data.tokenizer import EOS
+from foveate.decode.beam import Greedy
+from foveate.decode.engine import SearchRequest, best
+from foveate.decode.search import Search, token_log_probabilities
+from foveate.engine.answers import Picture
+from foveate.errors import UserError
+from foveate.inspect.hooks import ForcedPass
+from foveate.inspect.records import (
+    END,
+    START,
+    AttentionRecord,
+    Maps,
+    TokenizedText,
+    Units,
+    attention_record,
+    encoder_record,
+    joined_record,
+    lines_axis,
+    lines_record,
+)
+from foveate.models.classifier import Classifier, First
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.forecaster import Forecaster
+from foveate.models.language_model import LanguageModel, MaskedLanguageModel
+from foveate.tasks.base import AnyTask, Batch, Module
+from foveate.tasks.captioning import CaptionBatch, Captioning
+from foveate.tasks.classification import TextClassification, numbers_of
+from foveate.tasks.engine import TorchEngine
+from foveate.tasks.forecasting import Forecasting
+from foveate.tasks.image_classification import ImageClassification, PictureTask, place_labels
+from foveate.tasks.language import Language
+from foveate.tasks.masked import MaskedLanguage
+from foveate.tasks.prefix_translation import PrefixTranslation, join
+from foveate.tasks.text import Ids, TextTask, collate, decoder_sides, namer, wrapped
+from foveate.tasks.text_to_text import AnyTextToText, TextToText
+from foveate.tasks.translation import Translation
+
+
+def explain(
+    task: AnyTask,
+    model: Module,
+    source: object,
+    target: object = None,
+    search: Search | None = None,
+    units: Units = "auto",
+) -> AttentionRecord:
+    """Return the weights of every attention in a forced pass, with labels on both axes."""
+    return replace(forced(task, model, source, target, search), units=units).record()
+
+
+def forced(
+    task: AnyTask,
+    model: Module,
+    source: object,
+    target: object = None,
+    search: Search | None = None,
+) -> ForcedPass:
+    """Return a forced pass over a source and a target, to look inside the model.
+
+    Without a target it is the best output of the search (greedy if None), or the model's answer.
+    """
+    if target is None:
+        target = default_target(task, model, source, search or Greedy.Config().build())
+    return forced_pass(task, model, source, target)
+
+
+@singledispatch
+def forced_pass(task: AnyTask, model: Module, source: object, target: object) -> ForcedPass:
+    """Return the forced pass of a source and a target, that of `default_target` if None.
+
+    Raises `UserError` if nothing is registered for the class of the task.
+    """
+    raise UserError(f"the task {task.config.kind} has nothing to explain")
+
+
+@singledispatch
+def default_target(task: AnyTask, model: Module, source: object, search: Search) -> object:
+    """Return the target of a forced pass if none is given: a search's best output, or None."""
+    return None
+
+
+@singledispatch
+def first_example(task: AnyTask) -> tuple[object, object]:
+    """Return source and target of `forced_pass` for the first example that is not trained on.
+
+    They are None where the task has one of its own.
+    """
+    return None, None
+
+
+@forced_pass.register(Translation)
+def _translation_pass(
+    task: Translation, model: EncoderDecoder, source: str, target: Ids | str
+) -> ForcedPass:
+    """A target being produced; without one, the search's best output."""
+    source = task.sides.addressed([source])[0]
+    reads, writes = task.sides.tokenizers_of(source)
+    output = writes.encode_ids([target])[0] if isinstance(target, str) else target
+    tokens = reads.encode_ids([source])[0]
+    batch = collate([tokens], [output]).to(model.output.weight.device)
+    read, written = TokenizedText.read(reads, source), TokenizedText.written(writes, output)
+
+    def run() -> Tensor:
+        memory = model.encode(batch.source, batch.keys)  # which several models refuse
+        logits = model.predict(batch.read, memory)
+        return token_log_probabilities(logits, batch.target)[0]
+
+    return ForcedPass(
+        model,
+        run,
+        partial(attention_record, source=read, target=written),
+        [*written.labels, END],
+        {"encoder": [*read.labels, END], "decoder": [START, *written.labels]},
+        token=namer(writes),
+        target=[*output, EOS],
+    )
+
+
+@forced_pass.register(PrefixTranslation)
+def _prefix_pass(
+    task: PrefixTranslation, model: LanguageModel, source: str, target: Ids | str
+) -> ForcedPass:
+    """One sequence of both sides: rows are what is produced, columns what was read before it.
+
+    Scores are of the target's tokens alone.
+    """
+    pieces, source = task.target_tokenizer, task.sides.addressed([source])[0]
+    output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
+    read = pieces.encode(source)
+    batch = join([read.ids], [output]).to(model.output.weight.device)
+
+    def run() -> Tensor:
+        return token_log_probabilities(model(batch.read), batch.target)[0][batch.real]
+
+    first = TokenizedText.of(pieces, source, read)
+    second = TokenizedText.written(pieces, output)
+    written = [*first.labels, END, *second.labels]
+    return ForcedPass(
+        model,
+        run,
+        partial(joined_record, source=first, target=second),
+        [*second.labels, END],
+        {"decoder": [START, *written]},
+        first=len(read.ids) + 1,
+        token=namer(pieces),
+    )
+
+
+@forced_pass.register(Language)
+def _language_pass(
+    task: Language, model: LanguageModel, source: str, target: str | None
+) -> ForcedPass:
+    """A text, and the target after it, being predicted, and the end of its last line.
+
+    Rows are what is produced, columns what was read before it. The row of a word is the mean
+    of its tokens' rows. Models without attention (recurrent networks, windows of words)
+    have no map.
+    """
+    ids = task.ids_of(source + (target or ""))
+    limit = task.reach(model)
+    notes = []
+    if limit is not None and len(ids) >= limit:
+        notes.append(f"the first {limit - 1} of {len(ids)} tokens: the model reads no more")
+        ids = ids[: limit - 1]
+    text = torch.tensor([[EOS, *ids, EOS]], device=model.output.weight.device)
+
+    def run() -> Tensor:
+        return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
+
+    label = partial(lines_record, tokenizer=task.tokenizer, ids=ids, notes=notes)
+    token = task.name_of
+    pieces = lines_axis(task.tokenizer, [EOS, *ids, EOS], "tokens")[1]
+    return ForcedPass(model, run, label, pieces[1:], {"decoder": pieces[:-1]}, token=token)
+
+
+@forced_pass.register(MaskedLanguage)
+def _masked_pass(
+    task: MaskedLanguage, model: MaskedLanguageModel, source: str, target: str | None
+) -> ForcedPass:
+    """A text being read, nothing of it hidden, and log p of each of its own tokens."""
+    encoded = task.tokenizer.encode(source)
+    ids, keys = wrapped([encoded.ids], model.output.weight.device)
+    text = TokenizedText.of(task.tokenizer, source, encoded)
+    return ForcedPass(
+        model,
+        lambda: token_log_probabilities(model(ids, keys), ids)[0, 1:-1],
+        partial(encoder_record, source=text, produced=target or source),
+        text.labels,
+        {"encoder": [START, *text.labels, END]},
+        first=1,
+        token=namer(task.tokenizer),
+    )
+
+
+@forced_pass.register(TextClassification)
+def _classification_pass(
+    task: TextClassification, model: Classifier, source: str, target: str | None
+) -> ForcedPass:
+    """A text being read, and log p of the label, or of the most probable one.
+
+    A pooling that attends has one row: what the label was read from.
+    """
+    encoded = task.tokenizer.encode(source)
+    ids, keys = wrapped([encoded.ids], model.output.weight.device)
+    with torch.inference_mode():
+        best = task.label_names[int(model(ids, keys).argmax())]
+    label = best if target is None else target
+    [number] = numbers_of([label], task.label_names, lambda i: f"target {label!r}")
+    text = TokenizedText.of(task.tokenizer, source, encoded)
+    return ForcedPass(
+        model,
+        lambda: model(ids, keys).log_softmax(dim=-1)[0, number][None],
+        partial(encoder_record, source=text, produced=label),
+        [label],
+        {"encoder": [START, *text.labels, END]},
+        token=task.label_names.__getitem__,
+        answer_at=0 if isinstance(model.pooling, First) else None,
+    )
+
+
+@forced_pass.register(ImageClassification)
+def _picture_pass(
+    task: ImageClassification, model: Classifier, source: Picture, target: str | None
+) -> ForcedPass:
+    """A picture being read, and log p of the label, or of the most probable one.
+
+    Rows and columns are "row,column" of the patches.
+    """
+    pixels, picture = task.shown(source)
+    seen = task.tensor([pixels]).to(model.output.weight.device)
+    with torch.inference_mode():
+        best = task.label_names[int(model(seen)[0].argmax())]
+    label = best if target is None else str(target)
+    [number] = numbers_of([label], task.label_names, lambda i: f"target {label!r}")
+
+    def named(maps: Maps, units: Units) -> AttentionRecord:
+        if not maps:
+            raise UserError(
+                f"the model {model.config.kind!r} has no attention over patches; a path of "
+                "glimpses is drawn by: foveate look picture"
+            )
+        places = place_labels(model.encoder)
+        rows = {n: places if w.shape[1] == len(places) else [label] for n, w in maps.items()}
+        return AttentionRecord(dict(maps), rows, {"": places}, f"{picture} → {label}")
+
+    first = isinstance(model, Classifier) and isinstance(model.pooling, First)
+    return ForcedPass(
+        model,
+        lambda: model(seen).log_softmax(dim=-1)[0, number][None],
+        named,
+        [label],
+        token=task.label_names.__getitem__,
+        answer_at=0 if first else None,
+    )
+
+
+@forced_pass.register(Captioning)
+def _caption_pass(
+    task: Captioning, model: EncoderDecoder, source: Picture, target: Ids | str
+) -> ForcedPass:
+    """A caption being written: rows are words, columns "row,column" of cells."""
+    ids = task.tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
+    pixels, name = task.shown(source)
+    batch = CaptionBatch(task.tensor([pixels]), *decoder_sides([ids]))
+    batch = batch.to(model.output.weight.device)
+    caption, places = TokenizedText.written(task.tokenizer, ids), place_labels(model.encoder)
+
+    def run() -> Tensor:
+        return token_log_probabilities(model(batch.pixels, batch.read), batch.target)[0]
+
+    return ForcedPass(
+        model,
+        run,
+        partial(attention_record, source=places, target=caption, name=name),
+        [*caption.labels, END],
+        {"encoder": places, "decoder": [START, *caption.labels]},
+        token=namer(task.tokenizer),
+    )
+
+
+@forced_pass.register(Forecasting)
+def _forecast_pass(
+    task: Forecasting, model: Forecaster, source: str | None, target: str | None
+) -> ForcedPass:
+    """One forecast of a channel, dates on both axes of its maps.
+
+    ``source`` is the date of the first row to forecast (the first of the test rows if absent),
+    ``target`` the channel (the last if absent).
+    """
+    windows = task.at(source)
+    channel = task.channel(target)
+    device = next(model.parameters()).device
+    read = [torch.from_numpy(part).to(device) for part in windows.take([0])[:2]]
+    first, row = int(windows.starts[0]), int(windows.starts[0]) + windows.look_back
+    dates_ahead = labels(windows.table.dates[row : row + windows.horizon], windows.table.dates)
+
+    def run() -> Tensor:
+        ahead: Tensor = model(*read)[0, :, channel]
+        return ahead[:, ahead.shape[1] // 2]
+
+    def dated(maps: Maps, units: Units) -> AttentionRecord:
+        if not maps:
+            raise UserError(f"{model.config.kind} has no attention to look at")
+        rows = [first + start for start in model.starts()]
+        dates = labels(windows.table.dates[rows], windows.table.dates)
+        title = f"{task.names[channel]} from {dates_ahead[0]}; each label is the start of a patch"
+        return AttentionRecord(dict(maps), {"": dates}, {"": dates}, title)
+
+    dates = labels(windows.table.dates[first : row + windows.horizon - 1], windows.table.dates)
+    return ForcedPass(
+        *(model, run, dated, dates_ahead),
+        {"stack": dates},  # what a recurrent forecaster reads, its own forecasts last
+        row=channel,
+        score_name="forecast",
+    )
+
+
+@default_target.register(TextToText)
+def _best_text(task: AnyTextToText, model: Module, source: str, search: Search) -> Ids:
+    [outputs] = TorchEngine(task, model).outputs(task.encode([source]), SearchRequest(search))
+    return best(outputs).ids
+
+
+@default_target.register(Captioning)
+def _best_caption(task: Captioning, model: EncoderDecoder, source: Picture, search: Search) -> Ids:
+    pixels, _ = task.shown(source)
+    [outputs] = TorchEngine(task, model).outputs([pixels], SearchRequest(search))
+    return best(outputs).ids
+
+
+@first_example.register(TextTask)
+def _first_text(task: TextTask[Batch]) -> tuple[str, str | None]:
+    corpus = task.corpus("valid")
+    if not len(corpus):
+        raise DataError("the validation data contain no examples")
+    return corpus.sources[0], corpus.targets[0] or None
+
+
+@first_example.register(Language)
+def _first_line(task: Language) -> tuple[str, None]:
+    return next(filter(str.strip, task.text("valid").lines), ""), None
+
+
+@first_example.register(Captioning)
+def _first_caption(task: Captioning) -> tuple[Picture, Ids]:
+    return task.pairs("test")[0]
+
+
+first_example.register(PictureTask, lambda task: (0, None))

@@ -127,11 +127,7 @@ class Aligns:
     """
 
     folder: Path
-
-    @property
-    def head(self) -> HeadChoice:
-        """The mean of the heads of the last layer."""
-        return -1, None, "produced"
+    head: HeadChoice = (-1, None, "produced")  # the mean of the heads of the last layer
 
 
 class Vocabulary(Task[Batch]):

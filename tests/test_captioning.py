@@ -23,16 +23,16 @@ from foveate.nn.scores import HardChoice, Sampled, choices
 from foveate.run import RunEngine, answering
 from foveate.run.evaluation import evaluate, examples
 from foveate.run.passes import explain
-from foveate.tasks.captioning import Captioning, nearest_captions
-from foveate.tasks.metrics import bleu
-from foveate.tasks.objectives import (
-    CrossEntropy,
+from foveate.tasks.attention_losses import (
     Reinforce,
     advantage,
     doubly_stochastic,
     steps_drawn,
     watched,
 )
+from foveate.tasks.captioning import Captioning, nearest_captions
+from foveate.tasks.metrics import bleu
+from foveate.tasks.objectives import CrossEntropy
 from foveate.views.overlays import picture_view
 from pictures import png, write_squares
 from tolerances import MODEL, close, near

@@ -11,8 +11,8 @@ from torch import nn
 from foveate.models.vision import GaussianPlace, Glimpse, Retina
 from foveate.nn.scores import HardChoice, Sampled, choices
 from foveate.nn.spec import Labels, Pixels, Tokens
+from foveate.tasks.attention_losses import Reinforce, add_choices
 from foveate.tasks.base import Loss
-from foveate.tasks.objectives import Reinforce, add_choices
 from tolerances import close
 
 

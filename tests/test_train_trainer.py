@@ -29,7 +29,7 @@ from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.checkpoint import Best, TrainState
 from foveate.train.config import TrainConfig
-from foveate.train.distributed import Ranks
+from foveate.train.distributed import Interrupt, Ranks
 from foveate.train.feed import (
     Feed,
     Plan,
@@ -43,7 +43,6 @@ from foveate.train.feed import (
 from foveate.train.fit import Outcome
 from foveate.train.journal import read
 from foveate.train.stored import WEIGHTS, TrainError, load_weights
-from foveate.train.trainer import Interrupt
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyBatch, ToyCopy, ToyModel, content, final, toy_config
 

@@ -28,9 +28,10 @@ from foveate.nn.scores import Sampled, choices
 from foveate.nn.spec import Labels, Pixels, Tokens
 from foveate.run import RunEngine
 from foveate.run.evaluation import evaluate
+from foveate.tasks.attention_losses import Reinforce
 from foveate.tasks.captioning import Captioning
 from foveate.tasks.image_classification import ImageClassification
-from foveate.tasks.objectives import CrossEntropy, Reinforce
+from foveate.tasks.objectives import CrossEntropy
 from laws.conftest import gradients_reach, ids
 from pictures import vit, write_bars, write_squares
 from tolerances import close, differ

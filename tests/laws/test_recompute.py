@@ -13,7 +13,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.linear import BatchNorm, Dropout
 from foveate.nn.scores import choices
-from foveate.tasks.objectives import attentions, doubly_stochastic, watched
+from foveate.tasks.attention_losses import attentions, doubly_stochastic, watched
 from foveate.train.layers import Recomputed, recompute
 from foveate.train.stored import TrainError
 from laws.conftest import MODELS, TRANSFORMER, build, changed, ids, real

@@ -30,8 +30,9 @@ from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.nn.attention import Attention
 from foveate.run import PACKED
+from foveate.tasks.attention_losses import attentions, watched
 from foveate.tasks.base import Loss
-from foveate.tasks.objectives import CrossEntropy, attentions, watched
+from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import TextBatch
 from foveate.tasks.translation import Translation
 

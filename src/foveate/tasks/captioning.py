@@ -23,23 +23,19 @@ from foveate.nn.scores import choices
 from foveate.nn.spec import Tokens
 from foveate.tasks import metrics
 from foveate.tasks.abilities import Generates
-from foveate.tasks.base import DecoderBatch, Loss, Measures, TensorBatch, ValidationSample, spread
-from foveate.tasks.engine import TorchEngine
-from foveate.tasks.image_classification import PictureTask
-from foveate.tasks.metrics import BleuTokenizer
-from foveate.tasks.objectives import (
-    CrossEntropy,
+from foveate.tasks.attention_losses import (
     add_choices,
     advantage,
     attentions,
     doubly_stochastic,
-    loss_at,
-    mean_nll,
-    outputs_of,
     steps_drawn,
-    tokens_of,
     watched,
 )
+from foveate.tasks.base import DecoderBatch, Loss, Measures, TensorBatch, ValidationSample, spread
+from foveate.tasks.engine import TorchEngine
+from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.metrics import BleuTokenizer
+from foveate.tasks.objectives import CrossEntropy, loss_at, mean_nll, outputs_of, tokens_of
 from foveate.tasks.text import OneTokenizer, decoder_sides
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared

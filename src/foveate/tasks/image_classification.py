@@ -29,6 +29,7 @@ from foveate.models.vision import Glimpse
 from foveate.nn.scores import choices
 from foveate.nn.spec import Labels, Pixels
 from foveate.tasks.abilities import Classifies
+from foveate.tasks.attention_losses import add_choices
 from foveate.tasks.base import Batch, Loss, Measures, Task, TensorBatch
 from foveate.tasks.classification import (
     FIGURES,
@@ -39,7 +40,7 @@ from foveate.tasks.classification import (
     save_labels,
     sorted_labels,
 )
-from foveate.tasks.objectives import CrossEntropy, add_choices
+from foveate.tasks.objectives import CrossEntropy
 
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken

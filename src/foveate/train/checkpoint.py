@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import socket
@@ -32,6 +33,7 @@ from torch import Tensor, nn
 from foveate.config import Config, ConfigError, load_tree
 from foveate.files import locked, read_bytes, replace_file, write_text
 from foveate.train.config import TrainConfig
+from foveate.train.journal import clock
 from foveate.train.stored import (
     MANIFEST,
     WEIGHTS,
@@ -185,6 +187,27 @@ class TrainState:
         """The limit that ended the training before, where the last step is validated too."""
         due = config.validation.every is not None and self.validated < self.step
         return None if due else self.ended(config, self.seconds)
+
+
+ENOUGH = 1000  # steps, or train.max_steps where that is less: half of them teach little
+
+
+def too_few(config: TrainConfig, state: TrainState, seconds_a_step: float) -> str:
+    """That the minutes allowed are too few to learn from at this pace; "" if they are not."""
+    enough = min(ENOUGH, config.max_steps or ENOUGH)
+    if config.max_minutes is None:
+        return ""
+    left = max(0.0, 60 * config.max_minutes - state.seconds)
+    expected = state.step + left / seconds_a_step
+    if expected > enough / 2:
+        return ""
+    more = state.seconds + (enough - state.step) * seconds_a_step
+    return (
+        f"{60 / seconds_a_step:.3g} steps a minute on this machine now: about {expected:,.0f} in "
+        f"the {config.max_minutes:g} minutes of train.max_minutes, which teach a model little; "
+        f"{enough:,} take {clock(more)}: set train.max_minutes={math.ceil(more / 60)}, or make the "
+        "model or train.batch_tokens smaller"
+    )
 
 
 @dataclass(frozen=True)

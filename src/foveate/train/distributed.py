@@ -17,7 +17,8 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -115,12 +116,53 @@ class Watchdog:
                 return  # the store is gone, and nobody is left to report to
 
 
+# The signals that stop a training.
+
+Signal = signal.Signals | None
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupt:
+    """While entered, the first SIGINT or SIGTERM is kept in ``received``; the second raises.
+
+    Only the main thread can catch signals; in another one this catches none.
+    """
+
+    def __init__(self) -> None:
+        self.received: Signal = None
+        self._at_once = False
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in STOPS:
+                self._before[number] = signal.signal(number, self._catch)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        again = self.received is not None
+        self.received = signal.Signals(number)
+        if again or self._at_once:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Within, the first signal too raises ``KeyboardInterrupt``, at once."""
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
+
+
 # The processes that train one model together, and their messages besides gradients.
 
 T = TypeVar("T")
 LossOf = Callable[[nn.Module, object], Loss]  # of a model and a batch
-Signal = signal.Signals | None
-STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Ranks:

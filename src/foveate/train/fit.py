@@ -23,9 +23,9 @@ from foveate.native.kernels import (
 from foveate.system import loaded_libraries
 from foveate.train import checkpoint
 from foveate.train.averaging import try_average
-from foveate.train.checkpoint import Best, TrainState
+from foveate.train.checkpoint import Best, TrainState, too_few
 from foveate.train.config import Precision, TrainConfig, record, resolve
-from foveate.train.distributed import Ranks, parallel_of
+from foveate.train.distributed import Interrupt, Ranks, parallel_of
 from foveate.train.feed import MicroBatch, Plan, fingerprint, mix
 from foveate.train.journal import (
     LOG,
@@ -39,7 +39,7 @@ from foveate.train.journal import (
     read,
 )
 from foveate.train.layers import compile_layers, recompute
-from foveate.train.optim import MovingMean
+from foveate.train.optim import MovingMean, Schedule
 from foveate.train.stored import (
     WEIGHTS,
     TrainError,
@@ -47,7 +47,7 @@ from foveate.train.stored import (
     run_files,
     verify_run,
 )
-from foveate.train.trainer import Interrupt, Job, Trainer, follows_the_clock, too_few
+from foveate.train.trainer import Job, Trainer
 
 _TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)
 
@@ -109,6 +109,16 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             reason = ranks.lead("the mean", lambda: try_average(trainer, last, ended))
             trainer.agree()
         return _end(trainer, reason, finished)
+
+
+def follows_the_clock(config: TrainConfig, schedule: Schedule) -> list[str]:
+    """Return a sentence where the learning rate depends on the time that steps take, else none."""
+    if config.max_minutes is None or schedule.rate_at(1, 1.0) == schedule.rate(1):
+        return []
+    return [
+        "the learning rate decays with the clock (train.max_minutes), so the same seed "
+        "gives other weights on a slower or busier machine; set train.max_steps alone to avoid it"
+    ]
 
 
 def _set_up(

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from foveate.tasks.base import AnyTask, Loss, Measures
 from foveate.train import checkpoint
-from foveate.train.checkpoint import Best, TrainState
+from foveate.train.checkpoint import Best, TrainState, too_few
 from foveate.train.config import ConfigChange, Precision, TrainConfig
-from foveate.train.distributed import Parallel
+from foveate.train.distributed import Interrupt, Parallel
 from foveate.train.feed import (
     Feed,
     MicroBatch,
@@ -37,7 +33,6 @@ from foveate.train.journal import (
     Journal,
     Recorder,
     Recording,
-    clock,
     peak_memory,
     why_not_finite,
 )
@@ -46,77 +41,6 @@ from foveate.train.stored import TrainError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Search
-
-
-class Interrupt:
-    """While entered, the first SIGINT or SIGTERM is kept in ``received``; the second raises.
-
-    Only the main thread can catch signals; in another one this catches none.
-    """
-
-    def __init__(self) -> None:
-        self.received: signal.Signals | None = None
-        self._at_once = False
-        self._before: dict[signal.Signals, signal._HANDLER] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._catch)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _catch(self, number: int, frame: FrameType | None) -> None:
-        again = self.received is not None
-        self.received = signal.Signals(number)
-        if again or self._at_once:
-            raise KeyboardInterrupt
-
-    @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Within, the first signal too raises ``KeyboardInterrupt``, at once."""
-        self._at_once = True
-        try:
-            yield
-        finally:
-            self._at_once = False
-
-
-# What is trained, and the objects that train it.
-
-
-ENOUGH = 1000  # steps, or train.max_steps where that is less: half of them teach little
-
-
-def too_few(config: TrainConfig, state: TrainState, seconds_a_step: float) -> str:
-    """That the minutes allowed are too few to learn from at this pace; "" if they are not."""
-    enough = min(ENOUGH, config.max_steps or ENOUGH)
-    if config.max_minutes is None:
-        return ""
-    left = max(0.0, 60 * config.max_minutes - state.seconds)
-    expected = state.step + left / seconds_a_step
-    if expected > enough / 2:
-        return ""
-    more = state.seconds + (enough - state.step) * seconds_a_step
-    return (
-        f"{60 / seconds_a_step:.3g} steps a minute on this machine now: about {expected:,.0f} in "
-        f"the {config.max_minutes:g} minutes of train.max_minutes, which teach a model little; "
-        f"{enough:,} take {clock(more)}: set train.max_minutes={math.ceil(more / 60)}, or make the "
-        "model or train.batch_tokens smaller"
-    )
-
-
-def follows_the_clock(config: TrainConfig, schedule: Schedule) -> list[str]:
-    """Return a sentence where the learning rate depends on the time that steps take, else none."""
-    if config.max_minutes is None or schedule.rate_at(1, 1.0) == schedule.rate(1):
-        return []
-    return [
-        "the learning rate decays with the clock (train.max_minutes), so the same seed "
-        "gives other weights on a slower or busier machine; set train.max_steps alone to avoid it"
-    ]
 
 
 class TrainObjective(Protocol):

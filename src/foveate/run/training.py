@@ -72,13 +72,16 @@ def train(
 
 
 def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> Outcome:
-    with ranks.leader_first("reading the data"):
-        if not ranks.leads and not (path / "config.toml").is_file():
+    prepared: list[tuple[AnyTask, list[ConfigChange]]] = []
+    ranks.lead("reading the data", lambda: prepared.append(_prepared(config, path)))
+    if not ranks.leads:
+        if not (path / "config.toml").is_file():
             raise ConfigError(
                 f"rank {ranks.rank} on {socket.gethostname()} does not see the run {path}, which "
                 "rank 0 has made: the folder must be on a disk that all hosts share"
             )
-        task, changed = _prepared(config, path)
+        prepared.append(_prepared(config, path))
+    [(task, changed)] = prepared
     torch.manual_seed(config.seed)
     try:
         model = task.build(config.model)

@@ -190,11 +190,6 @@ class Ranks:
         """
         return do()
 
-    @contextlib.contextmanager
-    def leader_first(self, what: str, results: list[T] | None = None) -> Iterator[None]:
-        """Within, rank 0 runs first, and the other ranks after it."""
-        yield
-
     def doing(self, what: str) -> None:
         """Name what begins now, for the report of a hang."""
 
@@ -255,30 +250,20 @@ class RankGroup(Ranks):
         self.watchdog.doing(what, limited)
 
     def lead(self, what: str, do: Callable[[], T]) -> T:
-        results: list[T] = []
-        with self.leader_first(what, results):
-            if self.leads:
-                results.append(do())
-        return results[0]
-
-    @contextlib.contextmanager
-    def leader_first(self, what: str, results: list[T] | None = None) -> Iterator[None]:
-        results = [] if results is None else results
         self._broadcasts += 1
         key, before = f"broadcast/{self._broadcasts}", (self._now, self._limited)
-        if not self.leads:
-            results += self._received(key, what)
-            self._go_on(*before)
-            yield
-            return
-        self.watchdog.doing(what, limited=False)
-        try:
-            yield
-        except BaseException:
-            self._store.set(key, json.dumps({"failed": True}))
-            raise
-        self._store.set(key, json.dumps({"results": results}))
+        if self.leads:
+            self.watchdog.doing(what, limited=False)
+            try:
+                result = do()
+            except BaseException:
+                self._store.set(key, json.dumps({"failed": True}))
+                raise
+            self._store.set(key, json.dumps({"results": [result]}))
+        else:
+            [result] = self._received(key, what)
         self._go_on(*before)
+        return result
 
     def _received(self, key: str, what: str) -> list[T]:
         """What rank 0 broadcasts under a key; there is time as long as rank 0 lives."""

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from foveate.tasks.base import AnyTask, Loss, Measures
+from foveate.tasks.base import AnyTask, Loss, Measures, ValidationSample
 from foveate.train import checkpoint
 from foveate.train.checkpoint import Best, TrainState, too_few
 from foveate.train.config import ConfigChange, Precision, TrainConfig
@@ -37,22 +37,11 @@ from foveate.train.journal import (
     why_not_finite,
 )
 from foveate.train.optim import MovingMean, Schedule
-from foveate.train.stored import TrainError
+from foveate.train.stored import Record, TrainError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Search
-
-
-class TrainObjective(Protocol):
-    """What is minimised; it may change with the step."""
-
-    def advance(self, step: int) -> None:
-        """Set the step that comes next."""
-        ...
-
-    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
-        """The loss of a batch of training, with its graph."""
-        ...
+    from foveate.tasks.objectives import Objective
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,7 @@ class Job:
 
     task: AnyTask
     model: nn.Module
-    objective: TrainObjective
+    objective: Objective
     search: Search
     seed: int
     toml: str
@@ -124,7 +113,6 @@ class Trainer:
         self._earlier, self._begun = self.state.seconds, self._now
         self._last_save, self._last_log = self._now, self.state.step
         self._times: list[float] | None = []  # of the first steps, until their pace is known
-        self._measured = Measures({})  # of the last validation, on rank 0
 
     def run(self) -> str:
         """Train; return the reason why it ended, with the last step validated and saved.
@@ -314,10 +302,11 @@ class Trainer:
         state, name = self.state, self.config.save.best
         began = self.seconds()
         with self.parallel.measured(self.mean) as model:
-            figures = self.ranks.lead("validation", lambda: self._figures(model))
+            record = self.ranks.lead("validation", lambda: self._measured(model))
         self.agree()
-        if figures is None:
+        if record is None:
             return False  # due again when the run resumes
+        figures, samples = record["figures"], record["samples"]
         if name not in figures:
             known = ", ".join(sorted(figures))
             raise TrainError(f"train.save.best = {name!r} is not measured by this task: {known}")
@@ -336,33 +325,31 @@ class Trainer:
         state.stale = 0 if improved else state.stale + 1
         state.validated, state.figures = state.step, figures
         state.seconds = self.seconds()
-        samples = [asdict(sample) for sample in self._measured.samples]
         self.journal.write(
             "valid", state.step, epoch=state.epoch, **figures, best=improved,
             seconds=round(state.seconds, 3), samples=samples,
         )  # fmt: skip
         best, spent = None if state.best is None else state.best.step, state.seconds - began
-        self.display.validated(state.step, self._measured, best, spent)
+        measures = Measures(figures, [ValidationSample(**sample) for sample in samples])
+        self.display.validated(state.step, measures, best, spent)
         return improved
 
-    def _figures(self, model: nn.Module) -> dict[str, float] | None:
-        """What a validation measures; nothing where a signal breaks it off."""
+    def _measured(self, model: nn.Module) -> Record | None:
+        """What a validation measures, as a record; None where a signal breaks it off."""
         try:
-            self._measured = self.measure(model)
+            return asdict(self.measure(model))
         except KeyboardInterrupt:
             if self.interrupt.received is None:
                 raise
             return None
-        return self._measured.figures
 
     def measure(self, model: nn.Module) -> Measures:
         """The figures of a model on the validation data; a signal breaks it off."""
-        job = self.job
+        samples, search = self.config.validation.samples, self.job.search
         model.eval()
         try:
             with self.interrupt.at_once(), torch.inference_mode(), self.precision.context():
-                samples = self.config.validation.samples
-                return job.task.measure(model, "valid", job.search, samples=samples)
+                return self.job.task.measure(model, "valid", search, samples=samples)
         finally:
             model.train()
 

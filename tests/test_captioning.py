@@ -27,7 +27,7 @@ from foveate.tasks.attention_losses import (
     Reinforce,
     advantage,
     doubly_stochastic,
-    steps_drawn,
+    drawn_by_position,
     watched,
 )
 from foveate.tasks.captioning import Captioning, nearest_captions
@@ -151,9 +151,9 @@ def test_a_draw_is_credited_with_what_comes_after_it() -> None:
 
 def test_draws_of_layers_are_summed_and_steps_kept_apart() -> None:
     step = [HardChoice(torch.tensor([[float(t)]])) for t in range(3)]
-    assert [float(c.log_probability) for c in steps_drawn(step, 3)] == [0, 1, 2]
+    assert [float(c.log_probability) for c in drawn_by_position(step, 3)] == [0, 1, 2]
     layers = [HardChoice(torch.tensor([[1.0, 2.0]])), HardChoice(torch.tensor([[10.0, 20.0]]))]
-    assert [float(c.log_probability) for c in steps_drawn(layers, 2)] == [11, 22]
+    assert [float(c.log_probability) for c in drawn_by_position(layers, 2)] == [11, 22]
 
 
 def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:

@@ -125,7 +125,7 @@ def test_chosen_is_the_best_or_else_the_newest(tmp_path: Path) -> None:
     for step in (1, 2):
         checkpoint.save(tmp_path, step, checkpoint.Contents.of(*saved), {}, "")
     assert checkpoint.chosen(tmp_path) == checkpoint.path_of(tmp_path, 2)
-    checkpoint.point(tmp_path, checkpoint.path_of(tmp_path, 1), {"loss": 1.0})
+    checkpoint.write_best(tmp_path, checkpoint.path_of(tmp_path, 1), {"loss": 1.0})
     assert checkpoint.chosen(tmp_path) == checkpoint.path_of(tmp_path, 1)
     checkpoint.prune(tmp_path, {2})
     assert checkpoint.chosen(tmp_path) == checkpoint.path_of(tmp_path, 2)

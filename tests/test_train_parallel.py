@@ -316,7 +316,7 @@ def test_the_command_under_torchrun(played: Path) -> None:
 def test_without_torchrun_there_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("auto", "none", "ddp", "fsdp"):
         with ranks_of(toy_config(parallel=kind)) as ranks:
-            assert type(ranks) is Ranks and ranks.leads and ranks.world == 1
+            assert type(ranks) is Ranks and ranks.is_rank_zero and ranks.world == 1
     address = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     for name, value in address.items():
         monkeypatch.setenv(name, value)

@@ -331,7 +331,7 @@ def _pinned(spec: RunSpec, torch_only: Mapping[str, object]) -> RunSpec:
     from foveate.train import checkpoint
 
     def weights(name: str) -> str:
-        path, folder = checkpoint.place(shipped(Path(name)))
+        path, folder = checkpoint.run_of(shipped(Path(name)))
         return os.path.abspath(folder or checkpoint.folder_of(path, spec.checkpoint))
 
     return spec._replace(run=weights(spec.run), ensemble=tuple(map(weights, spec.ensemble)))
@@ -359,7 +359,7 @@ def _weights(spec: RunSpec) -> str:
 
     digest = hashlib.sha256()
     for name in (spec.run, *spec.ensemble):
-        path, folder = checkpoint.place(Path(name))
+        path, folder = checkpoint.run_of(Path(name))
         assert folder is not None
         own = [file for file in sorted(path.glob("[!.]*")) if file.is_file()]
         for each in (folder / WEIGHTS, *(file for file in own if file.name not in GROWING)):

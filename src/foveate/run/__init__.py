@@ -350,7 +350,7 @@ def load(
 
 def _load(path: Path, which: str, trust: bool) -> Run:
     sleep_at_barriers()
-    path, folder = checkpoint.place(shipped(path))
+    path, folder = checkpoint.run_of(shipped(path))
     config = read_run(path, trust)
     task = config.task.build(config.data)
     try:

@@ -114,33 +114,33 @@ def watched(layers: Sequence[BaseAttention]) -> Iterator[list[list[Tensor]]]:
 
 
 def doubly_stochastic(
-    layers: Sequence[list[Tensor]], real: Bool[Tensor, "B T"]
+    layers: Sequence[list[Tensor]], target_mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, ""]:
-    """Σ over pictures and places i of (1 − Σ_t α_ti)², the mean of heads and layers.
+    """Σ over pictures and positions i of (1 − Σ_t α_ti)², the mean of heads and layers.
 
-    ``layers`` hold weights (B, H, T, S) in pieces along T; ``real`` is false at padding.
+    ``layers`` hold weights (B, H, T, S) in pieces along T; ``target_mask`` is false at padding.
     """
     parts = []
     for pieces in layers:
         weights = torch.cat(pieces, dim=2).float()
-        looks = (weights * real[:, None, :, None]).sum(dim=2)  # (B, H, S)
+        looks = (weights * target_mask[:, None, :, None]).sum(dim=2)  # (B, H, S)
         parts.append((1 - looks).square().sum(dim=2).mean(dim=1).sum())
     return torch.stack(parts).mean()
 
 
-def steps_drawn(made: Sequence[HardChoice], steps: int) -> list[HardChoice]:
-    """One choice for each of T steps, of all layers together.
+def drawn_by_position(made: Sequence[HardChoice], length: int) -> list[HardChoice]:
+    """One choice for each of T positions, of all layers together.
 
     A recurrent decoder draws (B, 1) T times, a Transformer (B, T) in each of its layers.
     """
     drawn = torch.cat([choice.log_probability for choice in made], dim=1)
-    each = drawn.unflatten(1, (-1, steps)).sum(dim=1)  # (B, L·T) -> (B, T)
+    each = drawn.unflatten(1, (-1, length)).sum(dim=1)  # (B, L·T) -> (B, T)
     return [HardChoice(log_p) for log_p in each.unbind(dim=1)]
 
 
 def advantage(
-    drawn: Float[Tensor, "B T"], expected: Float[Tensor, "B T"], real: Bool[Tensor, "B T"]
+    drawn: Float[Tensor, "B T"], expected: Float[Tensor, "B T"], target_mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "T B"]:
     """A_t: how much better the words from t on were for what was drawn."""
-    gain = (drawn - expected) * real
+    gain = (drawn - expected) * target_mask
     return gain.flip(1).cumsum(dim=1).flip(1).T

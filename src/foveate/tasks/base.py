@@ -46,15 +46,15 @@ class TensorBatch:
 
 @dataclass(frozen=True)
 class DecoderBatch:
-    """What a decoder reads, ``gold`` (B, T), and predicts, ``target`` (B, T) the token after each.
+    """What a decoder reads, ``inputs`` (B, T), and predicts: ``targets`` (B, T), the next tokens.
 
-    ``real`` are the flat places that count, all where None; ``memory`` is that of the source, and
-    the first ``prompt`` places, of all or of each row (B, 1), are read and never predicted.
+    ``counted`` are the flat positions that count, all where None; ``memory`` is that of the source,
+    and the first ``prompt`` positions, of all or of each row (B, 1), are never predicted.
     """
 
-    gold: Tensor
-    target: Tensor
-    real: Tensor | None = None
+    inputs: Tensor
+    targets: Tensor
+    counted: Tensor | None = None
     memory: Memory | None = None
     prompt: int | Tensor = 1
 

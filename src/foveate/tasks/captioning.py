@@ -28,7 +28,7 @@ from foveate.tasks.attention_losses import (
     advantage,
     attentions,
     doubly_stochastic,
-    steps_drawn,
+    drawn_by_position,
     watched,
 )
 from foveate.tasks.base import DecoderBatch, Loss, Measures, TensorBatch, ValidationSample, spread
@@ -161,14 +161,14 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
 
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         sides = self.decoder_batch(model, batch)
-        memory, real = sides.memory, sides.target != PAD
-        read = objective.read(tokens_of(model, memory), sides.gold)
+        memory, target_mask = sides.memory, sides.targets != PAD
+        read = objective.read(tokens_of(model, memory), sides.inputs)
         layers = attentions(model, "cross_attention")
         with choices(model) as made, watched(layers) as weights:
             outputs = outputs_of(model, read, memory)
         loss = loss_at(model, outputs, sides, objective)
         if self.config.doubly_stochastic and any(weights):
-            cost = doubly_stochastic([calls for calls in weights if calls], real)
+            cost = doubly_stochastic([calls for calls in weights if calls], target_mask)
             total = loss.total + self.config.doubly_stochastic * cost
             loss = Loss(total, loss.count, loss.logged | {"places": cost.detach()})
         if not made:
@@ -176,12 +176,12 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
         with torch.no_grad():
             drawn_log_p, log_p = (
                 token_log_probabilities(
-                    model.logits(each) if model.scores_are_product else each, sides.target
+                    model.logits(each) if model.scores_are_product else each, sides.targets
                 )
                 for each in (outputs, outputs_of(model, read, memory))
             )
-            reward = advantage(drawn_log_p, log_p, real)
-        return add_choices(loss, steps_drawn(made, real.shape[1]), reward, objective)
+            reward = advantage(drawn_log_p, log_p, target_mask)
+        return add_choices(loss, drawn_by_position(made, target_mask.shape[1]), reward, objective)
 
     @torch.inference_mode()
     def measure(

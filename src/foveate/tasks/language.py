@@ -205,10 +205,10 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
 
     def decoder_batch(self, model: LanguageModel, batch: Tensor) -> DecoderBatch:
         ids, context = batch.to(model.output.weight.device), self.config.context
-        gold, target = ids[:, :-1], ids[:, 1:]
-        places = torch.arange(gold.numel(), device=ids.device).view(gold.shape)[:, context:]
-        real = places.flatten() if context else None
-        return DecoderBatch(gold, target, real, prompt=context + 1)
+        inputs, targets = ids[:, :-1], ids[:, 1:]
+        positions = torch.arange(inputs.numel(), device=ids.device).view(inputs.shape)[:, context:]
+        counted = positions.flatten() if context else None
+        return DecoderBatch(inputs, targets, counted, prompt=context + 1)
 
     def loss(self, model: LanguageModel, batch: Tensor, objective: CrossEntropy) -> Loss:
         return token_loss(model, self.decoder_batch(model, batch), objective)

@@ -33,24 +33,24 @@ Choose = Literal["greedy", "sample"]
 class Predictions:
     """What a model takes to follow what it reads: tokens (B, T), or rows of a series (B, T, C).
 
-    ``next`` reads further places (B, k, …) behind those that it has read and gives what follows the
-    last, (B, …). ``each`` reads (B, T, …) at once and gives what follows every place; None where a
-    model reads step by step. The first ``prompt`` places, of all or of each row (B, 1), are not the
-    model's to say.
+    ``next`` reads further positions (B, k, …) behind those that it has read and gives what follows
+    the last, (B, …). ``each`` reads (B, T, …) at once and gives what follows every position; None
+    where a model reads position by position. The first ``prompt`` positions, of all or of each row
+    (B, 1), are not predicted.
     """
 
     next: Callable[[Tensor, Choose], Tensor]
     each: Callable[[Tensor, Choose], Tensor] | None = None
     prompt: int | Int[Tensor, "B 1"] = 1
 
-    def fixed(self, gold: Tensor) -> Bool[Tensor, "B T"]:
-        """True at the places of the prompt."""
-        places = torch.arange(gold.shape[1], device=gold.device)
-        return (places < self.prompt).expand(gold.shape[:2])
+    def fixed(self, inputs: Tensor) -> Bool[Tensor, "B T"]:
+        """True at the positions of the prompt."""
+        positions = torch.arange(inputs.shape[1], device=inputs.device)
+        return (positions < self.prompt).expand(inputs.shape[:2])
 
 
 class TeacherForcing(Configurable, ABC):
-    """Chooses what is read where ``gold`` (B, T, …) is the truth behind its start.
+    """Chooses what is read where ``inputs`` (B, T, …) are the true ones.
 
     One choice for all that write: decoders of tokens, and forecasters that read their own rows. The
     targets of the loss stay the true ones. What is read is data: the gradient flows through what
@@ -64,22 +64,22 @@ class TeacherForcing(Configurable, ABC):
         self.config = config
 
     @abstractmethod
-    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
-        """What is read, shaped as ``gold``, at a step of training, counted from 1."""
+    def read(self, own: Predictions, inputs: Tensor, step: int) -> Tensor:
+        """What is read, shaped as ``inputs``, at a step of training, counted from 1."""
 
 
 class Always(TeacherForcing, kind="always"):
-    """The true target at every place (Williams & Zipser, 1989)."""
+    """The true target at every position (Williams & Zipser, 1989)."""
 
-    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
-        return gold
+    def read(self, own: Predictions, inputs: Tensor, step: int) -> Tensor:
+        return inputs
 
 
 class OwnOutput(TeacherForcing, kind="own"):
-    """The model's own greedy output at every place after the prompt: what it meets in use."""
+    """The model's own greedy output at every position after the prompt: what it meets in use."""
 
-    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
-        return step_by_step(own, gold, own.fixed(gold), "greedy")
+    def read(self, own: Predictions, inputs: Tensor, step: int) -> Tensor:
+        return autoregressive(own, inputs, own.fixed(inputs), "greedy")
 
 
 class SamplingSchedule(Configurable, ABC):
@@ -143,11 +143,11 @@ class InverseSigmoidDecay(SamplingSchedule):
 
 
 class Scheduled(TeacherForcing):
-    """Scheduled sampling: each place read is the true one with probability ε(i) (Bengio, 2015).
+    """Scheduled sampling: each position read is the true one with probability ε(i) (Bengio, 2015).
 
-    A recurrent model goes step by step and reads its own last output elsewhere. A decoder that
-    reads all places at once says what it would predict from the true target, and that is mixed
-    with the target for a second pass (Mihaylova & Martins, 2019). Choices carry no gradient.
+    A recurrent model reads its own last output elsewhere. A decoder that reads all positions at
+    once predicts from the true target, and that is mixed with the target for a second pass
+    (Mihaylova & Martins, 2019). Choices carry no gradient.
     """
 
     class Config(TeacherForcing.Config, kind="scheduled"):
@@ -163,44 +163,44 @@ class Scheduled(TeacherForcing):
         super().__init__(config)
         self.schedule: SamplingSchedule = config.schedule.build()
 
-    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
+    def read(self, own: Predictions, inputs: Tensor, step: int) -> Tensor:
         epsilon = self.schedule.epsilon(step)
         if epsilon >= 1:  # no draws: the dropout masks that follow are those of teacher forcing
-            return gold
-        keep = torch.rand(gold.shape[:2], device=gold.device) < epsilon
-        mix = step_by_step if own.each is None else second_pass
-        return mix(own, gold, keep | own.fixed(gold), self.config.choose)
+            return inputs
+        keep = torch.rand(inputs.shape[:2], device=inputs.device) < epsilon
+        mix = autoregressive if own.each is None else second_pass
+        return mix(own, inputs, keep | own.fixed(inputs), self.config.choose)
 
 
 @torch.no_grad()
-def step_by_step(
-    own: Predictions, gold: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
+def autoregressive(
+    own: Predictions, inputs: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
 ) -> Tensor:
     """The truth where ``keep`` is true, else what the model says after what it has read."""
     prompt = int(torch.as_tensor(own.prompt).min())
-    read = [gold[:, :prompt]]
-    for t in range(prompt, gold.shape[1]):
-        read.append(_where(keep[:, t], gold[:, t], own.next(read[-1], choose))[:, None])
+    read = [inputs[:, :prompt]]
+    for t in range(prompt, inputs.shape[1]):
+        read.append(_where(keep[:, t], inputs[:, t], own.next(read[-1], choose))[:, None])
     return torch.cat(read, dim=1)
 
 
 @torch.no_grad()
 def second_pass(
-    own: Predictions, gold: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
+    own: Predictions, inputs: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
 ) -> Tensor:
-    """The truth where ``keep`` is true, else what the model says after the true places before.
+    """The truth where ``keep`` is true, else what the model says after the true positions before.
 
     Raises `UserError` for a model that reads step by step.
     """
     if own.each is None:
         raise UserError("a model that reads step by step has no second pass")
-    predicted = own.each(gold[:, :-1], choose)
-    return torch.cat((gold[:, :1], _where(keep[:, 1:], gold[:, 1:], predicted)), dim=1)
+    predicted = own.each(inputs[:, :-1], choose)
+    return torch.cat((inputs[:, :1], _where(keep[:, 1:], inputs[:, 1:], predicted)), dim=1)
 
 
-def _where(keep: Bool[Tensor, "*B"], gold: Tensor, predicted: Tensor) -> Tensor:
+def _where(keep: Bool[Tensor, "*B"], inputs: Tensor, predicted: Tensor) -> Tensor:
     """One choice for all channels of a row."""
-    return torch.where(keep.view(*keep.shape, *[1] * (gold.ndim - keep.ndim)), gold, predicted)
+    return torch.where(keep.view(*keep.shape, *[1] * (inputs.ndim - keep.ndim)), inputs, predicted)
 
 
 def predict(
@@ -209,7 +209,7 @@ def predict(
     memory: Memory | None,
     state: State | None = None,
 ) -> Float[Tensor, "B T V"]:
-    """Scores of the token that follows each place, by a model with a source or without."""
+    """Scores of the token that follows each position, by a model with a source or without."""
     if isinstance(model, LanguageModel):
         return model.logits(model.decode(ids, state))
     assert memory is not None
@@ -263,9 +263,9 @@ class Objective(Configurable):
         """Say which step of training comes next, from 1, for what changes in its course."""
         self.step = step
 
-    def read(self, own: Predictions, gold: Tensor) -> Tensor:
-        """What a model reads at this step in place of ``gold`` (B, T, …)."""
-        return self.teacher_forcing.read(own, gold, self.step)
+    def read(self, own: Predictions, inputs: Tensor) -> Tensor:
+        """What a model reads at this step instead of the true ``inputs`` (B, T, …)."""
+        return self.teacher_forcing.read(own, inputs, self.step)
 
     def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
         """The loss of a batch of training; that of one pass is the task's."""
@@ -370,7 +370,7 @@ class RDrop(Compared):
 
 
 class Distillation(Compared):
-    """The truth, and what trained models say of the same places: L = (1 − λ) L_CE + λ K,
+    """The truth, and what trained models say of the same positions: L = (1 − λ) L_CE + λ K,
     K = Σ_t KL(p̄_t‖p_t), p̄ the mean p of the teachers (Hinton et al., 2015).
 
     Teachers are runs of the same task, of any model, with the same tokens; a step takes a pass of
@@ -401,8 +401,8 @@ class Distillation(Compared):
 def token_loss(
     model: EncoderDecoder | LanguageModel, batch: DecoderBatch, objective: CrossEntropy
 ) -> Loss:
-    """The loss of the places that count, after what the objective lets the decoder read."""
-    read = objective.read(tokens_of(model, batch.memory, batch.prompt), batch.gold)
+    """The loss of the positions that count, after what the objective lets the decoder read."""
+    read = objective.read(tokens_of(model, batch.memory, batch.prompt), batch.inputs)
     if isinstance(model, PointerGenerator):
         return pointer_loss(model, read, batch, objective)
     return loss_at(model, outputs_of(model, read, batch.memory), batch, objective)
@@ -427,9 +427,9 @@ def loss_at(
     objective: CrossEntropy,
 ) -> Loss:
     """The loss of the positions that count, from the outputs of all."""
-    outputs, target = outputs.flatten(0, 1), batch.target.flatten()  # (B, T, D) -> (B·T, D)
-    if batch.real is not None:
-        outputs, target = outputs[batch.real], target[batch.real]
+    outputs, target = outputs.flatten(0, 1), batch.targets.flatten()  # (B, T, D) -> (B·T, D)
+    if batch.counted is not None:
+        outputs, target = outputs[batch.counted], target[batch.counted]
     if not model.scores_are_product:
         return objective.of_scores(outputs, target)
     return objective(outputs, model.output.weight, target, model.output.bias)
@@ -444,13 +444,13 @@ def pointer_loss(
     """
     assert batch.memory is not None
     sums = [
-        (part if batch.real is None else part.flatten()[batch.real]).sum()
-        for part in model.score(read, batch.memory, batch.target)
+        (part if batch.counted is None else part.flatten()[batch.counted]).sum()
+        for part in model.score(read, batch.memory, batch.targets)
     ]
     log_p, vocabulary, coverage = sums
     smoothing = objective.config.label_smoothing
     total = -(1 - smoothing) * log_p - smoothing * vocabulary
-    count = batch.target.numel() if batch.real is None else len(batch.real)
+    count = batch.targets.numel() if batch.counted is None else len(batch.counted)
     logged = {"nll": -log_p.detach()}
     if model.config.coverage is not None:
         total = total + model.config.coverage * coverage

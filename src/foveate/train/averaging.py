@@ -40,7 +40,7 @@ def try_average(trainer: Trainer, count: int, reason: str) -> str:
     sign = trainer.job.task.better(trainer.config.save.best)
     better = best is None or (value is not None and sign * value > sign * best.value)
     if better:
-        checkpoint.point(folder, folder / "averaged", record)
+        checkpoint.write_best(folder, folder / "averaged", record)
     display.say(
         f"mean of the checkpoints of steps {', '.join(map(str, steps))}: "
         + (f"{record['figure']} {value:.4g}" if value is not None else "not validated")

@@ -284,8 +284,8 @@ def newest_sound(run: Path, repair: bool = False) -> tuple[int | None, list[str]
 
     With ``repair``, for the process that writes the run, `clean` comes first.
     """
-    for place in (run, run / "checkpoints") if repair else ():
-        clean(place)
+    for folder in (run, run / "checkpoints") if repair else ():
+        clean(folder)
     complaints = []
     for step in reversed(steps(run)):
         try:
@@ -339,7 +339,7 @@ def read_chosen(run: Path, which: str, read: Callable[[Path], T]) -> tuple[Path,
         return read_chosen(run, which, read)
 
 
-def place(path: Path) -> tuple[Path, Path | None]:
+def run_of(path: Path) -> tuple[Path, Path | None]:
     """The run of a path, and the folder of the weights where the path is one and not a run."""
     if not (path / WEIGHTS).is_file():
         return path, None
@@ -353,7 +353,7 @@ def prune(run: Path, keep: Iterable[int]) -> None:
         remove(path_of(run, step))
 
 
-def point(run: Path, folder: Path, figures: Record) -> None:
+def write_best(run: Path, folder: Path, figures: Record) -> None:
     """Let ``best.json`` name a folder of the run, with the figures that made it the best."""
     record = {"folder": folder.relative_to(run).as_posix(), **figures}
     replace_file(run / "best.json", json.dumps(record, indent=1) + "\n")
@@ -362,7 +362,7 @@ def point(run: Path, folder: Path, figures: Record) -> None:
 def named_best(run: Path) -> Path | None:
     """The folder that ``best.json`` names, be it there or not; None without such a file.
 
-    Raises `DamagedError` where it cannot be read or names a place outside of the run.
+    Raises `DamagedError` where it cannot be read or names a folder outside the run.
     """
     best = run / "best.json"
     if not best.exists():

@@ -171,7 +171,7 @@ class Ranks:
     rank, world = 0, 1
 
     @property
-    def leads(self) -> bool:
+    def is_rank_zero(self) -> bool:
         """Whether this is rank 0, which writes the files and prints."""
         return self.rank == 0
 
@@ -183,7 +183,7 @@ class Ranks:
         """The clock of rank 0, and the signal that any rank has received: the same for all."""
         return now, received
 
-    def lead(self, what: str, do: Callable[[], T]) -> T:
+    def on_rank_zero(self, what: str, do: Callable[[], T]) -> T:
         """Rank 0 calls ``do``, without a time limit, and broadcasts its result, a JSON value.
 
         Where it raises, the other ranks end too.
@@ -237,7 +237,7 @@ class RankGroup(Ranks):
         return dict(zip(values, total.tolist(), strict=True))
 
     def agree(self, now: float, received: Signal) -> tuple[float, Signal]:
-        own = {"now": now if self.leads else 0.0}
+        own = {"now": now if self.is_rank_zero else 0.0}
         own |= {stop.name: float(received is stop) for stop in STOPS}
         agreed = self.sums(own)
         return agreed["now"], next((stop for stop in STOPS if agreed[stop.name]), None)
@@ -249,10 +249,10 @@ class RankGroup(Ranks):
         self._now, self._limited = what, limited
         self.watchdog.doing(what, limited)
 
-    def lead(self, what: str, do: Callable[[], T]) -> T:
+    def on_rank_zero(self, what: str, do: Callable[[], T]) -> T:
         self._broadcasts += 1
         key, before = f"broadcast/{self._broadcasts}", (self._now, self._limited)
-        if self.leads:
+        if self.is_rank_zero:
             self.watchdog.doing(what, limited=False)
             try:
                 result = do()
@@ -281,7 +281,7 @@ class RankGroup(Ranks):
         return list(message["results"])
 
     def same(self, what: str, value: str) -> None:
-        if self.lead(what, lambda: value) != value:
+        if self.on_rank_zero(what, lambda: value) != value:
             raise TrainError(
                 f"rank {self.rank} on {socket.gethostname()} differs from rank 0 in {what}: all "
                 "hosts must read the same files with the same versions"
@@ -508,7 +508,7 @@ class Shards(Parallel):
         super().__init__(ranks, model, loss)
         self.moved = {"all_gathered": 0, "reduce_scattered": 0}
         self._device = next(model.parameters()).device
-        if ranks.leads:
+        if ranks.is_rank_zero:
             self.plain = copy.deepcopy(model.cpu())
         model.to(self._device)
         self._whole = _LossModule(model, loss)
@@ -537,18 +537,18 @@ class Shards(Parallel):
     @contextlib.contextmanager
     def measured(self, mean: MovingMean | None) -> Iterator[nn.Module]:
         tensors = own_tensors(self.model) if mean is None else mean.tensors
-        plain = own_tensors(self.plain) if self.ranks.leads else {}
+        plain = own_tensors(self.plain) if self.ranks.is_rank_zero else {}
         with torch.no_grad():
             for name, tensor in tensors.items():
                 full = whole(tensor)
-                if self.ranks.leads:
+                if self.ranks.is_rank_zero:
                     plain[name].copy_(full)
-        if self.ranks.leads:
+        if self.ranks.is_rank_zero:
             self.plain.to(self._device)
         try:
             yield self.plain
         finally:
-            if self.ranks.leads:
+            if self.ranks.is_rank_zero:
                 self.plain.cpu()
 
     def why(self, loss: float, rate: float) -> str:

@@ -106,7 +106,7 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         reason = trainer.run()
         if (last := config.average) is not None and reason != "interrupted":
             ended = reason
-            reason = ranks.lead("the mean", lambda: try_average(trainer, last, ended))
+            reason = ranks.on_rank_zero("the mean", lambda: try_average(trainer, last, ended))
             trainer.agree()
         return _end(trainer, reason, finished)
 
@@ -144,7 +144,7 @@ def _set_up(
     precision = _precision(config, state, device, ranks)
     total = _total_steps(config, plan, state.batches)
     limit = None if config.max_minutes is None else 60 * config.max_minutes
-    journal = Journal(folder, state.step, config.tensorboard) if ranks.leads else NoJournal()
+    journal = Journal(folder, state.step, config.tensorboard) if ranks.is_rank_zero else NoJournal()
     stack.callback(journal.close)
     trainer = Trainer(
         job=job,
@@ -157,7 +157,7 @@ def _set_up(
         schedule=config.build_schedule(),
         precision=precision,
         journal=journal,
-        display=Display(total, limit, config.validation.every, silent=not ranks.leads),
+        display=Display(total, limit, config.validation.every, silent=not ranks.is_rank_zero),
         interrupt=Interrupt(),
         files=files,
         paces=paces,
@@ -179,7 +179,7 @@ def _observe(trainer: Trainer, stack: contextlib.ExitStack) -> list[str]:
             raise TrainError(f"train.{name} needs whole weights, which fsdp lacks: leave one out")
     if config.health_every is not None:
         trainer.health = Health(job.model, config.health_every, trainer.journal)
-    if config.snapshots is None or not trainer.ranks.leads:
+    if config.snapshots is None or not trainer.ranks.is_rank_zero:
         return messages
     try:
         trainer.snapshots = job.snapshots(config.snapshots, trainer.folder, trainer.state.step)
@@ -209,7 +209,7 @@ def resume(
     splits = ["train"] if config.validation.every is None else ["train", "valid"]
     data = {split: job.task.digest(split) for split in splits}
     ranks.same("examples and their order", f"{order} {data}")
-    step, messages = ranks.lead(
+    step, messages = ranks.on_rank_zero(
         "looking for checkpoints", lambda: checkpoint.newest_sound(folder, repair=True)
     )
     job.model.train()
@@ -292,7 +292,7 @@ def _precision(
     """What the config says; "auto" is decided once, for another choice would give other weights."""
     begun = config.precision == "auto" and state.precision != "auto"
     requested = state.precision if begun else config.precision
-    name, _, why = ranks.lead("precision", lambda: astuple(resolve(requested, device)))
+    name, _, why = ranks.on_rank_zero("precision", lambda: astuple(resolve(requested, device)))
     state.precision = name
     if begun:
         why = f"precision {state.precision}, as when this run began"
@@ -301,7 +301,7 @@ def _precision(
 
 def _paces(folder: Path, step: int, ranks: Ranks) -> dict[int, float]:
     """The seconds that the schedule took to be over, by the steps after a checkpoint."""
-    lines = ranks.lead("the log", lambda: [x for x in read(folder) if x["event"] == "pace"])
+    lines = ranks.on_rank_zero("the log", lambda: [x for x in read(folder) if x["event"] == "pace"])
     return {line["step"]: line["seconds"] for line in lines if line["step"] > step}
 
 
@@ -340,9 +340,9 @@ def _say_and_record(trainer: Trainer, messages: list[str]) -> None:
     job = trainer.job
     for line in messages:
         trainer.display.say(line)
-    if job.changes and trainer.ranks.leads:
+    if job.changes and trainer.ranks.is_rank_zero:
         record(trainer.folder, job.toml, job.changes, trainer.journal, trainer.state.step)
-    trainer.point()  # best.json may have named a damaged checkpoint
+    trainer.write_best()  # best.json may have named a damaged checkpoint
 
 
 def _start(trainer: Trainer) -> None:
@@ -414,8 +414,8 @@ def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
         trainer.journal.write("end", state.step, reason=reason, seconds=seconds)
     if reason == "interrupted":
         name = stop.name if stop else ""
-        place = checkpoint.path_of(folder, state.step)
-        say(f"stopped by {name} after step {state.step:,}; the same command resumes from {place}")
+        saved = checkpoint.path_of(folder, state.step)
+        say(f"stopped by {name} after step {state.step:,}; the same command resumes from {saved}")
     elif finished is not None:
         say(_how_to_go_on(trainer, finished))
     else:

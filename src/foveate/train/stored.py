@@ -4,7 +4,7 @@ A stranger may have written them, or a disk damaged them: sizes are bounded and 
 file is verified before it is used. A file of tensors (safetensors) has
 
     8 bytes     N, the length of the header (unsigned, little-endian)
-    N bytes     the header, JSON: for each tensor its dtype, shape and place
+    N bytes     the header, JSON: for each tensor its dtype, shape and position
     the rest    the tensors
 
 A tensor of which each rank holds a part (`torch.distributed.tensor.DTensor`) is seen as whole.
@@ -178,15 +178,15 @@ def remove(folder: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def clean(place: Path) -> None:
+def clean(folder: Path) -> None:
     """Undo in a folder what a killed process left half-written or half-replaced."""
-    for old in place.glob(OLD + "*"):
+    for old in folder.glob(OLD + "*"):
         target = old.with_name(old.name.removeprefix(OLD))
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)
         else:
             os.replace(old, target)
-    for new in place.glob(NEW + "*"):
+    for new in folder.glob(NEW + "*"):
         if new.is_dir():
             shutil.rmtree(new, ignore_errors=True)
         else:
@@ -302,11 +302,11 @@ def _names(model: nn.Module) -> dict[str, str]:
     names = {}
     state: dict[str, Tensor] = model.state_dict(keep_vars=True)
     for name, tensor in state.items():
-        place: object = id(tensor)
+        memory: object = id(tensor)
         if not is_shard(tensor):
             storage = tensor.untyped_storage().data_ptr()
-            place = storage, tensor.storage_offset(), tensor.shape
-        names[name] = first.setdefault(place, name) if tensor.numel() else name
+            memory = storage, tensor.storage_offset(), tensor.shape
+        names[name] = first.setdefault(memory, name) if tensor.numel() else name
     return names
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +41,18 @@ from foveate.train.stored import Record, TrainError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Search
-    from foveate.tasks.objectives import Objective
+
+
+class TrainObjective(Protocol):
+    """What is minimised; it may change with the step."""
+
+    def advance(self, step: int) -> None:
+        """Set the step that comes next."""
+        ...
+
+    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
+        """The loss of a batch of training, with its graph."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ class Job:
 
     task: AnyTask
     model: nn.Module
-    objective: Objective
+    objective: TrainObjective
     search: Search
     seed: int
     toml: str
@@ -302,7 +313,7 @@ class Trainer:
         state, name = self.state, self.config.save.best
         began = self.seconds()
         with self.parallel.measured(self.mean) as model:
-            record = self.ranks.lead("validation", lambda: self._measured(model))
+            record = self.ranks.on_rank_zero("validation", lambda: self._measured(model))
         self.agree()
         if record is None:
             return False  # due again when the run resumes
@@ -365,25 +376,26 @@ class Trainer:
         """Write a checkpoint, let ``best.json`` name the best, and remove those not to be kept."""
         self.state.seconds = self.seconds()
         mean = None if self.mean is None else self.mean.tensors
-        model, leads = self.job.model, self.ranks.leads
-        contents = checkpoint.Contents.of(model, self.optimizer, mean, keep=leads)
-        self.ranks.lead("saving", lambda: self._write(contents))
+        model, writes = self.job.model, self.ranks.is_rank_zero
+        contents = checkpoint.Contents.of(model, self.optimizer, mean, keep=writes)
+        self.ranks.on_rank_zero("saving", lambda: self._write(contents))
         self.saved, self._last_save = self.state.step, self._now
 
     def _write(self, contents: checkpoint.Contents) -> None:
         state = self.state
         tree = asdict(state)
         checkpoint.save(self.folder, state.step, contents, tree, self.job.toml, self.files)
-        self.point()
+        self.write_best()
         keep = self.regular()[-max(self.config.save.keep, self.config.average or 0) :]
         best = [state.best.step] if state.best else []
         checkpoint.prune(self.folder, {state.step, *keep, *best})
 
-    def point(self) -> None:
+    def write_best(self) -> None:
         """Let ``best.json`` name the best checkpoint, if there is a best."""
         best = self.state.best
-        if best and self.ranks.leads:
-            checkpoint.point(self.folder, checkpoint.path_of(self.folder, best.step), asdict(best))
+        if best and self.ranks.is_rank_zero:
+            path = checkpoint.path_of(self.folder, best.step)
+            checkpoint.write_best(self.folder, path, asdict(best))
 
     def regular(self) -> list[int]:
         """The steps up to now of which a run that is never stopped has checkpoints too."""

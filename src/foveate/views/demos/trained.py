@@ -30,7 +30,7 @@ from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.nn.spec import Tokens
 from foveate.run import load
 from foveate.tasks.language import Language
-from foveate.tasks.objectives import predict, second_pass, step_by_step, tokens_of
+from foveate.tasks.objectives import autoregressive, predict, second_pass, tokens_of
 from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
 from foveate.views.demos import demo
@@ -329,7 +329,7 @@ def sampling(
     if own.each is None:
         title = "Scheduled sampling in a recurrent network"
         caption = "Each step reads, at random, the true word or the model's own last word."
-        mixed = step_by_step(own, gold, shown, "greedy")[:, :-1]
+        mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
     else:
         title = "Two passes for scheduled sampling in a Transformer"
         caption = (

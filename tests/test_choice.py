@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from foveate.models.vision import GaussianPlace, Glimpse, Retina
-from foveate.nn.scores import HardChoice, Sampled, choices
+from foveate.nn.normalizers import HardChoice, Sampled, choices
 from foveate.nn.spec import Labels, Pixels, Tokens
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import Reinforce, add_choices

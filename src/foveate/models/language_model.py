@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model, output_projection, tie
+from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import State
+from foveate.nn.embedding import output_projection, tie
 from foveate.nn.linear import LayerNorm, Norm
 from foveate.nn.spec import Tokens
 
@@ -37,7 +38,9 @@ class LanguageModel(Model):
         super().__init__()
         self.config = config
         self.decoder: Decoder = config.decoder.build(target, None)
-        self.output = output_projection(self.decoder, target, config.output_bias)
+        self.output = output_projection(
+            self.decoder.output_size, target.vocab_size, config.output_bias
+        )
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
 
@@ -133,10 +136,7 @@ class MaskedLanguageModel(Model):
             self.transform = nn.Linear(self.encoder.output_size, size)
             self.activate = ACTIVATIONS[config.activation]
             self.norm: Norm = config.norm.build(size)
-        self.output = nn.Linear(size, source.vocab_size, bias=config.output_bias)
-        nn.init.normal_(self.output.weight, std=size**-0.5)
-        if config.output_bias:
-            nn.init.zeros_(self.output.bias)
+        self.output = output_projection(size, source.vocab_size, config.output_bias)
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", table)
 

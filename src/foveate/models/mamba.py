@@ -1,4 +1,4 @@
-"""Mamba encoder and decoder (Gu & Dao, 2023): selective state spaces instead of self-attention."""
+"""Recurrences instead of self-attention: Mamba (Gu & Dao, 2023), and SSRUs (Kim et al., 2019)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
-from foveate.models.transformer import ResidualBlock
+from foveate.models.transformer import DecoderLayer, TransformerDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem
-from foveate.nn.linear import Dropout, Norm, RMSNorm, to_autocast_dtype
+from foveate.nn.linear import Dropout, Norm, ResidualBlock, RMSNorm, to_autocast_dtype
+from foveate.nn.positions import Position
 from foveate.nn.spec import Input, Tokens
-from foveate.nn.ssm import SelectiveStateSpace
+from foveate.nn.ssm import SSRU, SelectiveStateSpace
 
 
 class MambaEncoderLayer(nn.Module):
@@ -144,3 +145,26 @@ class MambaDecoder(Decoder):
         if state is not None:
             state.position += ids.shape[1]
         return self.norm(x)
+
+
+class SSRULayer(DecoderLayer):
+    """A decoder layer with an SSRU in place of self-attention (Kim et al., 2019)."""
+
+    def _build_self_attention(self, config: TransformerDecoder.Config) -> None:
+        self.unit = SSRU(config.hidden_size)
+
+    def attend_to_prefix(
+        self, x: Tensor, mask: Mask, state: State | None, position: Position
+    ) -> Float[Tensor, "B T D"]:
+        return self.unit(x, state)
+
+
+class SSRUDecoder(TransformerDecoder):
+    """The decoder of Kim et al. (2019): a step costs the same at any length of the prefix."""
+
+    class Config(TransformerDecoder.Config, kind="ssru"):
+        """``attention`` is that to the memory alone."""
+
+    config: Config
+    layer = SSRULayer
+    constant_memory = True

@@ -15,34 +15,14 @@ from torch import Tensor, nn
 from foveate.config import Config
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
+from foveate.native.layers import overridden
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import Mask, State, overridden
+from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
-from foveate.nn.linear import Dropout, LayerNorm, Norm, normalize
+from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, normalize
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
-from foveate.nn.ssm import SSRU
-
-
-class ResidualBlock(nn.Module):
-    """A residual connection around a sub-layer f, with dropout and a norm.
-
-    ``order`` "pre": x + f(norm(x)); "post": norm(x + f(x)); "plain": norm(f(x)), without the sum.
-    """
-
-    def __init__(self, norm: Norm, dropout: float, order: str) -> None:
-        super().__init__()
-        self.norm, self.dropout, self.order = norm, Dropout(dropout), order
-
-    def around(
-        self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None
-    ) -> Tensor:
-        """Apply the sub-layer to x (B, T, D) and add x to its output; ``real`` is for the norm."""
-        if self.order == "pre":
-            return self.dropout(sublayer(normalize(self.norm, x, real)), x)
-        y = self.dropout(sublayer(x), None if self.order == "plain" else x)
-        return normalize(self.norm, y, real)
 
 
 class TransformerConfig(Config):
@@ -259,26 +239,3 @@ def _blocks(config: TransformerConfig, attentions: int, feed_forward: FeedForwar
         ResidualBlock(config.norm.build(config.hidden_size), config.dropout, config.norm_order)
         for _ in range(count)
     )
-
-
-class SSRULayer(DecoderLayer):
-    """A decoder layer with an SSRU in place of self-attention (Kim et al., 2019)."""
-
-    def _build_self_attention(self, config: TransformerDecoder.Config) -> None:
-        self.unit = SSRU(config.hidden_size)
-
-    def attend_to_prefix(
-        self, x: Tensor, mask: Mask, state: State | None, position: Position
-    ) -> Float[Tensor, "B T D"]:
-        return self.unit(x, state)
-
-
-class SSRUDecoder(TransformerDecoder):
-    """The decoder of Kim et al. (2019): a step costs the same at any length of the prefix."""
-
-    class Config(TransformerDecoder.Config, kind="ssru"):
-        """``attention`` is that to the memory alone."""
-
-    config: Config
-    layer = SSRULayer
-    constant_memory = True

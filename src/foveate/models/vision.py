@@ -16,8 +16,8 @@ from foveate.errors import UserError
 from foveate.models.encoder_decoder import Encoder, Memory, Model
 from foveate.nn.embedding import grid_labels
 from foveate.nn.linear import Dropout, LayerNorm, Norm
+from foveate.nn.normalizers import Chooser, HardChoice
 from foveate.nn.recurrent import Cell, LSTMCell
-from foveate.nn.scores import Chooser, HardChoice
 from foveate.nn.spec import Input, Labels, Pixels
 
 

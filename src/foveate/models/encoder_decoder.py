@@ -78,10 +78,10 @@ class Encoder(Configurable, nn.Module):
         stem = self._modules.get("stem")
         return stem.embedding if isinstance(stem, TokenStem) else None
 
-    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         """Read ids (B, S), pixels (B, C, H, W) or series (B, S, C).
 
-        ``keys`` is true at real positions, None if all are real.
+        ``source_mask`` is true at real positions, None if all are real.
         """
         raise NotImplementedError
 
@@ -171,9 +171,9 @@ class EncoderDecoder(Model):
             table = self.encoder.embedding
             tie(config.tie, table, "the source embedding", self.decoder.embedding)
 
-    def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the source; ``keys`` is true at real positions, None if all are real."""
-        return self.encoder(inputs, keys)
+    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read the source; ``source_mask`` is true at real positions, None if all are real."""
+        return self.encoder(inputs, source_mask)
 
     def decode(
         self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
@@ -199,9 +199,9 @@ class EncoderDecoder(Model):
         self,
         source: Tensor,
         target: Int[Tensor, "B T"],
-        keys: Bool[Tensor, "B S"] | None = None,
+        source_mask: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T V"]:
-        return self.predict(target, self.encode(source, keys))
+        return self.predict(target, self.encode(source, source_mask))
 
 
 class DecoderSteps:

@@ -140,9 +140,9 @@ class MaskedLanguageModel(Model):
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", table)
 
-    def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the input; ``keys`` is true at real positions, None if all are real."""
-        return self.encoder(inputs, keys)
+    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read the input; ``source_mask`` is true at real positions, None if all are real."""
+        return self.encoder(inputs, source_mask)
 
     def features(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
         """Return the vectors that W is compared with, from those of the encoder."""
@@ -151,7 +151,7 @@ class MaskedLanguageModel(Model):
         return self.norm(self.activate(self.transform(hidden)))
 
     def forward(
-        self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
+        self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S V"]:
         """Return scores of every token at every position."""
-        return self.output(self.features(self.encode(inputs, keys).values))
+        return self.output(self.features(self.encode(inputs, source_mask).values))

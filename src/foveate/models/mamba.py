@@ -29,15 +29,15 @@ class MambaEncoderLayer(nn.Module):
         self.backwards = config.state_space.build(size) if config.bidirectional else None
         self.block = ResidualBlock(config.norm.build(size), config.dropout, "pre")
 
-    def forward(self, x: Tensor, keys: Tensor | None) -> Float[Tensor, "B S D"]:
-        return self.block.around(x, lambda y: self._both_directions(y, keys))
+    def forward(self, x: Tensor, source_mask: Tensor | None) -> Float[Tensor, "B S D"]:
+        return self.block.around(x, None, self._both_directions, source_mask)
 
-    def _both_directions(self, x: Tensor, keys: Tensor | None) -> Float[Tensor, "B S D"]:
+    def _both_directions(self, x: Tensor, source_mask: Tensor | None) -> Float[Tensor, "B S D"]:
         x = to_autocast_dtype(x)
-        y: Tensor = self.forwards(x, keys)
+        y: Tensor = self.forwards(x, source_mask)
         if self.backwards is None:
             return y
-        return y + self.backwards(x, keys, backwards=True)
+        return y + self.backwards(x, source_mask, backwards=True)
 
 
 class MambaEncoder(Encoder):
@@ -67,11 +67,11 @@ class MambaEncoder(Encoder):
         self.layers = nn.ModuleList(MambaEncoderLayer(config) for _ in range(config.num_layers))
         self.norm = config.norm.build(size)
 
-    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         x = self.dropout(self.stem(inputs))
         for layer in self.layers:
-            x = layer(x, keys)
-        return Memory(self.norm(x), keys)
+            x = layer(x, source_mask)
+        return Memory(self.norm(x), source_mask)
 
 
 class MambaDecoderLayer(nn.Module):
@@ -95,9 +95,9 @@ class MambaDecoderLayer(nn.Module):
         self, x: Tensor, memory: Memory | None, mask: Mask, state: State | None
     ) -> Float[Tensor, "B T D"]:
         blocks, cross = cast(list[ResidualBlock], list(self.blocks)), self.cross_attention
-        x = blocks[0].around(x, lambda y: self.state_space(y, state=state))
+        x = blocks[0].around(x, None, self.state_space, None, state)
         if memory is not None and cross is not None:
-            x = blocks[1].around(x, lambda y: cross(y, memory.values, mask, state))
+            x = blocks[1].around(x, None, cross, memory.values, mask, state)
         return x
 
 

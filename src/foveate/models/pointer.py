@@ -152,8 +152,8 @@ class PointerGenerator(EncoderDecoder):
         self.join = nn.Linear(joined, hidden)
         self.switch = nn.Linear(joined, 1)
 
-    def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        return replace(super().encode(self.known(inputs), keys), ids=inputs)
+    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        return replace(super().encode(self.known(inputs), source_mask), ids=inputs)
 
     def decode(
         self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None

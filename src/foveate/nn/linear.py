@@ -261,12 +261,15 @@ class ResidualBlock(nn.Module):
         self.norm, self.dropout, self.order = norm, Dropout(dropout), order
 
     def around(
-        self, x: Tensor, sublayer: Callable[[Tensor], Tensor], mask: Tensor | None = None
+        self, x: Tensor, mask: Tensor | None, sublayer: Callable[..., Tensor], *inputs: object
     ) -> Tensor:
-        """Return x (B, T, D) after the sub-layer; ``mask`` (B, T) is true at real positions."""
+        """Return x (B, T, D) after the sub-layer f(x, …), with the ``inputs`` that f has besides x.
+
+        ``mask`` (B, T) is true at real positions.
+        """
         if self.order == "pre":
-            return self(x, sublayer(normalize(self.norm, x, mask)))
-        change = sublayer(x)
+            return self(x, sublayer(normalize(self.norm, x, mask), *inputs))
+        change = sublayer(x, *inputs)
         y = self.dropout(change) if self.order == "plain" else self(x, change)
         return normalize(self.norm, y, mask)
 

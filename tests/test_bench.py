@@ -22,6 +22,7 @@ from foveate.config import ConfigError, kinds
 from foveate.data import synthetic
 from foveate.decode.engine import SearchRequest
 from foveate.kinds import load_kinds
+from foveate.run import RunEngine
 from foveate.train.config import resolve
 from length import Variant, cost, exponent, variants, worth
 

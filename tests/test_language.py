@@ -28,6 +28,7 @@ from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
 from foveate.decode.search import EnsembleSteps
 from foveate.draw.maps import attention, block_in
+from foveate.engine.answers import continued
 from foveate.errors import UserError
 from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel, LanguageSteps

@@ -13,6 +13,7 @@ interface, `BaseAttention`, are in `foveate.nn.efficient_attention`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Literal
 
 from jaxtyping import Float
@@ -193,9 +194,9 @@ class BaseAttention(Probed, Configurable, nn.Module):
         each of its rows serves B/M consecutive queries (the hypotheses of one source), which are
         queries of one row to all that follows: (B, T, D) -> (M, n·T, D).
         """
-        x = to_autocast_dtype(query)
+        x, state = to_autocast_dtype(query), state or State()
         memory = None if memory is None else to_autocast_dtype(memory)
-        start = 0 if state is None or memory is not None else state.position
+        start = state.position if memory is None else 0
         query_at: Positions = range(start, start + x.shape[1])
         key_at = range(query_at.stop if memory is None else memory.shape[1])
         if memory is not None and len(memory) != len(x):
@@ -234,18 +235,12 @@ class BaseAttention(Probed, Configurable, nn.Module):
         self, x: Tensor, memory: Tensor | None, context: AttentionContext
     ) -> tuple[Keys, Values]:
         """Return keys and values for all heads, including those of earlier steps in the state."""
-
-        def project() -> tuple[Tensor, ...]:
-            if memory is None:
-                return self._project(x, context.position, context.query_at)
-            return self._project(memory, context.position, context.key_at)
-
-        if context.state is None:
-            keys, values = project()
-        elif memory is None:
-            keys, values = context.state.grow(self, *project())
+        position, state = context.position, context.state
+        if memory is None:
+            keys, values = state.grow(self, *self._project(x, position, context.query_at))
         else:
-            keys, values = context.state.cached(self, project)
+            make = partial(self._project, memory, position, context.key_at)
+            keys, values = state.cached(self, make)
         return self._shared(keys), self._shared(values)
 
     def _shared(self, x: Float[Tensor, "M G S K"]) -> Float[Tensor, "M H S K"]:

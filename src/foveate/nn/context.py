@@ -130,41 +130,6 @@ class Mask:
         return self._forms[name]
 
 
-@dataclass(frozen=True)
-class AttentionContext:
-    """The inputs of attention besides queries, keys and values.
-
-    ``query_at`` are the positions of the queries: a range, or one for each of the n hypotheses of a
-    source, whose queries follow one another; ``key_at`` those of the keys.
-    """
-
-    mask: Mask
-    query_at: Positions
-    key_at: Positions
-    position: Position = NO_POSITION
-    state: State | None = None
-
-    @property
-    def hypotheses(self) -> int:
-        """The number n of hypotheses of each source."""
-        return len(runs(self.query_at))
-
-    def bias(self, device: torch.device) -> Float[Tensor, "H T S"] | None:
-        """Return what the position encoding adds to the score of each query and key."""
-        if not self.position.biases:
-            return None
-        return self.position.bias(indices(self.query_at, device), indices(self.key_at, device))
-
-    def refuse_bias(self, kind: str) -> None:
-        """Raise `UserError` if the position encoding adds to scores and ``kind`` has none."""
-        if self.position.biases:
-            raise UserError(
-                f'position = "{self.position.config.kind}" adds a bias to the score of each query '
-                f'and key, but attention = "{kind}" forms no scores; choose another position or '
-                "attention"
-            )
-
-
 class State:
     """The tensors that the modules of a decoder keep from step to step.
 
@@ -236,3 +201,38 @@ class State:
         """Keep only the rows of these sources in the tensors made once."""
         for module, tensors in self._cached.items():
             self._cached[module] = tuple(t.index_select(0, sources) for t in tensors)
+
+
+@dataclass(frozen=True)
+class AttentionContext:
+    """The inputs of attention besides queries, keys and values.
+
+    ``query_at`` are the positions of the queries: a range, or one for each of the n hypotheses of a
+    source, whose queries follow one another; ``key_at`` those of the keys.
+    """
+
+    mask: Mask
+    query_at: Positions
+    key_at: Positions
+    position: Position = NO_POSITION
+    state: State = field(default_factory=State)
+
+    @property
+    def hypotheses(self) -> int:
+        """The number n of hypotheses of each source."""
+        return len(runs(self.query_at))
+
+    def bias(self, device: torch.device) -> Float[Tensor, "H T S"] | None:
+        """Return what the position encoding adds to the score of each query and key."""
+        if not self.position.biases:
+            return None
+        return self.position.bias(indices(self.query_at, device), indices(self.key_at, device))
+
+    def refuse_bias(self, kind: str) -> None:
+        """Raise `UserError` if the position encoding adds to scores and ``kind`` has none."""
+        if self.position.biases:
+            raise UserError(
+                f'position = "{self.position.config.kind}" adds a bias to the score of each query '
+                f'and key, but attention = "{kind}" forms no scores; choose another position or '
+                "attention"
+            )

@@ -99,7 +99,7 @@ class SparseAttention(Attention):
         pieces = []
         for block, asking in zip(blocks, queries.split([*map(len, blocks)], dim=2), strict=True):
             read = self.runs(block, block.stop if mask.causal else length)
-            seen = AttentionContext(mask, block, read, context.position)
+            seen = AttentionContext(mask, block, read, context.position, context.state)
             some_keys, some_values = (cut.take(read) for cut in both)
             pieces.append((asking, some_keys, some_values, seen))
         return pieces
@@ -324,17 +324,15 @@ class KernelAttention(BaseAttention):
     def _own(self, phi: Tensor, x: Tensor, context: AttentionContext) -> Float[Tensor, "B H T V"]:
         """Return self-attention's sums; all that was read is stored as one matrix of sums."""
         keys, values = self._features(x, context.query_at, context)
-        sums = phi.new_zeros(*keys.shape[:2], keys.shape[-1], values.shape[-1])
-        if context.state is not None:
-            (sums,) = context.state.current(self, lambda: (sums,))
+        zeros = phi.new_zeros(*keys.shape[:2], keys.shape[-1], values.shape[-1])
+        (sums,) = context.state.current(self, lambda: (zeros,))
         with _exact(phi):
             if context.mask.causal:
                 total, sums = _running(phi, keys, values, sums)
             else:
                 sums = sums + keys.mT @ values
                 total = phi @ sums
-        if context.state is not None:
-            context.state.replace(self, (sums,))
+        context.state.replace(self, (sums,))
         return total
 
     def _foreign(
@@ -347,7 +345,7 @@ class KernelAttention(BaseAttention):
             with _exact(phi):
                 return (keys.mT @ values,)
 
-        (sums,) = make() if context.state is None else context.state.cached(self, make)
+        (sums,) = context.state.cached(self, make)
         with _exact(phi):
             return phi @ sums
 
@@ -385,7 +383,7 @@ class KernelAttention(BaseAttention):
             raise UserError(
                 f'attention = "{kind}" sums over all earlier positions: it supports no window'
             )
-        if self.observed and own and context.state is not None and context.state.position > 0:
+        if self.observed and own and context.state.position > 0:
             raise UserError(
                 f'attention = "{kind}" stores sums, not keys, so it has no weights to show '
                 "step by step; run the whole sequence at once (state=None)"

@@ -19,7 +19,7 @@ from foveate.decode.engine import SearchRequest
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder
-from foveate.nn.scores import HardChoice, Sampled, choices
+from foveate.nn.normalizers import HardChoice, Sampled, choices
 from foveate.run import RunEngine, answering
 from foveate.run.evaluation import evaluate, examples
 from foveate.run.passes import explain

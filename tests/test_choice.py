@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from foveate.models.vision import GaussianPlace, Glimpse, Retina
-from foveate.nn.scores import HardChoice, Sampled, choices
+from foveate.nn.normalizers import HardChoice, Sampled, choices
 from foveate.nn.spec import Labels, Pixels, Tokens
 from foveate.tasks.attention_losses import Reinforce, add_choices
 from foveate.tasks.base import Loss

@@ -21,7 +21,8 @@ from foveate.draw.kinds import groups_of
 from foveate.draw.lanes import LanesDrawing
 from foveate.draw.sheets import SheetGrid
 from foveate.draw.texts import TableDrawing
-from foveate.nn.scores import Entmax15, Softmax, Sparsemax
+from foveate.nn.normalizers import Entmax15, Sparsemax
+from foveate.nn.scores import Softmax
 from foveate.views.demos import DEMOS, DemoEntry, find, trained
 from foveate.views.demos.formulas import entmax
 from foveate.views.demos.text import LINEAGE

@@ -11,7 +11,8 @@ import torch
 import foveate
 from foveate.align.shortlist import learn, partners, reach
 from foveate.config import ConfigError
-from foveate.models.encoder_decoder import DecoderSteps, rows_of
+from foveate.models.encoder_decoder import DecoderSteps
+from foveate.nn.embedding import rows_of
 from foveate.run import Run
 from foveate.run.training import train
 from foveate.run.watching import Watched

@@ -13,7 +13,8 @@ from foveate.nn.attention import Attention
 from foveate.nn.embedding import SegmentStem
 from foveate.nn.feed_forward import GEGLU, GELU, GELUTanh, SiLU
 from foveate.nn.linear import LayerNorm
-from foveate.nn.positions import SinusoidalHalves, T5Bias, T5CausalBias
+from foveate.nn.more_positions import T5Bias, T5CausalBias
+from foveate.nn.positions import SinusoidalHalves
 from foveate.nn.spec import Tokens
 from foveate.tasks.objectives import CrossEntropy
 from tolerances import MODEL, close

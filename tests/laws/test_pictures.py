@@ -23,8 +23,8 @@ from foveate.models.transformer import TransformerDecoder
 from foveate.models.vision import ConvolutionalEncoder, Glimpse
 from foveate.nn.context import State
 from foveate.nn.embedding import PatchStem
+from foveate.nn.normalizers import Sampled, choices
 from foveate.nn.recurrent import GRUCell
-from foveate.nn.scores import Sampled, choices
 from foveate.nn.spec import Labels, Pixels, Tokens
 from foveate.run import RunEngine
 from foveate.run.evaluation import evaluate

@@ -11,15 +11,8 @@ from torch import Tensor
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask, State
-from foveate.nn.positions import (
-    ALiBi,
-    Concatenated,
-    Learned,
-    NoPosition,
-    Position,
-    Rotary,
-    Sinusoidal,
-)
+from foveate.nn.more_positions import Concatenated
+from foveate.nn.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal
 from foveate.nn.scores import Dot
 from foveate.nn.spec import Tokens
 from laws.conftest import (

@@ -12,7 +12,7 @@ from torch import Tensor
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.linear import BatchNorm, Dropout
-from foveate.nn.scores import choices
+from foveate.nn.normalizers import choices
 from foveate.tasks.attention_losses import attentions, doubly_stochastic, watched
 from foveate.train.layers import Recomputed, recompute
 from foveate.train.stored import TrainError

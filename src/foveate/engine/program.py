@@ -22,6 +22,8 @@ from foveate.models.mamba import (
     MambaDecoderLayer,
     MambaEncoder,
     MambaEncoderLayer,
+    SSRUDecoder,
+    SSRULayer,
 )
 from foveate.models.recurrent import (
     RecurrentDecoder,
@@ -32,28 +34,27 @@ from foveate.models.recurrent import (
 from foveate.models.transformer import (
     DecoderLayer,
     EncoderLayer,
-    ResidualBlock,
-    SSRUDecoder,
-    SSRULayer,
     TransformerConfig,
     TransformerDecoder,
     TransformerEncoder,
     TransformerStack,
 )
+from foveate.native.layers import as_written
 from foveate.nn import feed_forward, positions, scores
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import as_written
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
-from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, RMSNorm
+from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, ResidualBlock, RMSNorm
+from foveate.nn.more_positions import Appended, Concatenated, T5Bias, T5CausalBias
+from foveate.nn.normalizers import Entmax15, Hardmax, Sampled, Sparsemax
 from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
 from foveate.nn.ssm import SelectiveStateSpace
 
 SCORES = (scores.ScaledDot, scores.General, scores.Additive, scores.CosineScore)
-NORMALIZERS = (scores.Softmax, scores.Hardmax, scores.Sparsemax, scores.Entmax15)
+NORMALIZERS = (scores.Softmax, Hardmax, Sparsemax, Entmax15)
 POSITIONS = (
     positions.NoPosition, positions.Learned, positions.Sinusoidal, positions.SinusoidalHalves,
-    positions.Concatenated, positions.Appended, positions.Rotary, positions.ALiBi, positions.T5Bias,
-    positions.T5CausalBias,
+    Concatenated, Appended, positions.Rotary, positions.ALiBi, T5Bias,
+    T5CausalBias,
 )  # fmt: skip
 POOLINGS = (Mean, Summary, First, Max, Attentive)
 ORDERS = ("pre", "post", "plain")
@@ -153,17 +154,17 @@ class Program:
         self._write(POSITIONS.index(type(position)))
         if isinstance(position, (positions.Sinusoidal, positions.Rotary)):
             self._write(position.config.base)
-        if isinstance(position, positions.Concatenated):
+        if isinstance(position, Concatenated):
             self._write(position.config.size)
             self._linear(position.join, name=f"{name}.join")
-        if isinstance(position, positions.Appended):
+        if isinstance(position, Appended):
             self._write(position.config.features)
         if isinstance(position, positions.Learned):
             self._write(position.config.max_length)
             self._tensor(position.table.weight, f"{name}.table")
         if isinstance(position, positions.ALiBi):
             self._tensor(position.slopes, f"{name}.slopes")
-        if isinstance(position, positions.T5Bias):
+        if isinstance(position, T5Bias):
             self._write(position.config.num_buckets, position.config.max_distance)
             self._tensor(position.table.weight, f"{name}.table")
 
@@ -217,7 +218,7 @@ class Program:
         if projected[3]:
             self._linear(attention.output, name=f"{name}.output")
         self._score(score, f"{name}.score")
-        kind = scores.Softmax if type(normalizer) is scores.Sampled else type(normalizer)
+        kind = scores.Softmax if type(normalizer) is Sampled else type(normalizer)
         if kind not in NORMALIZERS:
             raise cannot(normalizer)
         self._write(

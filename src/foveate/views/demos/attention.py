@@ -24,7 +24,8 @@ from foveate.inspect.stages import attention_stages, capture_stages
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask, State
 from foveate.nn.feed_forward import ReLU
-from foveate.nn.scores import Dot, Hardmax, ScaledDot, Softmax
+from foveate.nn.normalizers import Hardmax
+from foveate.nn.scores import Dot, ScaledDot, Softmax
 from foveate.views.demos import demo
 from foveate.views.demos.networks import attends, bidirectional, ids, transformer
 

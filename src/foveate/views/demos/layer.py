@@ -14,7 +14,7 @@ from foveate.inspect.stages import attention_stages, capture_stages
 from foveate.nn.attention import Attention
 from foveate.nn.feed_forward import GELU, ReLU
 from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
-from foveate.nn.scores import Hardmax
+from foveate.nn.normalizers import Hardmax
 from foveate.views.demos import demo
 
 WORDS, WRITTEN = ("the", "cat", "sat"), ("le", "chat", "dort")

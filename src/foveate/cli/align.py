@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from foveate.cli.options import Checkpoint, DefaultGroup, Json, load, say, to_json
+from foveate.cli.options import Checkpoint, DefaultGroup, Json, flat, load, say, to_json
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
@@ -33,25 +33,76 @@ align = typer.Typer(
 Out = Annotated[Path | None, typer.Option(help="instead of standard output")]
 
 
+@dataclass(frozen=True)
+class HeadSelection:
+    """The options of a run's head: chosen by number, gold links, other links, or saved before."""
+
+    layer: Annotated[int | None, typer.Option(help="of a run: from 0, or -1: the last")] = None
+    head: Annotated[int | None, typer.Option(min=0, help="of the layer; else their mean")] = None
+    gold: Annotated[Path | None, typer.Option(help="choose the head by these gold links")] = None
+    agree_with: Annotated[Path | None, typer.Option(help="or by these Pharaoh links")] = None
+    save: Annotated[bool, typer.Option("--save", help="keep the head for this run")] = False
+    after_reading: Annotated[
+        bool, typer.Option("--after-reading", help="rows: the word read, not the one produced")
+    ] = False
+
+    @property
+    def rows(self) -> Rows:
+        """The step whose attention is that of a word."""
+        return "read" if self.after_reading else "produced"
+
+    def reference(self) -> list[Gold] | None:
+        """The links that heads are compared with. Raises ``ConfigError`` for several options."""
+        from foveate.align.aer import Gold, read_gold
+        from foveate.data.catalogue import find
+
+        named = self.layer is not None or self.head is not None
+        if sum((named, self.gold is not None, self.agree_with is not None)) > 1:
+            raise ConfigError("choose the head by one of --layer/--head, --gold and --agree-with")
+        if self.gold is not None:
+            return read_gold(find(self.gold), lambda line: say([line]))
+        if self.agree_with is not None:
+            return [Gold(links, links) for links in read_links(self.agree_with)]
+        return None
+
+    def check(self, reference: Sequence[Gold], files: PairFiles, pairs: Sequence[Pair]) -> None:
+        """Raise ``ConfigError`` where the reference has other pairs, or words, than the files."""
+        path, first = (self.agree_with, 0) if self.gold is None else (self.gold, 1)
+        if len(reference) != len(pairs):
+            raise ConfigError(
+                f"{path} has {len(reference):,} lines of links, {files.source} {len(pairs):,}: "
+                "line n of each must be the same pair"
+            )
+        for number, (gold, words) in enumerate(zip(reference, pairs, strict=True), 1):
+            for link in sorted(gold.possible):
+                for i, side, file in zip(link, words, (files.source, files.target), strict=True):
+                    if i >= len(side):
+                        raise ConfigError(
+                            f"{path}:{number}: a link to word {i + first}, counted from {first}, "
+                            f"but {file}:{number} has {len(side)} words; "
+                            + OVERRIDES[files.words or "text"]
+                        )
+
+
+@dataclass(frozen=True)
+class RunLinks(HeadSelection):
+    """The options of a run's links: its head, and a run of the other direction."""
+
+    reverse: Annotated[
+        Path | None, typer.Option(help="a run from target to source: links of both directions")
+    ] = None
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="with --reverse: minimum √(α · β) [0.3]")
+    ] = None
+
+
 @align.command("files")
+@flat
 def align_files(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, ibm1, hmm, …")],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="one sentence per line")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="their translations")],
-    layer: Annotated[int | None, typer.Option(help="of a run: from 0, or -1: the last")] = None,
-    head: Annotated[int | None, typer.Option(min=0, help="of the layer; else their mean")] = None,
-    gold: Annotated[Path | None, typer.Option(help="choose the head by these gold links")] = None,
-    agree_with: Annotated[Path | None, typer.Option(help="or by these Pharaoh links")] = None,
-    save: Annotated[bool, typer.Option("--save", help="keep the head for this run")] = False,
-    after_reading: Annotated[
-        bool, typer.Option("--after-reading", help="rows: the word read, not the one produced")
-    ] = False,
-    reverse: Annotated[
-        Path | None, typer.Option(help="a run from target to source: links of both directions")
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="with --reverse: minimum √(α · β) [0.3]")
-    ] = None,
+    run: RunLinks = RunLinks(),
     train_on: Annotated[
         list[Path] | None, typer.Option(help="TSV, or once a side: learn from these as well")
     ] = None,
@@ -69,19 +120,18 @@ def align_files(
     split: dict[bool | None, Literal["text", "blanks"]] = {True: "blanks", False: "text"}
     files = PairFiles(source, target, split.get(pretokenised))
     if is_aligner(model):
-        run_options = {"layer": layer, "head": head, "gold": gold, "agree_with": agree_with}
-        refuse(f"{model} is not a run", **run_options, reverse=reverse, threshold=threshold, to=to)
+        head = ("layer", "head", "gold", "agree_with", "reverse", "threshold")
+        refuse(f"{model} is not a run", **{name: getattr(run, name) for name in head}, to=to)
         links, messages = by_aligner(model, files, train_on or [], symmetrize)
     else:
         refuse("a run is trained already", train_on=train_on, symmetrize=symmetrize)
-        if reverse is None:
-            refuse("it applies to two runs: give --reverse too", threshold=threshold)
-        rows: Rows = "read" if after_reading else "produced"
-        selection = HeadSelection(layer, head, gold, agree_with, rows)
-        marks = [] if reverse is None else tags_of(reverse, checkpoint)
-        weights, messages = by_run(Path(model), checkpoint, files, selection, save, to, marks)
-        back = None if reverse is None else by_reverse(reverse, Path(model), checkpoint, files)
-        links = links_of_maps(weights, back, 0.3 if threshold is None else threshold)
+        if run.reverse is None:
+            refuse("it applies to two runs: give --reverse too", threshold=run.threshold)
+        folder, back = Path(model), run.reverse
+        marks = [] if back is None else tags_of(back, checkpoint)
+        weights, messages = by_run(folder, checkpoint, files, run, to, marks)
+        other = None if back is None else by_reverse(back, folder, checkpoint, files)
+        links = links_of_maps(weights, other, 0.3 if run.threshold is None else run.threshold)
     say(messages)
     write_links(links, out)
 
@@ -178,49 +228,6 @@ OVERRIDES = {
 }
 
 
-@dataclass(frozen=True)
-class HeadSelection:
-    """How the head of a run is chosen: by number, gold links, other links, or the saved head."""
-
-    layer: int | None = None
-    head: int | None = None
-    gold: Path | None = None
-    agree_with: Path | None = None
-    rows: Rows = "produced"
-
-    def reference(self) -> list[Gold] | None:
-        """The links that heads are compared with. Raises ``ConfigError`` for several options."""
-        from foveate.align.aer import Gold, read_gold
-        from foveate.data.catalogue import find
-
-        named = self.layer is not None or self.head is not None
-        if sum((named, self.gold is not None, self.agree_with is not None)) > 1:
-            raise ConfigError("choose the head by one of --layer/--head, --gold and --agree-with")
-        if self.gold is not None:
-            return read_gold(find(self.gold), lambda line: say([line]))
-        if self.agree_with is not None:
-            return [Gold(links, links) for links in read_links(self.agree_with)]
-        return None
-
-    def check(self, reference: Sequence[Gold], files: PairFiles, pairs: Sequence[Pair]) -> None:
-        """Raise ``ConfigError`` where the reference has other pairs, or words, than the files."""
-        path, first = (self.agree_with, 0) if self.gold is None else (self.gold, 1)
-        if len(reference) != len(pairs):
-            raise ConfigError(
-                f"{path} has {len(reference):,} lines of links, {files.source} {len(pairs):,}: "
-                "line n of each must be the same pair"
-            )
-        for number, (gold, words) in enumerate(zip(reference, pairs, strict=True), 1):
-            for link in sorted(gold.possible):
-                for i, side, file in zip(link, words, (files.source, files.target), strict=True):
-                    if i >= len(side):
-                        raise ConfigError(
-                            f"{path}:{number}: a link to word {i + first}, counted from {first}, "
-                            f"but {file}:{number} has {len(side)} words; "
-                            + OVERRIDES[files.words or "text"]
-                        )
-
-
 def is_aligner(name: str) -> bool:
     """Whether a name is that of a statistical aligner, and no folder's."""
     from foveate.config import kinds
@@ -265,13 +272,12 @@ def by_run(
     folder: Path,
     checkpoint: str,
     files: PairFiles,
-    selection: HeadSelection | None = None,
-    save: bool = False,
+    selection: HeadSelection = HeadSelection(),
     to: str | None = None,
     marks: Sequence[str] = (),
 ) -> tuple[Iterator[Weights], list[str]]:
     """The maps (T, S + 1) of a head of a run, which is chosen first unless its own is wanted, and
-    messages; ``save`` stores the choice, ``to`` names the language where the run knows several,
+    messages; ``to`` names the language where the run knows several,
     and ``marks`` are tags of another run's languages, not words of the target.
     """
     from foveate.align.aer import Head, choose
@@ -293,7 +299,6 @@ def by_run(
     tags = [f"<2{name}>" for name in run.languages]
     texts = [(bare(source, tags), target) for source, target in read]
     files, messages = files.resolved(texts)
-    selection = selection or HeadSelection()
     reference = selection.reference()
     layer = -1 if selection.layer is None else selection.layer
     saved = Head.load(folder, task.head)
@@ -312,7 +317,7 @@ def by_run(
             f"layer {head.layer}, head {head.head}, rows {head.rows}: precision "
             f"{best.precision:.3f}, recall {best.recall:.3f}, error rate {best.aer:.3f}"
         )
-    if save:
+    if selection.save:
         head.save(folder, "named" if reference is None else messages[-1])
         renew(folder)
         messages.append(f"saved: {folder} aligns with layer {head.layer}, head {head.head}")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, TypeVar
 
 import typer
 
-import foveate.cli.engines as engines
 import foveate.cli.options as options
-from foveate.cli.engines import RunSpec
+from foveate.cli.engines import AUTO, EngineChoice, RunSpec, texts
 from foveate.cli.options import CHUNK, Tally, chunks, hint, load, one_line, say, to_json
 from foveate.errors import ConfigError, UserError
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from foveate.engine.packed import PackedModel
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
-    from foveate.tasks.metrics import BleuSignature, BleuTokenizer
     from foveate.views.examples import Picture
 
 AnswerType = TypeVar("AnswerType", bound="Answer")
@@ -110,18 +108,13 @@ def classify(
     batch_tokens: Annotated[
         int | None, typer.Option(min=1, help="tokens, or pictures, per batch")
     ] = None,
-    ensemble: options.Ensemble = None,
-    checkpoint: options.Checkpoint = "best",
-    engine: engines.EngineName = "auto",
-    threads: options.Threads = None,
-    verbose: engines.Verbose = False,
+    choice: EngineChoice = AUTO,
 ) -> None:
     """Label each line of stdin, or each picture."""
     if scores and as_json:
         raise ConfigError("--scores and --json are two output formats: choose one")
     tally, names = Tally(), images or repeat(None)
-    spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
-    model = spec.packed({"pictures": images}, threads, verbose)
+    spec, model = choice.packed(run, {"pictures": images})
     if model is None:
         each = answered(*_labeller(spec, images or []), images or [], batch_tokens, tally)
     else:
@@ -172,6 +165,18 @@ def pictures_of(names: Sequence[str]) -> list[Picture]:
     return [picture_of(name) for name in names]
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """The options of sampling."""
+
+    temperature: Above0 = None
+    top_k: Annotated[int | None, typer.Option(min=1, help="only the k most probable")] = None
+    top_p: Annotated[float | None, typer.Option(help="only the top probability mass p")] = None
+    min_p: Annotated[float | None, typer.Option(help="p times the most probable")] = None
+    repetition_penalty: Above0 = None
+    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds give equal texts")] = None
+
+
 def generate(
     run: options.RunPath,
     prompt: Annotated[
@@ -179,37 +184,25 @@ def generate(
     ] = None,
     max_length: Annotated[int, typer.Option(min=1, help="tokens")] = 200,
     num: Annotated[int, typer.Option(min=1, help="texts for each prompt")] = 1,
-    temperature: Above0 = None,
-    top_k: Annotated[int | None, typer.Option(min=1, help="only the k most probable")] = None,
-    top_p: Annotated[float | None, typer.Option(help="only the top probability mass p")] = None,
-    min_p: Annotated[float | None, typer.Option(help="p times the most probable")] = None,
-    repetition_penalty: Above0 = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds give equal texts")] = None,
+    sampling: Sampling = Sampling(),
     beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, one text per line")] = False,
-    ensemble: options.Ensemble = None,
-    checkpoint: options.Checkpoint = "best",
-    engine: engines.EngineName = "auto",
-    threads: options.Threads = None,
-    verbose: engines.Verbose = False,
+    choice: EngineChoice = AUTO,
 ) -> None:
     """Go on with a text, by a language model."""
-    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    sampling |= {"min_p": min_p, "repetition_penalty": repetition_penalty, "seed": seed}
-    sampling = {name: value for name, value in sampling.items() if value is not None}
-    if beam_size is not None and sampling:
-        name = next(iter(sampling)).replace("_", "-")
+    chosen = options.chosen(sampling)
+    if beam_size is not None and chosen:
+        name = next(iter(chosen)).replace("_", "-")
         raise ConfigError(f"--beam-size searches, --{name} samples: leave one of them out")
     stdin = None if prompt is not None or sys.stdin.isatty() else sys.stdin.buffer
     tally = Tally()
     texts = prompts(prompt, stdin, tally)
     single = len(texts) == 1 and num == 1 and beam_size is None
-    spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
-    model = spec.packed({}, threads, verbose)
+    spec, model = choice.packed(run)
     continue_text = partial(
         spec.load().generate if model is None else model.generate,
-        max_length=max_length, num=num, whole_lines=whole_lines, beam_size=beam_size, **sampling,
+        max_length=max_length, num=num, whole_lines=whole_lines, beam_size=beam_size, **chosen,
     )  # fmt: skip
     write_texts(continue_text, texts, sys.stdout, as_json, stream=single)
     say(tally.report())
@@ -295,15 +288,11 @@ def forecast(
 def score(
     run: options.RunPath,
     tokens: Annotated[bool, typer.Option("--tokens", help="also each token's")] = False,
-    ensemble: options.Ensemble = None,
-    checkpoint: options.Checkpoint = "best",
-    engine: engines.EngineName = "auto",
-    threads: options.Threads = None,
-    verbose: engines.Verbose = False,
+    choice: EngineChoice = AUTO,
 ) -> None:
     """Log-probabilities of given pairs (TSV, stdin)."""
-    spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
-    loaded = spec.packed({}, threads, verbose) or _scorer(spec)
+    spec, model = choice.packed(run)
+    loaded = model or _scorer(spec)
     layout = loaded.format
     check = None if layout is None else layout.build().source
     hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
@@ -369,54 +358,67 @@ def _check_source(
         ) from None
 
 
-def evaluate(
-    run: options.RunPath,
-    overrides: options.Decode = None,
-    source: Annotated[Path | None, typer.Option("--data", help="inputs, or pairs")] = None,
-    reference: Annotated[Path | None, typer.Option(help="references, line by line")] = None,
-    split: Annotated[str, typer.Option(help="of the run's own data, without --data")] = "test",
-    beam_size: options.BeamSize = None,
-    length_penalty: options.LengthPenalty = None,
-    batch_tokens: options.BatchTokens = None,
+@dataclass(frozen=True)
+class Weights:
+    """The options of the weights that PyTorch evaluates, and in which precision."""
+
+    ensemble: options.Ensemble = None
+    checkpoint: options.Checkpoint = "best"
+    precision: options.Precision = "fp32"
+    threads: options.Threads = None
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The options of the data on which a run is measured."""
+
+    source: Annotated[Path | None, typer.Option("--data", help="inputs, or pairs")] = None
+    reference: Annotated[Path | None, typer.Option(help="references, line by line")] = None
+    split: Annotated[str, typer.Option(help="of the run's own data, without --data")] = "test"
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """The options of the search and of the figures: keyword arguments of ``Run.evaluate``."""
+
+    beam_size: options.BeamSize = None
+    length_penalty: options.LengthPenalty = None
+    batch_tokens: options.BatchTokens = None
     bleu_tokenizer: Annotated[
         str | None, typer.Option(help="that cuts BLEU's words; default: by the references' script")
-    ] = None,
+    ] = None
     signature: Annotated[
         str | None,
         typer.Option(metavar="papers|sacrebleu|both", help="which BLEU"),
-    ] = None,
+    ] = None
     cache: Annotated[
         int | None, typer.Option(min=1, help="last tokens that a language model looks up")
-    ] = None,
+    ] = None
+
+
+def evaluate(
+    run: options.RunPath,
+    overrides: options.Decode = None,
+    data: HeldOut = HeldOut(),
+    measuring: Measuring = Measuring(),
     against: Annotated[
         Path | None, typer.Option(metavar="RUN", help="also another run on the same lines, with p")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
     baseline: Annotated[bool, typer.Option(help="add a baseline that trains in seconds")] = True,
-    ensemble: options.Ensemble = None,
-    checkpoint: options.Checkpoint = "best",
-    precision: options.Precision = "fp32",
-    threads: options.Threads = None,
+    weights: Weights = Weights(),
     as_json: options.Json = False,
 ) -> None:
     """All figures of the task on held-out data."""
-    others = tuple(map(str, ensemble or ())), tuple(overrides or ())
-    loaded = RunSpec(str(run), checkpoint, *others, precision).load()
+    others = texts(weights.ensemble), texts(overrides)
+    loaded = RunSpec(str(run), weights.checkpoint, *others, weights.precision).load()
+    source, reference = data.source, data.reference
     if source is None and reference is not None:
         raise ConfigError(f"--reference {reference} also needs --data SOURCE")
-    measure = partial(
-        loaded.evaluate,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        batch_tokens=batch_tokens,
-        bleu_tokenizer=cast("BleuTokenizer | None", bleu_tokenizer),
-        signature=cast("BleuSignature | None", signature),
-        cache=cache,
-        against=None if against is None else RunSpec(str(against), precision=precision).load(),
-        baseline=baseline,
-    )
+    other = None if against is None else RunSpec(str(against), precision=weights.precision).load()
+    measure = partial(loaded.evaluate, **vars(measuring), against=other, baseline=baseline)
     files = [file for file in (source, reference) if file is not None]
-    evaluation = measure(files=files) if files else evaluate_split(loaded, split, measure)
+    evaluation = measure(files=files) if files else evaluate_split(loaded, data.split, measure)
     if output is not None:
         from foveate.files import replace_file
 

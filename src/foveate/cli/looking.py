@@ -233,7 +233,6 @@ def _command(
 ) -> Command:
     """The command of an entry, which calls ``call`` with a value for each parameter."""
     setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010
-    call.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(entry.name, help=entry.summary)(call)
     return typer.main.get_command(app)

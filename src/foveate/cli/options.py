@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, Literal, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -84,6 +86,41 @@ Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="% similarity accepte
 CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="replace <unk> by source words")]
 
 
+def flat(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return a verb for typer: in place of each dataclass that it takes, the fields of this class.
+
+    They are annotated as the parameters of a verb, and may be such dataclasses themselves.
+    """
+
+    @wraps(verb)
+    def call(**values: object) -> None:
+        _made_of(verb, values)
+
+    setattr(call, "__signature__", inspect.Signature(list(_flat_parameters(verb))))  # noqa: B010
+    return call
+
+
+def _flat_parameters(target: Callable[..., object]) -> Iterator[inspect.Parameter]:
+    for each in inspect.signature(target, eval_str=True).parameters.values():
+        if is_dataclass(each.annotation):
+            yield from _flat_parameters(each.annotation)
+        else:
+            yield each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+def _made_of(target: Callable[..., Item], values: Mapping[str, object]) -> Item:
+    """Call a verb or a dataclass with its part of the values of `_flat_parameters`."""
+    parameters = inspect.signature(target, eval_str=True).parameters
+    return target(
+        **{
+            name: _made_of(each.annotation, values)
+            if is_dataclass(each.annotation)
+            else values[name]
+            for name, each in parameters.items()
+        }
+    )
+
+
 class VerbGroup(TyperGroup):
     """Verbs under a name, whose ``--help`` is False where it is absent.
 
@@ -133,6 +170,11 @@ class DefaultGroup(VerbGroup):
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         self.commands[self.default].format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
+
+
+def chosen(group: object) -> dict[str, Any]:
+    """Return the options of a group that are set, by name."""
+    return {name: value for name, value in vars(group).items() if value is not None}
 
 
 def load(run: Path, checkpoint: str = "best", ensemble: Sequence[Path] = ()) -> Run:

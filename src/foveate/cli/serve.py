@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foveate.cli.engines import RunSpec
-from foveate.cli.options import Ban, CopyUnknown, DefaultGroup, Fuzzy, Sample, VerbGroup, named
+from foveate.cli.options import (
+    CopyUnknown,
+    DefaultGroup,
+    Fuzzy,
+    Sample,
+    VerbGroup,
+    chosen,
+    flat,
+    named,
+)
 from foveate.system import processors
 
 if TYPE_CHECKING:
@@ -32,17 +41,6 @@ serve.add_typer(keys, name="keys")
 
 FILES = "[en:fr=]FILE"  # or RUN=FILE
 File = Annotated[Path, typer.Option("--file", help="file with the hashes of the keys")]
-Terms = Annotated[
-    list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: outputs have one")
-]
-Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, looked up first")]
-Host = Annotated[str, typer.Option(help="other hosts need --keys or --no-auth")]
-Delay = Annotated[float, typer.Option(min=0, help="wait for others to share a batch")]
-Keys = Annotated[Path | None, typer.Option("--keys", help="require a key from this file")]
-Glossaries = Annotated[Path | None, typer.Option(help="folder for clients' glossaries")]
-Protect = Annotated[
-    list[str] | None, typer.Option(metavar="REGEX", help="protect matches, beside URLs, …")
-]
 
 
 @dataclass(frozen=True)
@@ -92,64 +90,119 @@ class ServerEngine:
         return RunLoader(self.load, 1 + self.processes, at_start)
 
 
-@serve.command("runs")
-def serve_runs(
+@dataclass(frozen=True)
+class ServerAddress:
+    """The options of where a server is reached, and by whom: fields of `ServerOptions`."""
+
+    host: Annotated[str, typer.Option(help="other hosts need --keys or --no-auth")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 5000
+    languages: Annotated[list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr")] = None
+    keys: Annotated[Path | None, typer.Option("--keys", help="require a key from this file")] = None
+    auth: Annotated[bool, typer.Option("--auth/--no-auth", help="clients need keys")] = True
+    names: Annotated[
+        list[str] | None, typer.Option("--allow-host", help="a host name of this server")
+    ] = None
+    origins: Annotated[
+        list[str] | None, typer.Option("--cors", help="a site whose pages may use it")
+    ] = None
+    proxy: Annotated[
+        str | None, typer.Option("--behind-proxy", help="trust its X-Forwarded-For")
+    ] = None
+
+
+@dataclass(frozen=True)
+class ServerTerms:
+    """The options of terms and memories by direction: fields of `TranslationOptions`."""
+
+    glossary: Annotated[
+        list[str] | None,
+        typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: outputs have one"),
+    ] = None
+    memory: Annotated[
+        list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, looked up first")
+    ] = None
+    fuzzy: Fuzzy = 100.0
+    banned: Annotated[
+        list[str] | None, typer.Option("--ban", metavar="PHRASE", help="never output it")
+    ] = None
+    copies_unknown: CopyUnknown = False
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """The options of how large a request may be: fields of `Limits`."""
+
+    characters: Annotated[int | None, typer.Option(min=1, help="characters per request")] = None
+    items: Annotated[int | None, typer.Option(min=1, help="texts per request")] = None
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="seconds per request")] = None
+    rate: Annotated[float | None, typer.Option(min=0, help="requests per minute")] = None
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """The options of how requests share batches: fields of `Batching`."""
+
+    max_delay: Annotated[
+        float,
+        typer.Option(
+            "--max-batch-delay-ms", min=0, help="wait for others to share a batch",
+            callback=lambda milliseconds: milliseconds / 1000,
+        ),
+    ] = 5.0  # fmt: skip
+    tokens: Annotated[
+        int | None, typer.Option("--batch-tokens", min=1, help="source tokens × beams")
+    ] = None
+    queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None
+    max_wait: Annotated[float | None, typer.Option(min=0.1, help="longest wait, seconds")] = None
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The options of ``foveate serve``."""
+
     runs: Annotated[
         list[Path],
         typer.Argument(metavar="RUN…", callback=named, help="runs, packed files, names of models"),
-    ],
-    host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 5000,
-    languages: Annotated[list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr")] = None,
-    key_file: Keys = None,
-    auth: Annotated[bool, typer.Option("--auth/--no-auth", help="clients need keys")] = True,
-    allow_host: Annotated[list[str] | None, typer.Option(help="a host name of this server")] = None,
-    cors: Annotated[list[str] | None, typer.Option(help="a site whose pages may use it")] = None,
-    behind_proxy: Annotated[str | None, typer.Option(help="trust its X-Forwarded-For")] = None,
-    weights: Annotated[int | None, typer.Option(min=1, help="MiB of weights in memory")] = None,
-    precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32",
-    engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto",
-    sample: Sample = None,
-    preload: Annotated[bool, typer.Option("--preload", help="load all runs at the start")] = False,
-    studio: Annotated[bool, typer.Option(help="the studio at /")] = True,
-    studio_token: Annotated[str | None, typer.Option(help="its token, for others")] = None,
-    glossary: Terms = None,
-    memory: Known = None,
-    fuzzy: Fuzzy = 100.0,
-    ban: Ban = None,
-    copy_unknown: CopyUnknown = False,
-    protect: Protect = None,
-    glossaries: Glossaries = None,
-    characters: Annotated[int | None, typer.Option(min=1, help="characters per request")] = None,
-    items: Annotated[int | None, typer.Option(min=1, help="texts per request")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="seconds per request")] = None,
-    rate: Annotated[float | None, typer.Option(min=0, help="requests per minute")] = None,
-    max_batch_delay_ms: Delay = 5.0,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="source tokens × beams")] = None,
-    queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
-    max_wait: Annotated[float | None, typer.Option(min=0.1, help="longest wait, seconds")] = None,
-    drain: Annotated[float, typer.Option(min=0, help="seconds to finish at SIGTERM")] = 30.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="batches computed at a time")] = None,
-    processes: Annotated[int, typer.Option(min=0, help="worker processes")] = 0,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
-) -> None:
+    ]
+    address: ServerAddress = ServerAddress()
+    weights: Annotated[int | None, typer.Option(min=1, help="MiB of weights in memory")] = None
+    precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32"
+    engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto"
+    sample: Sample = None
+    preload: Annotated[bool, typer.Option("--preload", help="load all runs at the start")] = False
+    studio: Annotated[bool, typer.Option(help="the studio at /")] = True
+    studio_token: Annotated[str | None, typer.Option(help="its token, for others")] = None
+    terms: ServerTerms = ServerTerms()
+    protect: Annotated[
+        list[str] | None, typer.Option(metavar="REGEX", help="protect matches, beside URLs, …")
+    ] = None
+    glossaries: Annotated[Path | None, typer.Option(help="folder for clients' glossaries")] = None
+    limits: RequestLimits = RequestLimits()
+    batching: BatchLimits = BatchLimits()
+    drain: Annotated[float, typer.Option(min=0, help="seconds to finish at SIGTERM")] = 30.0
+    threads: Annotated[int | None, typer.Option(min=1, help="batches computed at a time")] = None
+    processes: Annotated[int, typer.Option(min=0, help="worker processes")] = 0
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info"
+
+
+@serve.command("runs")
+@flat
+def serve_runs(options: Serving) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
     from foveate.config import shipped
     from foveate.server.launch import ServerOptions, serve
 
-    runs, chosen = list(map(shipped, runs)), ServerEngine(precision, engine, sample, processes)
-    options = ServerOptions(
-        host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
-        names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,
-        preload=preload, studio=studio, studio_token=studio_token, drain=drain,
-        log_level=log_level, protect=protect or (), glossaries=glossaries,
-        translation={"glossary": glossary or (), "memory": memory or (), "fuzzy": fuzzy,
-                     "banned": ban or (), "copies_unknown": copy_unknown},
-        limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},
-        batching={"max_delay": max_batch_delay_ms / 1000, "tokens": batch_tokens, "queue": queue,
-                  "max_wait": max_wait, "workers": chosen.threads(runs, threads)},
+    runs = list(map(shipped, options.runs))
+    engine = ServerEngine(options.precision, options.engine, options.sample, options.processes)
+    workers = engine.threads(runs, options.threads)
+    server = ServerOptions(
+        **chosen(options.address), weights=options.weights, preload=options.preload,
+        studio=options.studio, studio_token=options.studio_token, protect=options.protect or (),
+        glossaries=options.glossaries, drain=options.drain, log_level=options.log_level,
+        translation=chosen(options.terms), limits=chosen(options.limits),
+        batching=chosen(options.batching) | {"workers": workers},
     )  # fmt: skip
-    serve(runs, options, chosen.loader(runs))
+    serve(runs, server, engine.loader(runs))
 
 
 @keys.command("add")

@@ -66,8 +66,8 @@ class ServerOptions:
     translation: Mapping[str, Any] = field(default_factory=dict)  # `TranslationOptions`
     protect: Sequence[str] = ()  # patterns of spans that are not translated
     glossaries: Path | None = None  # a folder for those that clients store; None: in memory
-    limits: Mapping[str, object] = field(default_factory=dict)  # `Limits`; None is its default
-    batching: Mapping[str, object] = field(default_factory=dict)  # `Batching`; None is its default
+    limits: Mapping[str, object] = field(default_factory=dict)  # `Limits`
+    batching: Mapping[str, object] = field(default_factory=dict)  # `Batching`
 
     @property
     def key_file(self) -> KeyFile | None:
@@ -132,12 +132,12 @@ def application(
         from foveate.server.waiting import Batching
 
     loader = loader or RunLoader()
-    limits = Limits.parse(_without_none(options.limits))
+    limits = Limits.parse(options.limits)
     pool = RunPool(
         runs,
         options.directions(runs),
         None if options.weights is None else options.weights * MIB,
-        Batching.parse(_without_none(options.batching)),
+        Batching.parse(options.batching),
         loader.load or load_run,
         loader.copies,
     )
@@ -173,10 +173,6 @@ def _studio(
     from foveate.server.translation_api import LazyStudio
 
     return LazyStudio(runs, options.studio_token, hosts)
-
-
-def _without_none(fields: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def serve_studio(

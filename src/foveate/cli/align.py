@@ -34,8 +34,8 @@ Out = Annotated[Path | None, typer.Option(help="instead of standard output")]
 
 
 @dataclass(frozen=True)
-class HeadSelection:
-    """The options of a run's head: chosen by number, gold links, other links, or saved before."""
+class RunLinks:
+    """The options of a run: which head gives the links, and a run of the other direction."""
 
     layer: Annotated[int | None, typer.Option(help="of a run: from 0, or -1: the last")] = None
     head: Annotated[int | None, typer.Option(min=0, help="of the layer; else their mean")] = None
@@ -46,10 +46,12 @@ class HeadSelection:
         bool, typer.Option("--after-reading", help="rows: the word read, not the one produced")
     ] = False
 
-    @property
-    def rows(self) -> Rows:
-        """The step whose attention is that of a word."""
-        return "read" if self.after_reading else "produced"
+    reverse: Annotated[
+        Path | None, typer.Option(help="a run from target to source: links of both directions")
+    ] = None
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="with --reverse: minimum √(α · β) [0.3]")
+    ] = None
 
     def reference(self) -> list[Gold] | None:
         """The links that heads are compared with. Raises ``ConfigError`` for several options."""
@@ -82,18 +84,6 @@ class HeadSelection:
                             f"but {file}:{number} has {len(side)} words; "
                             + OVERRIDES[files.words or "text"]
                         )
-
-
-@dataclass(frozen=True)
-class RunLinks(HeadSelection):
-    """The options of a run's links: its head, and a run of the other direction."""
-
-    reverse: Annotated[
-        Path | None, typer.Option(help="a run from target to source: links of both directions")
-    ] = None
-    threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="with --reverse: minimum √(α · β) [0.3]")
-    ] = None
 
 
 @align.command("files")
@@ -229,7 +219,7 @@ OVERRIDES = {
 
 
 def is_aligner(name: str) -> bool:
-    """Whether a name is that of a statistical aligner, and no folder's."""
+    """Return whether a name is that of a statistical aligner, not of a run's folder."""
     from foveate.config import kinds
     from foveate.kinds import load_kinds
 
@@ -272,7 +262,7 @@ def by_run(
     folder: Path,
     checkpoint: str,
     files: PairFiles,
-    selection: HeadSelection = HeadSelection(),
+    selection: RunLinks = RunLinks(),
     to: str | None = None,
     marks: Sequence[str] = (),
 ) -> tuple[Iterator[Weights], list[str]]:
@@ -300,12 +290,13 @@ def by_run(
     texts = [(bare(source, tags), target) for source, target in read]
     files, messages = files.resolved(texts)
     reference = selection.reference()
+    rows: Rows = "read" if selection.after_reading else "produced"
     layer = -1 if selection.layer is None else selection.layer
     saved = Head.load(folder, task.head)
     named = selection.layer is not None or selection.head is not None or reference is not None
-    head = Head(layer, selection.head, selection.rows) if named else saved
-    if selection.rows == "read":
-        head = replace(head, rows="read")
+    head = Head(layer, selection.head, rows) if named else saved
+    if rows == "read":
+        head = replace(head, rows=rows)
 
     def maps() -> Iterable[Maps]:
         return task.word_maps(run.model, read, head.rows, CUTS[files.words or "text"])

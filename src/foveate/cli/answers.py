@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, repeat
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, TypeVar
 import typer
 
 import foveate.cli.options as options
-from foveate.cli.engines import AUTO, EngineChoice, RunSpec, texts
+from foveate.cli.engines import EngineName, RunSpec, Verbose
 from foveate.cli.options import CHUNK, Tally, chunks, hint, load, one_line, say, to_json
 from foveate.errors import ConfigError, UserError
 
@@ -30,6 +30,26 @@ EMPTY = "empty, no label"
 RULE = "-" * 40  # between two texts, which may have many lines
 
 Above0 = Annotated[float | None, typer.Option(min=0.0, help="default: the run's own")]
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """The options of verbs that PyTorch or a packed file answers: which weights, by which."""
+
+    ensemble: options.Ensemble = None
+    checkpoint: options.Checkpoint = "best"
+    engine: EngineName = "auto"
+    threads: options.Threads = None
+    verbose: Verbose = False
+
+    def packed(
+        self, run: Path, torch_only: Mapping[str, object] | None = None
+    ) -> tuple[RunSpec, PackedModel | None]:
+        """Return how the run is loaded, and the packed file that answers: see `RunSpec.packed`."""
+        spec = RunSpec(
+            str(run), self.checkpoint, tuple(map(str, self.ensemble or ())), engine=self.engine
+        )
+        return spec, spec.packed(torch_only or {}, self.threads, self.verbose)
 
 
 def answer(
@@ -50,47 +70,31 @@ def answer(
         raise ConfigError(f"{run} reads text: write it on stdin, one per line, not as arguments")
     if reads == "picture" and not inputs:
         raise ConfigError(f"{run} reads pictures: add some, JPEG or PNG, or numbers")
-    for each in answered(loaded, loaded.answer, inputs or [], batch_tokens, tally):
+    for each in answered(loaded.answer, reads, inputs or [], batch_tokens, tally):
         text = str(each) if reads == "series" else one_line(str(each))
         typer.echo(to_json(each.json(), None) if as_json else text)
     say(tally.report())
 
 
 def answered(
-    run: Run,
     answer: Answering[AnswerType],
+    reads: str,
     names: Sequence[str],
     batch_tokens: int | None,
     tally: Tally,
 ) -> Iterator[AnswerType]:
-    """The answers to lines of standard input, or to the pictures or series of some names."""
-    if run.task.reads == "text":
-        return lines_answered(answer, batch_tokens, tally)
-    items: Iterable[Sequence[Any]] = [names or [None]]
-    if run.task.reads == "picture":
-        items = chunks(pictures_of(names), CHUNK)
-    return _noted(items, answer, batch_tokens, tally)
+    """Yield the answers to lines of standard input, or to the pictures or series of some names.
 
-
-def lines_answered(
-    answer: Answering[AnswerType],
-    batch_tokens: int | None,
-    tally: Tally,
-) -> Iterator[AnswerType]:
-    """The answers to lines of standard input."""
-    hint("Type one text per line; Ctrl-D ends.")
-    return _noted(tally.read(sys.stdin.buffer), answer, batch_tokens, tally)
-
-
-def _noted(
-    items: Iterable[Sequence[Any]],
-    answer: Answering[AnswerType],
-    batch_tokens: int | None,
-    tally: Tally,
-) -> Iterator[AnswerType]:
-    """The answers to all items; inputs that were cut are noted."""
+    Inputs that were cut are noted.
+    """
     from foveate.answers import CUT
 
+    items: Iterable[Sequence[Any]] = [names or [None]]
+    if reads == "text":
+        hint("Type one text per line; Ctrl-D ends.")
+        items = tally.read(sys.stdin.buffer)
+    elif reads == "picture":
+        items = chunks(pictures_of(names), CHUNK)
     for number, each in enumerate(chain.from_iterable(answer(i, batch_tokens) for i in items), 1):
         if each.cut:
             tally.note(CUT, number)
@@ -108,26 +112,25 @@ def classify(
     batch_tokens: Annotated[
         int | None, typer.Option(min=1, help="tokens, or pictures, per batch")
     ] = None,
-    choice: EngineChoice = AUTO,
+    choice: EngineChoice = EngineChoice(),
 ) -> None:
     """Label each line of stdin, or each picture."""
     if scores and as_json:
         raise ConfigError("--scores and --json are two output formats: choose one")
     tally, names = Tally(), images or repeat(None)
     spec, model = choice.packed(run, {"pictures": images})
-    if model is None:
-        each = answered(*_labeller(spec, images or []), images or [], batch_tokens, tally)
-    else:
-        each = lines_answered(model.classify, batch_tokens, tally)
+    labeller = model or _labeller(spec, images or [])
+    reads = "picture" if images else "text"
+    each = answered(labeller.classify, reads, images or [], batch_tokens, tally)
     for number, (name, label) in enumerate(zip(names, each, strict=False), 1):
-        typer.echo(label_json(label, name) if as_json else label_line(label, name, scores))
+        typer.echo(label_text(label, name, scores, as_json))
         if not label.probabilities:
             tally.note(EMPTY, number)
     say(tally.report())
 
 
-def _labeller(spec: RunSpec, images: Sequence[str]) -> tuple[Run, Answering[LabelAnswer]]:
-    """The run and its verb. Raises ``ConfigError`` where it reads something else."""
+def _labeller(spec: RunSpec, images: Sequence[str]) -> Run:
+    """Load the run. Raises ``ConfigError`` where it reads something else."""
     from foveate.tasks.image_classification import PictureTask
 
     loaded = spec.load()
@@ -139,23 +142,20 @@ def _labeller(spec: RunSpec, images: Sequence[str]) -> tuple[Run, Answering[Labe
             f"{loaded.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
             "pictures"
         )
-    return loaded, loaded.classify
+    return loaded
 
 
-def label_line(answer: LabelAnswer, picture: str | None, all_labels: bool) -> str:
-    """``[PICTURE TAB] LABEL TAB p``, of all labels the most probable first; empty without one."""
+def label_text(answer: LabelAnswer, picture: str | None, all_labels: bool, as_json: bool) -> str:
+    """Return ``[PICTURE TAB] LABEL TAB p``, of all labels the most probable first, or JSON."""
     pairs = list(answer.probabilities.items())
+    if as_json:
+        name, source = ("text", answer.source) if picture is None else ("picture", picture)
+        record = {name: source, "label": answer.label or None, "probabilities": dict(pairs)}
+        return to_json(record, None)
     columns = [] if picture is None else [one_line(picture)]
     for label, p in pairs if all_labels else pairs[:1]:
         columns += [one_line(label), f"{p:.6f}"]
     return "\t".join(columns)
-
-
-def label_json(answer: LabelAnswer, picture: str | None) -> str:
-    """The text or picture, its label and all probabilities, as JSON on a line."""
-    record: dict[str, object] = {"text": answer.source} if picture is None else {"picture": picture}
-    record |= {"label": answer.label or None, "probabilities": answer.probabilities}
-    return to_json(record, None)
 
 
 def pictures_of(names: Sequence[str]) -> list[Picture]:
@@ -188,7 +188,7 @@ def generate(
     beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, one text per line")] = False,
-    choice: EngineChoice = AUTO,
+    choice: EngineChoice = EngineChoice(),
 ) -> None:
     """Go on with a text, by a language model."""
     chosen = options.chosen(sampling)
@@ -288,7 +288,7 @@ def forecast(
 def score(
     run: options.RunPath,
     tokens: Annotated[bool, typer.Option("--tokens", help="also each token's")] = False,
-    choice: EngineChoice = AUTO,
+    choice: EngineChoice = EngineChoice(),
 ) -> None:
     """Log-probabilities of given pairs (TSV, stdin)."""
     spec, model = choice.packed(run)
@@ -300,7 +300,7 @@ def score(
 
 
 def _scorer(spec: RunSpec) -> Run:
-    """The run. Raises ``ConfigError`` where it gives no scores of pairs."""
+    """Load the run. Raises ``ConfigError`` if it gives no scores of pairs."""
     from foveate.tasks.base import Scores
 
     loaded = spec.load()
@@ -359,16 +359,6 @@ def _check_source(
 
 
 @dataclass(frozen=True)
-class Weights:
-    """The options of the weights that PyTorch evaluates, and in which precision."""
-
-    ensemble: options.Ensemble = None
-    checkpoint: options.Checkpoint = "best"
-    precision: options.Precision = "fp32"
-    threads: options.Threads = None
-
-
-@dataclass(frozen=True)
 class HeldOut:
     """The options of the data on which a run is measured."""
 
@@ -379,7 +369,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Measuring:
-    """The options of the search and of the figures: keyword arguments of ``Run.evaluate``."""
+    """The options of what is measured, and how: keyword arguments of ``Run.evaluate``."""
 
     beam_size: options.BeamSize = None
     length_penalty: options.LengthPenalty = None
@@ -388,12 +378,16 @@ class Measuring:
         str | None, typer.Option(help="that cuts BLEU's words; default: by the references' script")
     ] = None
     signature: Annotated[
-        str | None,
-        typer.Option(metavar="papers|sacrebleu|both", help="which BLEU"),
+        str | None, typer.Option(metavar="papers|sacrebleu|both", help="which BLEU")
     ] = None
     cache: Annotated[
         int | None, typer.Option(min=1, help="last tokens that a language model looks up")
     ] = None
+    against: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="also another run on the same lines, with p")
+    ] = None
+    output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None
+    baseline: Annotated[bool, typer.Option(help="add a baseline that trains in seconds")] = True
 
 
 def evaluate(
@@ -401,22 +395,22 @@ def evaluate(
     overrides: options.Decode = None,
     data: HeldOut = HeldOut(),
     measuring: Measuring = Measuring(),
-    against: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="also another run on the same lines, with p")
-    ] = None,
-    output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
-    baseline: Annotated[bool, typer.Option(help="add a baseline that trains in seconds")] = True,
-    weights: Weights = Weights(),
+    ensemble: options.Ensemble = None,
+    checkpoint: options.Checkpoint = "best",
+    precision: options.Precision = "fp32",
+    threads: options.Threads = None,
     as_json: options.Json = False,
 ) -> None:
     """All figures of the task on held-out data."""
-    others = texts(weights.ensemble), texts(overrides)
-    loaded = RunSpec(str(run), weights.checkpoint, *others, weights.precision).load()
-    source, reference = data.source, data.reference
+    others = tuple(map(str, ensemble or ())), tuple(overrides or ())
+    loaded = RunSpec(str(run), checkpoint, *others, precision).load()
+    source, reference, fields = data.source, data.reference, dict(vars(measuring))
     if source is None and reference is not None:
         raise ConfigError(f"--reference {reference} also needs --data SOURCE")
-    other = None if against is None else RunSpec(str(against), precision=weights.precision).load()
-    measure = partial(loaded.evaluate, **vars(measuring), against=other, baseline=baseline)
+    output = fields.pop("output")
+    if measuring.against is not None:
+        fields["against"] = RunSpec(str(measuring.against), precision=precision).load()
+    measure = partial(loaded.evaluate, **fields)
     files = [file for file in (source, reference) if file is not None]
     evaluation = measure(files=files) if files else evaluate_split(loaded, data.split, measure)
     if output is not None:

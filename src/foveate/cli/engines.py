@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from foveate.cli.options import Checkpoint, Ensemble, Threads, say
+from foveate.cli.options import say
 from foveate.errors import ConfigError, UserError, message_of
 from foveate.files import cache_folder
 
@@ -28,7 +27,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="say which engine
 
 
 class RunSpec(NamedTuple):
-    """How a run is loaded, in plain values that go to other processes."""
+    """The options of loading a run, in plain values that go to other processes."""
 
     run: str
     checkpoint: str = "best"
@@ -121,32 +120,6 @@ class RunSpec(NamedTuple):
         if verbose:
             say([f"engine: packed, {model.describe()}"])
         return model
-
-
-def texts(values: Iterable[object] | None) -> tuple[str, ...]:
-    """Return the values of an option that may be repeated, as a `RunSpec` holds them."""
-    return tuple(map(str, values or ()))
-
-
-@dataclass(frozen=True)
-class EngineChoice:
-    """The options of verbs that PyTorch or a packed file answers: which weights, by which."""
-
-    ensemble: Ensemble = None
-    checkpoint: Checkpoint = "best"
-    engine: EngineName = "auto"
-    threads: Threads = None
-    verbose: Verbose = False
-
-    def packed(
-        self, run: Path, torch_only: Mapping[str, object] | None = None
-    ) -> tuple[RunSpec, PackedModel | None]:
-        """Return how the run is loaded, and the packed file that answers: see `RunSpec.packed`."""
-        spec = RunSpec(str(run), self.checkpoint, texts(self.ensemble), engine=self.engine)
-        return spec, spec.packed(torch_only or {}, self.threads, self.verbose)
-
-
-AUTO = EngineChoice()
 
 
 def with_search(run: Run, overrides: Sequence[str]) -> Run:

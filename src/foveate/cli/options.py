@@ -110,15 +110,11 @@ def _flat_parameters(target: Callable[..., object]) -> Iterator[inspect.Paramete
 
 def _made_of(target: Callable[..., Item], values: Mapping[str, object]) -> Item:
     """Call a verb or a dataclass with its part of the values of `_flat_parameters`."""
-    parameters = inspect.signature(target, eval_str=True).parameters
-    return target(
-        **{
-            name: _made_of(each.annotation, values)
-            if is_dataclass(each.annotation)
-            else values[name]
-            for name, each in parameters.items()
-        }
-    )
+    arguments = dict[str, object]()
+    for name, each in inspect.signature(target, eval_str=True).parameters.items():
+        group = is_dataclass(each.annotation)
+        arguments[name] = _made_of(each.annotation, values) if group else values[name]
+    return target(**arguments)
 
 
 class VerbGroup(TyperGroup):
@@ -195,7 +191,6 @@ def check_inputs(run: Run, text: object = None, image: object = None) -> None:
 
 CHUNK = 4096  # lines translated together: enough to sort by length, little enough for memory
 SHOWN = 10  # line numbers, or file names, in a message
-DAMAGED = "not UTF-8, the bytes read as U+FFFD"
 Place = int | str  # the number of a line, from 1, or FILE:LINE
 
 
@@ -219,7 +214,7 @@ class Tally:
 
         Lines that are not UTF-8 are read with U+FFFD, and noted at the end.
         """
-        from foveate.data.text import read_lines
+        from foveate.data.text import DAMAGED, read_lines
 
         damaged = list[int]()
         yield from chunks(read_lines(source, damaged), 1 if source.isatty() else size)

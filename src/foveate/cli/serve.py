@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import foveate.cli.options as options
 from foveate.cli.engines import RunSpec
-from foveate.cli.options import (
-    CopyUnknown,
-    DefaultGroup,
-    Fuzzy,
-    Sample,
-    VerbGroup,
-    chosen,
-    flat,
-    named,
-)
+from foveate.cli.options import DefaultGroup, VerbGroup, chosen, flat, named
 from foveate.system import processors
 
 if TYPE_CHECKING:
@@ -45,7 +37,7 @@ File = Annotated[Path, typer.Option("--file", help="file with the hashes of the 
 
 @dataclass(frozen=True)
 class ServerEngine:
-    """How a server loads runs. Raises ``ConfigError`` for an unknown precision or engine."""
+    """Loads the runs of a server. Raises ``ConfigError`` for an unknown precision or engine."""
 
     precision: str = "fp32"
     engine: str = "auto"
@@ -59,14 +51,10 @@ class ServerEngine:
         sample = None if self.sample is None else str(self.sample)
         return RunSpec(str(folder), precision=self.precision, engine=self.engine, sample=sample)
 
-    @property
-    def _needs(self) -> Mapping[str, object]:
-        return {"--processes": self.processes}
-
     def load(self, folder: Path) -> Translator:
         """The packed model of a file or a run, or the run in PyTorch."""
         spec = self._spec(folder)
-        if (model := spec.packed(self._needs, threads=1)) is not None:
+        if (model := spec.packed({"--processes": self.processes}, threads=1)) is not None:
             return model
         from foveate.cli.workers import ProcessEngine, batch_threads
 
@@ -75,15 +63,16 @@ class ServerEngine:
         return run.by(ProcessEngine(run, spec, self.processes)) if self.processes else run
 
     def threads(self, runs: Sequence[Path], threads: int | None) -> int:
-        """How many batches a server computes at a time, one thread each."""
-        if all(self._spec(run).chosen(self._needs)[0] is not None for run in runs):
+        """Return the number of batches that a server computes at a time, one thread each."""
+        needs = {"--processes": self.processes}
+        if all(self._spec(run).chosen(needs)[0] is not None for run in runs):
             return threads or processors()
         from foveate.cli.workers import batch_threads
 
         return batch_threads(threads, self.processes)
 
     def loader(self, runs: Sequence[Path]) -> RunLoader:
-        """What the server calls; at its start where a file is named or exported, which may fail."""
+        """Return the server's loader, at the start if a file is named or exported: it may fail."""
         from foveate.server.launch import RunLoader
 
         at_start = self.engine == "ctranslate2" or any(run.is_file() for run in runs)
@@ -99,15 +88,9 @@ class ServerAddress:
     languages: Annotated[list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr")] = None
     keys: Annotated[Path | None, typer.Option("--keys", help="require a key from this file")] = None
     auth: Annotated[bool, typer.Option("--auth/--no-auth", help="clients need keys")] = True
-    names: Annotated[
-        list[str] | None, typer.Option("--allow-host", help="a host name of this server")
-    ] = None
-    origins: Annotated[
-        list[str] | None, typer.Option("--cors", help="a site whose pages may use it")
-    ] = None
-    proxy: Annotated[
-        str | None, typer.Option("--behind-proxy", help="trust its X-Forwarded-For")
-    ] = None
+    allow_host: Annotated[list[str] | None, typer.Option(help="a host name of this server")] = None
+    cors: Annotated[list[str] | None, typer.Option(help="a site whose pages may use it")] = None
+    behind_proxy: Annotated[str | None, typer.Option(help="trust its X-Forwarded-For")] = None
 
 
 @dataclass(frozen=True)
@@ -121,11 +104,9 @@ class ServerTerms:
     memory: Annotated[
         list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, looked up first")
     ] = None
-    fuzzy: Fuzzy = 100.0
-    banned: Annotated[
-        list[str] | None, typer.Option("--ban", metavar="PHRASE", help="never output it")
-    ] = None
-    copies_unknown: CopyUnknown = False
+    fuzzy: options.Fuzzy = 100.0
+    ban: options.Ban = None
+    copy_unknown: options.CopyUnknown = False
 
 
 @dataclass(frozen=True)
@@ -140,15 +121,11 @@ class RequestLimits:
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """The options of how requests share batches: fields of `Batching`."""
+    """The options of how requests share batches: `Batching`, with a delay in milliseconds."""
 
-    max_delay: Annotated[
-        float,
-        typer.Option(
-            "--max-batch-delay-ms", min=0, help="wait for others to share a batch",
-            callback=lambda milliseconds: milliseconds / 1000,
-        ),
-    ] = 5.0  # fmt: skip
+    max_batch_delay_ms: Annotated[
+        float, typer.Option(min=0, help="wait for others to share a batch")
+    ] = 5.0
     tokens: Annotated[
         int | None, typer.Option("--batch-tokens", min=1, help="source tokens × beams")
     ] = None
@@ -168,7 +145,7 @@ class Serving:
     weights: Annotated[int | None, typer.Option(min=1, help="MiB of weights in memory")] = None
     precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32"
     engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto"
-    sample: Sample = None
+    sample: options.Sample = None
     preload: Annotated[bool, typer.Option("--preload", help="load all runs at the start")] = False
     studio: Annotated[bool, typer.Option(help="the studio at /")] = True
     studio_token: Annotated[str | None, typer.Option(help="its token, for others")] = None
@@ -187,20 +164,21 @@ class Serving:
 
 @serve.command("runs")
 @flat
-def serve_runs(options: Serving) -> None:
+def serve_runs(serving: Serving) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
     from foveate.config import shipped
     from foveate.server.launch import ServerOptions, serve
 
-    runs = list(map(shipped, options.runs))
-    engine = ServerEngine(options.precision, options.engine, options.sample, options.processes)
-    workers = engine.threads(runs, options.threads)
+    runs = list(map(shipped, serving.runs))
+    engine = ServerEngine(serving.precision, serving.engine, serving.sample, serving.processes)
+    batching = chosen(serving.batching) | {"workers": engine.threads(runs, serving.threads)}
+    batching["max_delay"] = batching.pop("max_batch_delay_ms") / 1000
     server = ServerOptions(
-        **chosen(options.address), weights=options.weights, preload=options.preload,
-        studio=options.studio, studio_token=options.studio_token, protect=options.protect or (),
-        glossaries=options.glossaries, drain=options.drain, log_level=options.log_level,
-        translation=chosen(options.terms), limits=chosen(options.limits),
-        batching=chosen(options.batching) | {"workers": workers},
+        **chosen(serving.address), weights=serving.weights, preload=serving.preload,
+        studio=serving.studio, studio_token=serving.studio_token, protect=serving.protect or (),
+        glossaries=serving.glossaries, drain=serving.drain, log_level=serving.log_level,
+        translation=chosen(serving.terms), limits=chosen(serving.limits),
+        batching=batching,
     )  # fmt: skip
     serve(runs, server, engine.loader(runs))
 
@@ -250,11 +228,13 @@ def studio(
 ) -> None:
     """Open runs in the browser, or those that come with foveate."""
     from foveate.config import check_run, shipped
-    from foveate.server.launch import serve_studio, studio_document
+    from foveate.server.launch import extra_packages, studio_document
 
     for folder in (run for run in runs or [] if not shipped(run).is_dir()):
         check_run(folder)  # a folder may hold runs
     if openapi:
         typer.echo(studio_document(), nl=False)
-    else:
-        serve_studio(list(map(shipped, runs or [])), port, host, token, browser, lectures)
+        return
+    with extra_packages("the studio", "studio"):
+        from foveate.server.studio_api import serve
+    serve(list(map(shipped, runs or [])), port, host, token, browser, lectures)

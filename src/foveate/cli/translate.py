@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ import typer
 
 import foveate.cli.engines as engines
 import foveate.cli.options as options
-from foveate.cli.engines import RunSpec, texts
+from foveate.cli.engines import RunSpec
 from foveate.cli.options import CHUNK, Tally, hint, one_line, say
 from foveate.errors import ConfigError
 
@@ -43,27 +43,6 @@ class LineOutputs:
 
 
 @dataclass(frozen=True)
-class DocumentFiles:
-    """The options of documents: where they are read and written, and what stays as it is."""
-
-    format: Annotated[
-        str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt, docx, odt")
-    ] = None
-    source: Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")] = (
-        None
-    )
-    target: Annotated[Path | None, typer.Option("--out", help="where it goes")] = None
-    protect: Annotated[
-        list[str] | None,
-        typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …"),
-    ] = None
-    again: Annotated[bool, typer.Option("--again", help="in catalogues, retranslate all")] = False
-    not_fuzzy: Annotated[
-        bool, typer.Option("--not-fuzzy", help="in PO, do not mark translations as fuzzy")
-    ] = False
-
-
-@dataclass(frozen=True)
 class Terms:
     """The options of a glossary, a translation memory, and phrases that outputs must (not) hold."""
 
@@ -79,7 +58,7 @@ class Terms:
     copy_unknown: options.CopyUnknown = False
 
     def __bool__(self) -> bool:
-        """Whether anything but ``fuzzy`` is set."""
+        """Return whether anything but ``fuzzy`` is set."""
         return replace(self, fuzzy=100.0) != Terms()
 
     def read(self, to: str | None) -> Assistance:
@@ -106,7 +85,21 @@ class Request:
     overrides: options.Decode = None
     beam_size: options.BeamSize = None
     lines: LineOutputs = LineOutputs()
-    files: DocumentFiles = DocumentFiles()
+    format: Annotated[
+        str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt, docx, odt")
+    ] = None
+    source: Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")] = (
+        None
+    )
+    target: Annotated[Path | None, typer.Option("--out", help="where it goes")] = None
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …"),
+    ] = None
+    again: Annotated[bool, typer.Option("--again", help="in catalogues, retranslate all")] = False
+    not_fuzzy: Annotated[
+        bool, typer.Option("--not-fuzzy", help="in PO, do not mark translations as fuzzy")
+    ] = False
     terms: Terms = Terms()
     silence: Annotated[
         list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads to silence")
@@ -127,10 +120,11 @@ class Request:
 
     @property
     def spec(self) -> RunSpec:
-        """How the run is loaded."""
+        """The plain values of loading the run."""
         sample = None if self.sample is None else str(self.sample)
-        runs = str(self.run), self.checkpoint, texts(self.ensemble)
-        return RunSpec(*runs, texts(self.overrides), self.precision, self.engine, sample)
+        others = tuple(map(str, self.ensemble or ())), tuple(self.overrides or ())
+        loading = self.precision, self.engine, sample
+        return RunSpec(str(self.run), self.checkpoint, *others, *loading)
 
     @property
     def search(self) -> TranslateOptions:
@@ -142,8 +136,7 @@ class Request:
 
     def translate_stdin(self) -> list[str]:
         """Lines of standard input; a line of standard output for each."""
-        files = self.files
-        own = {"protect": files.protect, "again": files.again, "not-fuzzy": files.not_fuzzy}
+        own = {"protect": self.protect, "again": self.again, "not-fuzzy": self.not_fuzzy}
         if option := next((name for name, value in own.items() if value), None):
             raise ConfigError(f"--{option} is for documents: name one with --in, or a --format")
         if (self.processes or 1) > 1:
@@ -157,18 +150,18 @@ class Request:
     def translate_document(self) -> list[str]:
         """A document of a file or of standard input, written to a file or to standard output."""
         from foveate.answers import CUT, STAYED
-        from foveate.cli.documents import translate_document, with_languages
         from foveate.documents.formats import format_of, read_document
+        from foveate.documents.whole import translate_document, with_languages
         from foveate.files import replace_file
 
         self._refuse_line_outputs(self.processes or 1)
-        source, target = self.files.source, self.files.target
-        if self.files.format is None and source is None:
+        source, target = self.source, self.target
+        if self.format is None and source is None:
             raise ConfigError(
                 f"--out {target} needs --in FILE, or --format for a document on standard input; "
                 "lines go to a file by > FILE"
             )
-        kind = format_of(source or Path(), self.files.format)
+        kind = format_of(source or Path(), self.format)
         options = self._document_options()
         messages: list[str] = []
         with self._loaded(messages) as run:
@@ -198,8 +191,8 @@ class Request:
         self._refuse_line_outputs(processes=1)
         self._refuse_assistance()
         job = (self.spec, self.search, self._document_options())
-        files, threads = self.files, self.threads or 1
-        return translate_folder(source, files.target, files.format, *job, self.processes, threads)
+        workers = self.processes, self.threads or 1
+        return translate_folder(source, self.target, self.format, *job, *workers)
 
     def _refuse_assistance(self) -> None:
         """Raise ``ConfigError`` for options that work in one process alone."""
@@ -216,13 +209,12 @@ class Request:
             raise ConfigError("a document has one translation, in one process: no n-best, maps, …")
 
     def _document_options(self) -> DocumentOptions:
-        """How documents are read. Raises ``ConfigError`` for a pattern that is not valid."""
+        """Return the options of documents. Raises ``ConfigError`` for an invalid pattern."""
         from foveate.documents.base import DocumentOptions
         from foveate.documents.spans import Rules
 
-        files = self.files
-        rules = Rules(tuple(files.protect or ()))
-        return DocumentOptions(rules, self.lines.to, files.again, draft=not files.not_fuzzy)
+        rules = Rules(tuple(self.protect or ()))
+        return DocumentOptions(rules, self.lines.to, self.again, draft=not self.not_fuzzy)
 
     @contextmanager
     def _loaded(self, messages: list[str]) -> Iterator[Translator | AssistedRun]:
@@ -233,41 +225,37 @@ class Request:
             )
         silence, processes, spec = self.silence or (), self.processes or 1, self.spec
         torch_only = {"--processes": processes > 1, "--silence": silence}
-        model = spec.packed(torch_only, self.threads, self.verbose)
-        if model is not None and self.terms:
-            from foveate.documents.memory import AssistedRun
-
-            assisted = AssistedRun(model, self.terms.read(self.lines.to))
-            yield assisted
-            messages += assisted.report()
-        elif model is not None:
-            yield model
-        elif processes > 1:
-            from foveate.cli.workers import ProcessEngine
-
-            run = spec.load()
-            yield run.by(ProcessEngine(run, spec, processes))
-        elif not (silence or self.terms):
-            yield spec.load()
-        else:
-            from foveate.documents.memory import AssistedRun
-            from foveate.inspect.edits import edit, silenced
-
+        run: Translator | None = spec.packed(torch_only, self.threads, self.verbose)
+        silencing: AbstractContextManager[None] = nullcontext()
+        if run is None:
             if silence and self.precision == "int8":
                 raise ConfigError("--silence changes PyTorch's modules: leave out --precision int8")
-            run = spec.load()
-            assisted = AssistedRun(run, self.terms.read(self.lines.to))
-            with edit(run.model, silenced(silence)):
-                yield assisted
-            messages += assisted.report()
+            run = loaded = spec.load()
+            if processes > 1:
+                from foveate.cli.workers import ProcessEngine
+
+                run = loaded.by(ProcessEngine(loaded, spec, processes))
+            if silence:
+                from foveate.inspect.edits import edit, silenced
+
+                silencing = edit(loaded.model, silenced(silence))
+        if not (silence or self.terms):
+            yield run
+            return
+        from foveate.documents.memory import AssistedRun
+
+        assisted = AssistedRun(run, self.terms.read(self.lines.to))
+        with silencing:
+            yield assisted
+        messages += assisted.report()
 
 
 def translate(request: Request) -> None:
     """Translate lines of stdin, a document, or a folder of them."""
-    files = request.files
-    if files.source is not None and files.source.is_dir():
-        messages = request.translate_folder(files.source)
-    elif files.source is not None or files.target is not None or files.format is not None:
+    source = request.source
+    if source is not None and source.is_dir():
+        messages = request.translate_folder(source)
+    elif source is not None or request.target is not None or request.format is not None:
         messages = request.translate_document()
     else:
         messages = request.translate_stdin()
@@ -297,7 +285,12 @@ def translate_lines(
         jobs = (
             (chunk, options if files is None else files.options(chunk, options)) for chunk in lines
         )
-        for answers in _in_order(run, jobs):
+        translated = (run.translate(texts, **chosen) for texts, chosen in jobs)
+        if run.engine.processes:
+            from foveate.cli.workers import in_order
+
+            translated = in_order(run, jobs)
+        for answers in translated:
             for answer in answers:
                 target.write(_written(answer, number, outputs))
                 number += 1
@@ -307,17 +300,6 @@ def translate_lines(
                     files.add(answer, number)
             target.flush()
     return tally
-
-
-def _in_order(
-    run: Translator | AssistedRun, jobs: Iterable[tuple[list[str], TranslateOptions]]
-) -> Iterable[list[TextAnswer]]:
-    """The translations of each job; several at a time where other processes translate."""
-    if not run.engine.processes:
-        return (run.translate(lines, **options) for lines, options in jobs)
-    from foveate.cli.workers import in_order
-
-    return in_order(run, jobs)
 
 
 def _written(answer: TextAnswer, number: int, outputs: LineOutputs) -> str:

@@ -105,7 +105,7 @@ def in_order(run: Translator | AssistedRun, jobs: Iterable[Job]) -> Iterator[lis
 
 
 def process_work(values: Mapping[str, Any]) -> Work:
-    """What a process of one thread computes: outputs, scores, or word links of pairs.
+    """Return the work of a process of one thread: outputs, scores, or word links of pairs.
 
     ``values`` are those of a `RunSpec`.
     """
@@ -139,7 +139,7 @@ def _values(arrays: Arrays) -> list[Any]:
 
 
 def batch_threads(threads: int | None, processes: int = 0) -> int:
-    """How many batches a server computes at a time, one thread each; on a GPU it is 1.
+    """Return the number of batches that a server computes at a time, 1 on a GPU.
 
     Threads that share a batch wait for each other at every step.
     """

@@ -64,12 +64,10 @@ class StageDrawing(DrawingPart):
         """The numbers of one frame."""
         values = self.values.array[frame if len(self.values.array) > 1 else 0]
         few = len(values) == 1 and values.shape[1] <= WRITTEN
-        scale = ColorScale(
-            self.least, self.most, f"{self.equation} · {self.origin.split(' · ')[0]}"
-        )
+        label = f"{self.equation} · {self.origin.split(' · ')[0]}"
         return sheet(
-            self.title, values, self.rows, self.columns, "", self.across, scale,
-            0.022 * values.shape[1], few,
+            self.title, values, self.rows, self.columns, "", self.across,
+            ColorScale(self.least, self.most, label), 0.022 * values.shape[1], few,
         )  # fmt: skip
 
 

@@ -54,9 +54,11 @@ class ServerOptions:
     languages: Sequence[str] = ()  # "en:fr", or NAME=en:fr where there are several runs
     keys: Path | None = None
     auth: bool = True
-    names: Sequence[str] = ()  # under which it may be reached, beside those of this machine
-    origins: Sequence[str] = ()
-    proxy: str | None = None
+    allow_host: Sequence[
+        str
+    ] = ()  # names under which it may be reached, beside those of this machine
+    cors: Sequence[str] = ()  # origins of pages that may use it
+    behind_proxy: str | None = None
     weights: int | None = None  # MiB of them in memory
     preload: bool = False
     studio: bool = True
@@ -102,7 +104,7 @@ def serve(runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None
     for sentence in app.state.started_with:
         print(sentence, flush=True)
     head_seconds = app.state.service.limits.reading
-    run_server(app, listener, options.drain, head_seconds, options.proxy)
+    run_server(app, listener, options.drain, head_seconds, options.behind_proxy)
 
 
 def check_reach(options: ServerOptions) -> None:
@@ -150,10 +152,10 @@ def application(
     rules = Rules(tuple(options.protect))
     service = Service(pool, limits, options.key_file, rules, options.glossaries)
     hosts = None
-    if options.host in LOCAL or options.names:
-        hosts = [*LOOPBACK, *options.names]
+    if options.host in LOCAL or options.allow_host:
+        hosts = [*LOOPBACK, *options.allow_host]
     studio = _studio([run for run in runs if not run.is_file()], options, hosts)
-    app = application(service, __version__, hosts, options.origins, studio, options.drain)
+    app = application(service, __version__, hosts, options.cors, studio, options.drain)
     app.state.started_with = sentences
     return app
 
@@ -173,20 +175,6 @@ def _studio(
     from foveate.server.translation_api import LazyStudio
 
     return LazyStudio(runs, options.studio_token, hosts)
-
-
-def serve_studio(
-    runs: Sequence[Path],
-    port: int,
-    host: str,
-    token: str | None,
-    browser: bool,
-    lectures: Path | None,
-) -> None:
-    """Serve the studio until interrupted; without runs it has those that ship with foveate."""
-    with extra_packages("the studio", "studio"):
-        from foveate.server.studio_api import serve
-    serve(runs, port, host, token, browser, lectures)
 
 
 def studio_document() -> str:

@@ -313,9 +313,8 @@ def smoothing(
         loss, _ = linear_cross_entropy(logits, torch.eye(count), torch.tensor([right - 1]), share)
         [gradient] = torch.autograd.grad(loss, logits)
         rows[name] = (logits.detach().softmax(dim=-1) - gradient)[0]
-    table = sheet(
-        "", torch.stack([*rows.values()]).numpy(), [*rows], words, scale=SHARES, written=True,
-    )  # fmt: skip
+    shares = torch.stack([*rows.values()]).numpy()
+    table = sheet("", shares, [*rows], words, scale=SHARES, written=True)
     return SheetGrid(
         sheets=[table], across=1, title=f"The target distribution over K = {count} words",
         caption="Label smoothing takes α from the correct word and gives every word α / K, so no "

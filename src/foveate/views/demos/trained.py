@@ -148,10 +148,9 @@ def landscape(anew: Anew = False) -> SheetGrid:
     for name, title in (("plain", "f(x) alone"), ("residual", "x + f(x)")):
         values = np.log10(np.array(result[name], float))
         count = minima(values)
-        drawn.append(
-            sheet(f"{title}: {count} {'minima' if count != 1 else 'minimum'}", values,
-                  scale=ColorScale(-3.0, 3.0, "log₁₀ of the loss"), across="α", down="β")
-        )  # fmt: skip
+        title += f": {count} {'minima' if count != 1 else 'minimum'}"
+        scale = ColorScale(-3.0, 3.0, "log₁₀ of the loss")
+        drawn.append(sheet(title, values, scale=scale, across="α", down="β"))
     return SheetGrid(
         sheets=drawn, title="The loss around a trained network with 20 layers",
         caption="θ + α δ + β η, with the trained θ in the middle and α, β from −1 to 1; each row "
@@ -290,10 +289,8 @@ def coreference(anew: Anew = False) -> SheetGrid:
     for text, heads in result["maps"].items():
         words, noun = text.split(), result["nouns"][text]
         values = np.array([*heads.values()], float)
-        drawn.append(
-            sheet(f"too {words[-1]}: it → {noun}", values, [*heads], words, "layer.head",
-                  scale=SHARES)
-        )  # fmt: skip
+        title = f"too {words[-1]}: it → {noun}"
+        drawn.append(sheet(title, values, [*heads], words, "layer.head", scale=SHARES))
     return SheetGrid(
         sheets=drawn, across=1, title='Weights of the query at "it", bright: 1',
         caption=f"Two layers with two heads each were trained on {result['trained']} sentences of "

@@ -54,7 +54,7 @@ class RunLinks:
     ] = None
 
     def reference(self) -> list[Gold] | None:
-        """The links that heads are compared with. Raises ``ConfigError`` for several options."""
+        """Return the links to compare heads with. Raises ``ConfigError`` for several options."""
         from foveate.align.aer import Gold, read_gold
         from foveate.data.catalogue import find
 
@@ -184,9 +184,9 @@ class PairFiles:
     words: Literal["text", "blanks"] | None = None
 
     def resolved(self, texts: Sequence[tuple[str, str]]) -> tuple[PairFiles, list[str]]:
-        """The same with ``words`` chosen: "blanks" where the texts look tokenised.
+        """Return the same with ``words`` chosen, "blanks" if the texts look tokenised.
 
-        A message tells the choice, where it makes a difference.
+        A message names the choice if it makes a difference.
         """
         from foveate.data.words import marks_apart, split_blanks, split_words
 
@@ -201,11 +201,11 @@ class PairFiles:
         return replace(self, words="text"), [f"words: plain text ({marks}); {OVERRIDES['text']}"]
 
     def exchanged(self) -> PairFiles:
-        """The same pairs, read the other way."""
+        """Return the same pairs in the other direction."""
         return replace(self, source=self.target, target=self.source)
 
     def cut(self, texts: Sequence[tuple[str, str]]) -> list[Pair]:
-        """The words of both sides of each pair."""
+        """Return the words of both sides of each pair."""
         from foveate.data.words import CUTS
 
         spans = CUTS[self.words or "text"]
@@ -239,7 +239,7 @@ def by_aligner(
 ) -> tuple[list[Links], list[str]]:
     """Train an aligner of a kind on the files, and on more, and link the words of the files.
 
-    The links of each pair, and the messages.
+    Returns the links of each pair, and messages.
     """
     from foveate.align.ibm import Aligner
 
@@ -266,9 +266,9 @@ def by_run(
     to: str | None = None,
     marks: Sequence[str] = (),
 ) -> tuple[Iterator[Weights], list[str]]:
-    """The maps (T, S + 1) of a head of a run, which is chosen first unless its own is wanted, and
-    messages; ``to`` names the language where the run knows several,
-    and ``marks`` are tags of another run's languages, not words of the target.
+    """Choose a head of a run; return its maps (T, S + 1) and messages.
+
+    ``to`` names the language if the run knows several; ``marks`` are another run's language tags.
     """
     from foveate.align.aer import Head, choose
     from foveate.config import kinds, shipped
@@ -316,7 +316,7 @@ def by_run(
 
 
 def tags_of(run: Path, checkpoint: str) -> list[str]:
-    """The tags of the languages that a run translates to."""
+    """Return the tags of the languages that a run translates to."""
     from foveate.config import shipped
 
     folder = shipped(run)
@@ -325,7 +325,7 @@ def tags_of(run: Path, checkpoint: str) -> list[str]:
 
 
 def by_reverse(run: Path, forward: Path, checkpoint: str, files: PairFiles) -> Iterator[Weights]:
-    """The maps of a run from target to source, whose language the tags in TARGET name."""
+    """Return the maps of a run from target to source; tags in TARGET name its language."""
     try:
         return by_run(run, checkpoint, files.exchanged(), marks=tags_of(forward, checkpoint))[0]
     except UserError as error:
@@ -336,7 +336,7 @@ def by_reverse(run: Path, forward: Path, checkpoint: str, files: PairFiles) -> I
 def links_of_maps(
     weights: Iterable[Weights], back: Iterable[Weights] | None, threshold: float
 ) -> list[Links]:
-    """The links of one head, or those on which the heads of two directions agree."""
+    """Return the links of one head, or those on which the heads of two directions agree."""
     from foveate.align.aer import mutual_links
     from foveate.align.aer import read_links as links_of_map
 
@@ -346,7 +346,7 @@ def links_of_maps(
 
 
 def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list[str]:
-    """A warning where many links are beyond the last gold link, as if words were split otherwise.
+    """Warn if many links are beyond the last gold link, as if words were split differently.
 
     Annotators link nearly all last words (the full stops), so that few lines are such by chance.
     """
@@ -375,7 +375,7 @@ def check_method(method: str) -> None:
 
 
 def read_links(path: Path) -> list[Links]:
-    """The links of a Pharaoh file, a line for a pair. Raises `UserError` naming the line."""
+    """Read the links of a Pharaoh file, a line for a pair. Raises `UserError` naming the line."""
     from foveate.align.aer import link_lines, read_pharaoh
     from foveate.data.catalogue import find
 
@@ -396,7 +396,7 @@ def write_links(each: Sequence[Links], out: Path | None) -> None:
 
 
 def read_texts(source: Path, target: Path | None = None, *more: Path) -> list[tuple[str, str]]:
-    """The pairs of a TSV or of two files. Raises ``ConfigError`` for more files."""
+    """Read the pairs of a TSV or of two files. Raises ``ConfigError`` for more files."""
     from foveate.data.text import TextData, read_pairs
 
     if more:

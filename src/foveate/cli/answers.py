@@ -130,7 +130,7 @@ def classify(
 
 
 def _labeller(spec: RunSpec, images: Sequence[str]) -> Run:
-    """Load the run. Raises ``ConfigError`` where it reads something else."""
+    """Load the run. Raises ``ConfigError`` if it reads something else."""
     from foveate.tasks.image_classification import PictureTask
 
     loaded = spec.load()
@@ -159,7 +159,7 @@ def label_text(answer: LabelAnswer, picture: str | None, all_labels: bool, as_js
 
 
 def pictures_of(names: Sequence[str]) -> list[Picture]:
-    """Files, or numbers of pictures of the run's test data. Raises `ConfigError` for neither."""
+    """Return files, or numbers of test pictures of the run. Raises `ConfigError` for neither."""
     from foveate.views.examples import picture_of
 
     return [picture_of(name) for name in names]
@@ -209,7 +209,7 @@ def generate(
 
 
 def prompts(prompt: str | None, stdin: BinaryIO | None, tally: Tally) -> list[str]:
-    """The prompt, or the lines of standard input, or an empty one."""
+    """Return the prompt, or the lines of standard input, or an empty one."""
     if stdin is None:
         return [prompt or ""]
     return list(chain.from_iterable(tally.read(stdin))) or [""]
@@ -345,7 +345,7 @@ def score_lines(
 def _check_source(
     source: str, target: str, line: str, number: int, check: Callable[[str], str]
 ) -> None:
-    """Raise ``ConfigError`` where a source is none, with the pair of a raw line of the data."""
+    """Raise ``ConfigError`` for an invalid source, with the pair of a raw line of the data."""
     try:
         check(source)
     except UserError as error:
@@ -425,7 +425,7 @@ def evaluate(
 
 
 def evaluate_split(run: Run, split: str, measure: Callable[..., Evaluation]) -> Evaluation:
-    """Figures on a split of the run's own data. Raises ``DataError`` where it is missing."""
+    """Measure on a split of the run's own data. Raises ``DataError`` if it is missing."""
     from foveate.data.catalogue import DataError, MissingData
 
     try:
@@ -440,7 +440,7 @@ def evaluate_split(run: Run, split: str, measure: Callable[..., Evaluation]) -> 
 
 
 def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
-    """The figures of an evaluation with their signatures, as a table or as JSON."""
+    """Return the figures of an evaluation with their signatures, as a table or as JSON."""
     count = len(evaluation.outputs)
     if as_json:
         tree = {
@@ -471,7 +471,7 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
 
 
 def _figures(values: Sequence[float]) -> list[str]:
-    """Two decimals from 10 on (31.50), four digits below (0.3845), aligned at the point."""
+    """Write two decimals from 10 on (31.50), four digits below (0.3845), aligned at the point."""
     texts = [f"{v:#.4g}" if 0 < abs(v) < 10 else f"{v:.2f}" for v in values]
     before = max((len(text.partition(".")[0]) for text in texts), default=0)
     placed = [" " * (before - len(text.partition(".")[0])) + text for text in texts]

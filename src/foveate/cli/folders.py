@@ -126,7 +126,7 @@ class _Worker:
 
     @cached_property
     def _work(self) -> Work:
-        """The translation of parts, by the same foveate and weights as the command's."""
+        """The work of translating parts, by the same foveate and weights as the command's."""
         version, spec = self._values["foveate"], RunSpec(**self._values["run"])
         if __version__ != version:
             raise ConfigError(f"it has foveate {__version__}, not {version}; install that version")
@@ -135,7 +135,7 @@ class _Worker:
         return translator(self._values)
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
-        """The translation of the only row of a table, as such a table."""
+        """Translate the only row of a table; return a table of one row."""
         import pyarrow
 
         (row,) = batch.to_pylist()
@@ -151,7 +151,7 @@ class _Worker:
 
 @contextlib.contextmanager
 def _connected(processors: int) -> Iterator[ModuleType]:
-    """Ray, connected with the cluster of ``RAY_ADDRESS``, or one of this machine's processors."""
+    """Connect Ray with the cluster of ``RAY_ADDRESS``, or with this machine's processors."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # the rest is in Ray's own files
@@ -198,8 +198,8 @@ def translate_folder(
 ) -> list[str]:
     """Translate each document of a folder into a file of the same name in another.
 
-    A job that was begun with the same options continues. Raises ``ConfigError`` for what cannot be
-    translated before any work is done.
+    A job that was begun with the same options continues. Raises ``ConfigError`` before any work is
+    done for what cannot be translated.
     """
     if target is None:
         raise ConfigError(f"--in {folder} is a folder: give another for --out")
@@ -247,9 +247,9 @@ def translate_folder(
 
 
 def _pinned(spec: RunSpec, torch_only: Mapping[str, object]) -> RunSpec:
-    """The same weights by the name of a checkpoint, which later training does not change.
+    """Name the same weights by their checkpoint, which later training does not change.
 
-    A packed file answers where it is named, or where PyTorch is not installed.
+    A packed file answers if it is named, or if PyTorch is not installed.
     """
     if shipped(Path(spec.run)).is_file() or find_spec("torch") is None:
         file, _ = spec.chosen(torch_only)

@@ -174,14 +174,14 @@ def chosen(group: object) -> dict[str, Any]:
 
 
 def load(run: Path, checkpoint: str = "best", ensemble: Sequence[Path] = ()) -> Run:
-    """The run of a folder, or several as one ensemble."""
+    """Load the run of a folder, or several as one ensemble."""
     from foveate.run import load
 
     return load(run, checkpoint, ensemble)
 
 
 def check_inputs(run: Run, text: object = None, image: object = None) -> None:
-    """Raise ``ConfigError`` for a text of a run that reads pictures, or a picture of another."""
+    """Raise ``ConfigError`` for a text if a run reads pictures, or for a picture if it does not."""
     pictures = run.task.reads == "picture"
     if pictures and text is not None:
         raise ConfigError(f"--text: {run.path} reads pictures; give one with --image")
@@ -210,7 +210,7 @@ class Tally:
                 self.first[event].append(line)
 
     def read(self, source: BinaryIO, size: int = CHUNK) -> Iterator[list[str]]:
-        """The lines of a stream in chunks of ``size``, one by one from a terminal.
+        """Yield the lines of a stream in chunks of ``size``, one by one from a terminal.
 
         Lines that are not UTF-8 are read with U+FFFD, and noted at the end.
         """
@@ -221,7 +221,7 @@ class Tally:
         self.note(DAMAGED, *damaged)
 
     def report(self) -> list[str]:
-        """A sentence for each event, then the remarks."""
+        """Return a sentence for each event, then the remarks."""
         sentences = []
         for event, count in self.counts.items():
             numbers = ", ".join(map(str, self.first[event])) + (", …" if count > SHOWN else "")
@@ -231,19 +231,19 @@ class Tally:
 
 
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of ``size`` items, the last one shorter."""
+    """Yield lists of ``size`` items, the last one shorter."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
 
 
 def one_line(text: str) -> str:
-    """A text without the characters that would make two lines of it."""
+    """Return a text without the characters that would make two lines of it."""
     return text.replace("\r", " ").replace("\n", " ")
 
 
 def to_json(value: object, indent: int | None = 2) -> str:
-    """Plain values as JSON, on many lines or on one."""
+    """Return plain values as JSON, on many lines or on one."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 

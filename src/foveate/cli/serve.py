@@ -52,7 +52,7 @@ class ServerEngine:
         return RunSpec(str(folder), precision=self.precision, engine=self.engine, sample=sample)
 
     def load(self, folder: Path) -> Translator:
-        """The packed model of a file or a run, or the run in PyTorch."""
+        """Load the packed model of a file or a run, or the run in PyTorch."""
         spec = self._spec(folder)
         if (model := spec.packed({"--processes": self.processes}, threads=1)) is not None:
             return model

@@ -140,13 +140,13 @@ def _json_line(source: str, target: str) -> str:
 
 
 def _mark(run: Run, search: TranslateOptions, sources: Sequence[str]) -> str:
-    """A hash of what the data depends on: the teacher, its search, the sources."""
+    """Return a hash of what the data depends on: the teacher, its search, the sources."""
     plain = [str(run.path.resolve()), run.checkpoint, sorted(search.items()), list(sources)]
     return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
 
 
 def _begun(part: Path, mark: str) -> int:
-    """The number of lines in whole chunks; the rest is cut off."""
+    """Return the number of lines in whole chunks; cut off the rest."""
     from foveate.files import replace_file
 
     owner = part.with_suffix(".mark")
@@ -278,7 +278,7 @@ def _translated(
 
 
 def _command() -> str:
-    """The command foveate: its name, or its path where PATH does not have it."""
+    """Return the command foveate: its name, or its path if PATH does not have it."""
     path = shutil.which("foveate", path=Path(sys.executable).parent)  # .exe on Windows
     if shutil.which("foveate") or path is None:
         return "foveate"
@@ -286,7 +286,7 @@ def _command() -> str:
 
 
 def missing_for_studio() -> str:
-    """A line for each part of the studio that is not installed, with the remedy."""
+    """Return a line for each missing part of the studio, with the remedy."""
     lines = ""
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         lines += f"\n  the studio's packages are missing; {install('studio')}"

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
 
 import typer
 
-import foveate.cli.engines as engines
 import foveate.cli.options as options
-from foveate.cli.engines import RunSpec
+from foveate.cli.engines import EngineName, RunSpec, Verbose
 from foveate.cli.options import CHUNK, Tally, hint, one_line, say
 from foveate.errors import ConfigError
 
@@ -109,14 +108,14 @@ class Request:
     length_penalty: options.LengthPenalty = None
     checkpoint: options.Checkpoint = "best"
     precision: options.Precision = "fp32"
-    engine: engines.EngineName = "auto"
+    engine: EngineName = "auto"
     sample: options.Sample = None
     processes: Annotated[
         int | None,
         typer.Option(min=1, max=1024, help="of one thread each, for bulk work; of a folder: all"),
     ] = None
     threads: options.Threads = None
-    verbose: engines.Verbose = False
+    verbose: Verbose = False
 
     @property
     def spec(self) -> RunSpec:
@@ -135,7 +134,7 @@ class Request:
         }  # fmt: skip
 
     def translate_stdin(self) -> list[str]:
-        """Lines of standard input; a line of standard output for each."""
+        """Translate lines of standard input; write a line of standard output for each."""
         own = {"protect": self.protect, "again": self.again, "not-fuzzy": self.not_fuzzy}
         if option := next((name for name, value in own.items() if value), None):
             raise ConfigError(f"--{option} is for documents: name one with --in, or a --format")
@@ -148,7 +147,7 @@ class Request:
         return tally.report() + messages
 
     def translate_document(self) -> list[str]:
-        """A document of a file or of standard input, written to a file or to standard output."""
+        """Translate a document of a file or standard input to a file or standard output."""
         from foveate.answers import CUT, STAYED
         from foveate.documents.formats import format_of, read_document
         from foveate.documents.whole import translate_document, with_languages
@@ -185,7 +184,7 @@ class Request:
         return [*tally.report(), f"{count} translated{document.note}", *messages]
 
     def translate_folder(self, source: Path) -> list[str]:
-        """All documents of a folder, written into another folder under the same names."""
+        """Translate all documents of a folder into another folder, under the same names."""
         from foveate.cli.folders import translate_folder
 
         self._refuse_line_outputs(processes=1)
@@ -218,7 +217,7 @@ class Request:
 
     @contextmanager
     def _loaded(self, messages: list[str]) -> Iterator[Translator | AssistedRun]:
-        """The run with its processes, silenced heads and resources, which report ``messages``."""
+        """Load the run with its processes, silenced heads and terms, which add to ``messages``."""
         if self.terms.memory is None and self.terms.fuzzy != 100:
             raise ConfigError(
                 "--fuzzy is the similarity accepted in a memory: name one by --memory"
@@ -285,11 +284,12 @@ def translate_lines(
         jobs = (
             (chunk, options if files is None else files.options(chunk, options)) for chunk in lines
         )
-        translated = (run.translate(texts, **chosen) for texts, chosen in jobs)
         if run.engine.processes:
             from foveate.cli.workers import in_order
 
             translated = in_order(run, jobs)
+        else:
+            translated = (run.translate(texts, **chosen) for texts, chosen in jobs)
         for answers in translated:
             for answer in answers:
                 target.write(_written(answer, number, outputs))
@@ -303,7 +303,7 @@ def translate_lines(
 
 
 def _written(answer: TextAnswer, number: int, outputs: LineOutputs) -> str:
-    """The lines of output for one line of input."""
+    """Return the lines of output for one line of input."""
     if outputs.num_hypotheses > 1:
         return "".join(
             f"{number} ||| {one_line(text)} ||| model= {score:.6f} ||| {score:.6f}\n"
@@ -317,7 +317,7 @@ class LineFiles:
     """The files beside the translations: prefixes to read, word links and attention to write."""
 
     def __init__(self, outputs: LineOutputs, tally: Tally) -> None:
-        """Raises ``ConfigError`` for a file that cannot be read or has the wrong ending."""
+        """Raise ``ConfigError`` for a file that cannot be read or has the wrong ending."""
         self.outputs, self.tally = outputs, tally
         self.records: list[AttentionRecord] = []
         page, prefixes = outputs.attention, outputs.prefix_file
@@ -334,7 +334,7 @@ class LineFiles:
         return self
 
     def options(self, lines: Sequence[str], options: TranslateOptions) -> TranslateOptions:
-        """The options for the next lines: with how each output begins."""
+        """Return the options for the next lines, with the beginnings of their outputs."""
         if self.prefixes is None:
             return options
         return {**options, "prefix": self.prefixes.take(len(lines))}
@@ -377,7 +377,7 @@ class Prefixes:
         self._lines = read_lines(self._file, self.damaged)
 
     def take(self, count: int) -> list[str]:
-        """The next lines. Raises ``ConfigError`` where there are fewer, or one is not UTF-8."""
+        """Return the next lines. Raises ``ConfigError`` if there are fewer, or one is not UTF-8."""
         lines = list(islice(self._lines, count))
         self._count += len(lines)
         if len(lines) < count:
@@ -387,7 +387,7 @@ class Prefixes:
         return lines
 
     def close(self) -> list[str]:
-        """Close the file; a message where it has more lines than the input."""
+        """Close the file; return a message if it has more lines than the input."""
         left = sum(1 for _ in self._lines)
         self._file.close()
         return [f"{self.path} has {left:,} more lines than the input: ignored"] if left else []

@@ -80,9 +80,9 @@ class ProcessEngine(Engine):
 
 
 def in_order(run: Translator | AssistedRun, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
-    """The translations of each job by processes, in the order of the jobs; few are taken ahead.
+    """Yield the translations of each job by processes, in order; few jobs are taken ahead.
 
-    Links and maps are computed in this process. Raises ``WorkerError`` where another fails or was
+    Links and maps are computed in this process. Raises ``WorkerError`` if another fails or was
     killed.
     """
     engine = run.engine
@@ -129,12 +129,12 @@ def process_work(values: Mapping[str, Any]) -> Work:
 
 
 def _arrays(rows: Iterable[object]) -> Arrays:
-    """Rows of plain values as the result of a process."""
+    """Return rows of plain values as the result of a process."""
     return {"rows": np.frombuffer(json.dumps(list(rows)).encode(), dtype=np.uint8)}
 
 
 def _values(arrays: Arrays) -> list[Any]:
-    """The rows of `_arrays`."""
+    """Return the rows of `_arrays`."""
     return list(json.loads(arrays["rows"].tobytes()))
 
 

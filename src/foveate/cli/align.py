@@ -45,7 +45,6 @@ class RunLinks:
     after_reading: Annotated[
         bool, typer.Option("--after-reading", help="rows: the word read, not the one produced")
     ] = False
-
     reverse: Annotated[
         Path | None, typer.Option(help="a run from target to source: links of both directions")
     ] = None
@@ -92,7 +91,7 @@ def align_files(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, ibm1, hmm, …")],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="one sentence per line")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="their translations")],
-    run: RunLinks = RunLinks(),
+    selection: RunLinks = RunLinks(),
     train_on: Annotated[
         list[Path] | None, typer.Option(help="TSV, or once a side: learn from these as well")
     ] = None,
@@ -110,18 +109,20 @@ def align_files(
     split: dict[bool | None, Literal["text", "blanks"]] = {True: "blanks", False: "text"}
     files = PairFiles(source, target, split.get(pretokenised))
     if is_aligner(model):
-        head = ("layer", "head", "gold", "agree_with", "reverse", "threshold")
-        refuse(f"{model} is not a run", **{name: getattr(run, name) for name in head}, to=to)
+        names = ("layer", "head", "gold", "agree_with", "reverse", "threshold")
+        of_runs = {name: getattr(selection, name) for name in names}
+        refuse(f"{model} is not a run", **of_runs, to=to)
         links, messages = by_aligner(model, files, train_on or [], symmetrize)
     else:
         refuse("a run is trained already", train_on=train_on, symmetrize=symmetrize)
-        if run.reverse is None:
-            refuse("it applies to two runs: give --reverse too", threshold=run.threshold)
-        folder, back = Path(model), run.reverse
-        marks = [] if back is None else tags_of(back, checkpoint)
-        weights, messages = by_run(folder, checkpoint, files, run, to, marks)
-        other = None if back is None else by_reverse(back, folder, checkpoint, files)
-        links = links_of_maps(weights, other, 0.3 if run.threshold is None else run.threshold)
+        if selection.reverse is None:
+            refuse("it applies to two runs: give --reverse too", threshold=selection.threshold)
+        folder, reverse = Path(model), selection.reverse
+        marks = [] if reverse is None else tags_of(reverse, checkpoint)
+        weights, messages = by_run(folder, checkpoint, files, selection, to, marks)
+        back = None if reverse is None else by_reverse(reverse, folder, checkpoint, files)
+        least = 0.3 if selection.threshold is None else selection.threshold
+        links = links_of_maps(weights, back, least)
     say(messages)
     write_links(links, out)
 

@@ -46,9 +46,8 @@ class EngineChoice:
         self, run: Path, torch_only: Mapping[str, object] | None = None
     ) -> tuple[RunSpec, PackedModel | None]:
         """Return how the run is loaded, and the packed file that answers: see `RunSpec.packed`."""
-        spec = RunSpec(
-            str(run), self.checkpoint, tuple(map(str, self.ensemble or ())), engine=self.engine
-        )
+        weights = self.checkpoint, tuple(map(str, self.ensemble or ()))
+        spec = RunSpec(str(run), *weights, engine=self.engine)
         return spec, spec.packed(torch_only or {}, self.threads, self.verbose)
 
 
@@ -119,9 +118,12 @@ def classify(
         raise ConfigError("--scores and --json are two output formats: choose one")
     tally, names = Tally(), images or repeat(None)
     spec, model = choice.packed(run, {"pictures": images})
-    labeller = model or _labeller(spec, images or [])
-    reads = "picture" if images else "text"
-    each = answered(labeller.classify, reads, images or [], batch_tokens, tally)
+    if model is None:
+        labeller = _labeller(spec, images or [])
+        reads = labeller.task.reads
+        each = answered(labeller.classify, reads, images or [], batch_tokens, tally)
+    else:
+        each = answered(model.classify, "text", [], batch_tokens, tally)
     for number, (name, label) in enumerate(zip(names, each, strict=False), 1):
         typer.echo(label_text(label, name, scores, as_json))
         if not label.probabilities:
@@ -166,8 +168,8 @@ def pictures_of(names: Sequence[str]) -> list[Picture]:
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """The options of sampling."""
+class SamplingOptions:
+    """The options of how the next token is drawn."""
 
     temperature: Above0 = None
     top_k: Annotated[int | None, typer.Option(min=1, help="only the k most probable")] = None
@@ -184,7 +186,7 @@ def generate(
     ] = None,
     max_length: Annotated[int, typer.Option(min=1, help="tokens")] = 200,
     num: Annotated[int, typer.Option(min=1, help="texts for each prompt")] = 1,
-    sampling: Sampling = Sampling(),
+    sampling: SamplingOptions = SamplingOptions(),
     beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, one text per line")] = False,

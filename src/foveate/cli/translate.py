@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 SHARE = 512  # lines that a process of several translates together
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
 
+PrefixFile = Annotated[Path | None, typer.Option(help="beginnings of the outputs, line by line")]
+Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt, docx, odt")]
+In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
+Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
+
 
 @dataclass(frozen=True)
 class LineOutputs:
@@ -36,9 +41,7 @@ class LineOutputs:
     alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None
     attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None
     to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None
-    prefix_file: Annotated[
-        Path | None, typer.Option(help="beginnings of the outputs, line by line")
-    ] = None
+    prefix_file: PrefixFile = None
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,7 @@ class Terms:
     glossary: Annotated[
         Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
     ] = None
-    force: Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")] = (
-        None
-    )
+    force: Force = None
     ban: options.Ban = None
     memory: Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")] = None
     fuzzy: options.Fuzzy = 100.0
@@ -84,12 +85,8 @@ class Request:
     overrides: options.Decode = None
     beam_size: options.BeamSize = None
     lines: LineOutputs = LineOutputs()
-    format: Annotated[
-        str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt, docx, odt")
-    ] = None
-    source: Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")] = (
-        None
-    )
+    format: Format = None
+    source: In = None
     target: Annotated[Path | None, typer.Option("--out", help="where it goes")] = None
     protect: Annotated[
         list[str] | None,

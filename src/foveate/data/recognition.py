@@ -130,14 +130,13 @@ def _columns(file: Path, task: str, settings: Tree, ask: Ask) -> tuple[dict[str,
         raise DataError(f"{file} contains only numbers, without a column of dates: name a task")
 
     def of(names: str) -> int | None:
-        return next(
-            (i for i in range(width) if named and re.fullmatch(names, header[i], re.I)), None
-        )
+        return next((i for i in titled if re.fullmatch(names, header[i], re.I)), None)
 
+    titled = range(width) if named else range(0)
     names = header if named else [str(i + 1) for i in range(width)]
     labels = task in ("auto", "classification")
     first, second, label = of(PAIRS[0]), of(PAIRS[1]), of(LABELS) if labels else None
-    languages = [i for i in range(width) if named and re.fullmatch(LANGUAGES, header[i], re.I)]
+    languages = [i for i in titled if re.fullmatch(LANGUAGES, header[i], re.I)]
     if label is None and len(languages) == 2:  # as "en" and "fr" of Hugging Face's data
         first, second = languages
     if label is not None or first is None or second is None:

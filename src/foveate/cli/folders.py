@@ -218,7 +218,7 @@ def translate_folder(
         cut(path, path.relative_to(folder).as_posix(), format_of(path, format), folders.LINES)
         for path in paths
     ]
-    same = {  # what the translations depend on, besides their sources and the run
+    same: dict[str, object] = {  # what translations depend on, besides their sources and the run
         "search": search,
         "protect": options.rules.own,
         "to": options.to,

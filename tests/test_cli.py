@@ -12,13 +12,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import foveate
 from foveate import cli, errors, system
 from foveate.cli import app, doctor
+from foveate.cli.options import flat
 from foveate.cli.serve import ServerEngine
 from foveate.cli.workers import ProcessEngine
 from foveate.config import ConfigError
@@ -57,6 +60,34 @@ def test_help_lists_every_verb_in_whole_sentences() -> None:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Size:
+    width: Annotated[int, typer.Option(min=1)] = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    name: Annotated[str, typer.Argument()]
+    size: Size = Size()
+    filled: Annotated[bool, typer.Option("--filled")] = False
+
+
+def test_a_verb_takes_the_options_of_nested_dataclasses_in_their_order() -> None:
+    calls: list[Shape] = []
+
+    def draw(shape: Shape) -> None:
+        calls.append(shape)
+
+    program = typer.Typer()
+    program.command()(flat(draw))
+    names = [parameter.name for parameter in typer.main.get_command(program).params]
+    assert names[:3] == ["name", "width", "filled"]
+    assert CliRunner().invoke(program, ["a", "--width", "0"]).exit_code == 2
+    for words in (["a"], ["b", "--filled", "--width", "5"]):
+        assert CliRunner().invoke(program, words).exit_code == 0
+    assert calls == [Shape("a"), Shape("b", Size(5), True)]
+
+
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """What a program does in a Python of its own."""
     command = [sys.executable, "-c", code]
@@ -64,7 +95,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["train", "--help"], ["look", "--help"]]
+    "arguments", [["--help"], ["--version"], *([v, "--help"] for v in ("train", "serve", "look"))]
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (

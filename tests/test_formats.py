@@ -15,11 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from foveate.cli import app
-from foveate.cli.new import TASKS, planned
 from foveate.data.report import report_files
 from foveate.data.text import BILINGUAL, READERS, TextData, read_pairs
 from foveate.errors import is_for_the_user
-from foveate.run.training import train
+from foveate.tasks.draft import TASKS, planned
 from foveate.train.checkpoint import steps
 
 ONE_STEP = (

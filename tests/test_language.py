@@ -17,11 +17,11 @@ import torch
 
 from foveate.cli.answers import RULE, prompts, write_texts
 from foveate.cli.looking import saved
-from foveate.cli.options import DAMAGED, Tally
+from foveate.cli.options import Tally
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import Text, read_text, read_text_split
-from foveate.data.text import TextData
+from foveate.data.text import DAMAGED, TextData
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Symbol, Tokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.engine import SearchRequest

@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from foveate.cli import app
-from foveate.cli.new import write_config
-from foveate.run.training import train
+from foveate.cli.data import new
 from foveate.train.checkpoint import steps
 
 TINY = (
@@ -191,7 +190,7 @@ def test_what_files_do_not_show_is_asked_on_a_terminal(
     os.write(terminal, typed.encode())
     with os.fdopen(process) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        write_config("auto", [tmp_path / name], tmp_path / "c.toml", 1.0, force=False)
+        new("auto", [tmp_path / name], tmp_path / "c.toml", 1.0)
     os.close(terminal)
     text = (tmp_path / "c.toml").read_text(encoding="utf-8")
     assert [part for part in CHOSEN[name] if part not in text] == []

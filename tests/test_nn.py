@@ -23,6 +23,7 @@ from foveate.nn.normalizers import Entmax15, Hardmax, Sparsemax
 from foveate.nn.scores import Normalizer, Softmax
 from foveate.nn.spec import Tokens
 from foveate.nn.ssm import (
+    ScanInputs,
     SelectiveStateSpace,
     convolve,
     scan_chunked,
@@ -451,7 +452,8 @@ def test_the_native_scan_equals_the_plain_one(
     def run(of: torch.dtype) -> list[Tensor]:
         leaves = [row.to(of, copy=True) for row in rows]
         leaves = [part.requires_grad_() for part in (*leaves, *weights, *starts)]
-        y, last = selective_scan(*leaves[:8], start=leaves[8] if starts else None, **named)
+        inputs, start = ScanInputs(*leaves[:5]), leaves[8] if starts else None
+        y, last = selective_scan(inputs, *leaves[5:8], start=start, **named)
         ends = [] if last is None else [last]
         loss = (y * by_y).sum() + sum((end * by_last).sum() for end in ends)
         return [y, *ends, *torch.autograd.grad(loss, leaves)]

@@ -41,7 +41,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def app(runs: dict[str, Run], files: Path) -> FastAPI:
     output = TranslationOptions(
-        [str(files / "terms.tsv")], [str(files / "memory.tsv")], banned=["chien"]
+        [str(files / "terms.tsv")], [str(files / "memory.tsv")], ban=["chien"]
     )
     return served(runs["transformer"].path, options=output, rules=Rules((r"ORD-\w+",)))
 
@@ -114,9 +114,9 @@ def test_alternatives_hold_the_terms_and_the_best_stays(app: FastAPI) -> None:
 def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
     fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     terms, tmx = files / "terms.tsv", files / "memory.tmx"
-    output = TranslationOptions(
-        [f"en:fr={terms}"], [str(tmx)], fuzzy=80, copies_unknown=True
-    ).equip(fleet)
+    output = TranslationOptions([f"en:fr={terms}"], [str(tmx)], fuzzy=80, copy_unknown=True).equip(
+        fleet
+    )
     assert output[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
     assert "pairs: 1, 80 % alike will do" in output[0]
     assert output[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in output[1]

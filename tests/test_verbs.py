@@ -142,20 +142,20 @@ def test_prefixes_keep_step_with_the_lines(tmp_path: Path) -> None:
     path = tmp_path / "prefixes"
     count = CHUNK + 2
     path.write_bytes(b"".join(b"%d\r\n" % n for n in range(count + 3)))
-    out, tally = run(b"a\n" * count, LineOutputs(prefixes=path))
+    out, tally = run(b"a\n" * count, LineOutputs(prefix_file=path))
     assert out == [f"{n} A" for n in range(count)]
     assert tally.report() == [f"{path} has 3 more lines than the input: ignored"]
     with pytest.raises(ConfigError, match=f"ends after line {count + 3}"):
-        run(b"a\n" * (count + 4), LineOutputs(prefixes=path))
+        run(b"a\n" * (count + 4), LineOutputs(prefix_file=path))
 
 
 def test_prefixes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     path = tmp_path / "prefixes"
     with pytest.raises(ConfigError, match="cannot read the prefixes"):
-        run(b"a\n", LineOutputs(prefixes=path))
+        run(b"a\n", LineOutputs(prefix_file=path))
     path.write_bytes(b"x\n\xff\n")
     with pytest.raises(ConfigError, match=r"prefixes:2 is not UTF-8"):
-        run(b"a\nb\n", LineOutputs(prefixes=path))
+        run(b"a\nb\n", LineOutputs(prefix_file=path))
 
 
 def test_scores_stand_before_the_line() -> None:

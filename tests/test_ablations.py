@@ -82,8 +82,6 @@ def steps(count: int, model: LanguageModel, batch: Tensor) -> float:
 
 
 # ------------------------------------------------------------------------------ no feed-forward
-
-
 @torch.no_grad()
 def test_without_feed_forward_and_norm_a_decoder_of_fixed_weights_is_linear() -> None:
     model = language_model(
@@ -99,8 +97,6 @@ def test_without_feed_forward_and_norm_a_decoder_of_fixed_weights_is_linear() ->
 
 
 # ------------------------------------------------------------------------------ norms
-
-
 def test_batch_norm_counts_the_real_positions_alone() -> None:
     torch.manual_seed(0)
     norm = BatchNorm.Config(momentum=1.0).build(16)
@@ -137,8 +133,6 @@ def test_a_batch_of_one_position_trains() -> None:
 
 
 # ------------------------------------------------------------------------------ no causal mask
-
-
 def test_without_a_causal_mask_a_language_model_cheats(capsys: pytest.CaptureFixture[str]) -> None:
     honest, cheat = language_model(), language_model(causal=False)
     assert "what the model generates is meaningless" in capsys.readouterr().err
@@ -167,8 +161,6 @@ def test_only_a_language_model_of_attention_may_cheat(kind: str) -> None:
 
 
 # ------------------------------------------------------------------------------ attention
-
-
 def test_values_may_have_another_size_than_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     attention = Attention.Config(num_heads=4, key_heads=2, value_size=6).build(16)
     assert attention.key.weight.shape == (8, 16) and attention.value.weight.shape == (12, 16)
@@ -267,8 +259,6 @@ def test_additive_without_its_own_matrix_is_as_it_was() -> None:
 
 
 # ------------------------------------------------------------------------------ positions, stems
-
-
 @torch.no_grad()
 def test_appended_positions_are_the_last_features() -> None:
     choices = SIZES | {"position": {"kind": "appended", "features": 6}}
@@ -297,8 +287,6 @@ def test_a_dense_stem_is_a_hidden_layer_at_each_position() -> None:
 
 
 # ------------------------------------------------------------------------------ cells
-
-
 @torch.no_grad()
 def test_cells_as_printed() -> None:
     x, h = torch.randn(4, 5), torch.randn(4, 8)
@@ -324,8 +312,6 @@ def test_cells_as_printed() -> None:
 
 
 # ------------------------------------------------------------------------------ CBOW
-
-
 @torch.no_grad()
 def test_cbow_guesses_the_centre_from_its_neighbours() -> None:
     encoder = {"kind": "cbow_window", "window": 2, "embedding_size": 16, "dropout": 0.0}
@@ -344,8 +330,6 @@ def test_cbow_guesses_the_centre_from_its_neighbours() -> None:
 
 
 # ------------------------------------------------------------------------------ output bias
-
-
 def test_the_output_bias_of_a_language_model_learns() -> None:
     config = LanguageModel.Config(decoder=TransformerDecoder.Config(**SIZES), output_bias=True)
     model = config.build(Tokens(30)).eval()
@@ -363,7 +347,6 @@ def test_the_output_bias_of_a_language_model_learns() -> None:
 
 
 # ------------------------------------------------------------------------------ kernels, exports
-
 CHANGES: dict[str, dict[str, Any]] = {
     "no feed-forward": {"feed_forward": "none"},
     "no norm": {"norm": "none"},
@@ -397,7 +380,6 @@ def test_a_model_that_cheats_is_not_exported() -> None:
 
 
 # ------------------------------------------------------------------------------ shipped configs
-
 CONFIGS = Path(__file__).parent.parent / "configs"
 
 

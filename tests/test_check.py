@@ -217,7 +217,6 @@ def test_a_gap_that_is_not_filled_is_named_with_its_line(name: str) -> None:
 
 
 # ------------------------------------------------------------------------------ a file of one's own
-
 SCORE = """import torch
 from foveate.nn.scores import Score
 

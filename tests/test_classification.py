@@ -109,8 +109,6 @@ def model_of(task: TextClassification, config: Classifier.Config) -> Any:
 
 
 # ------------------------------------------------------------------------------ labels and files
-
-
 @pytest.mark.parametrize(
     "tokenizer", [BPE.Config(vocab_size=280), Byte.Config(), WordTokenizer.Config()]
 )
@@ -181,8 +179,6 @@ def test_what_is_dropped_is_said(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ batches
-
-
 def test_a_batch_is_its_texts_between_start_and_end(task: TextClassification) -> None:
     batch = task.batch("train", [1, 5, 0])
     ids = task.tokenizer.encode_ids(["we loved it", "we hated it"])
@@ -218,8 +214,6 @@ def test_losses_add_up(task: TextClassification, config: Classifier.Config) -> N
 
 
 # ------------------------------------------------------------------------------ learning
-
-
 @each_model
 def test_eight_texts_are_learnt_by_heart(task, config) -> None:
     model = model_of(task, config).train()
@@ -241,8 +235,6 @@ def test_eight_texts_are_learnt_by_heart(task, config) -> None:
 
 
 # ------------------------------------------------------------------------------ answers
-
-
 def test_an_ensemble_has_the_mean_of_p(task: TextClassification) -> None:
     models = [model_of(task, config) for config in list(MODELS.values())[:2]]
     pieces = task.pieces()
@@ -318,8 +310,6 @@ def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) ->
 
 
 # ------------------------------------------------------------------------------ looking
-
-
 @pytest.mark.parametrize("tokenizer", [Character.Config(), BPE.Config(vocab_size=280)])
 def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
@@ -346,8 +336,6 @@ def test_odd_texts_are_explained(task: TextClassification, text: str) -> None:
 
 
 # ------------------------------------------------------------------------------ whole runs
-
-
 def trained(folder: Path, name: str, steps: int, lr: float = 1e-2, **tables: Any) -> Run:
     config = RunConfig(
         train=TrainConfig(
@@ -472,7 +460,6 @@ def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
 
 
 # ------------------------------------------------------------------------------ label figures
-
 NAMES = ("a", "b", "c")
 P = np.array([[8, 1, 1], [2, 7, 1], [6, 3, 1], [1, 8, 1]], dtype=np.float32) / 10
 LOG_P, WANTED = np.log(P), [0, 1, 1, 0]  # found: a b a b; "c" is never wanted nor found

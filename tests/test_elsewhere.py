@@ -192,7 +192,6 @@ TEXTS = (".json", ".jsonl", ".toml", ".tsv", ".html", ".txt", ".md")
 
 
 # ------------------------------------------------------------------------------ text files
-
 ROOT = TESTS.parent
 PROGRAMS = sorted(
     path

@@ -179,8 +179,6 @@ def test_what_was_compiled_goes_with_its_model() -> None:
 
 
 # ------------------------------------------------------------------------------ runs
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return trained(tmp_path_factory.mktemp("live"), ["transformer", "rnn", "language"])

@@ -154,7 +154,6 @@ def same(outputs: list[list[EngineOutput]], right: list[list[Hypothesis]]) -> No
 
 
 # ---------------------------------------------------------------------------------------- sampling
-
 SAMPLERS = {
     "plain": {},
     "temperature": {"temperature": 0.7},
@@ -194,8 +193,6 @@ def test_a_seed_draws_what_it_draws_in_pytorch(name: str, kind: str) -> None:
 
 
 # ---------------------------------------------------------------------------------------- prefixes
-
-
 @families
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_begin_with_a_prefix(name: str, kind: str) -> None:
@@ -214,8 +211,6 @@ def test_a_prefix_of_unknown_ids_is_refused() -> None:
 
 
 # ------------------------------------------------------------------------------------ what may come
-
-
 RULES = {
     "no_repeat": ({"kind": "no_repeat", "size": 2}, {"no_repeat": 2}),
     "no_repeat 1": ({"kind": "no_repeat", "size": 1}, {"no_repeat": 1}),
@@ -268,7 +263,6 @@ def test_no_output_holds_a_banned_phrase(name: str, kind: str, prefixed: bool, p
 
 
 # ------------------------------------------------------------------------------- what must come
-
 PIECES = WordPieces([i % 7 == 5 for i in range(SIZE)], [i % 5 > 1 for i in range(SIZE)])
 
 
@@ -393,8 +387,6 @@ def test_outputs_hold_tokens_of_a_shortlist(name: str, kind: str, letters: bool)
 
 
 # ------------------------------------------------------------------------------- how many, how long
-
-
 @families
 def test_the_best_of_a_beam_are_given(name: str) -> None:
     own = family(name)
@@ -522,7 +514,6 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
 
 
 # -------------------------------------------------------------------------------------------- taps
-
 TAPPED = [
     (transformer(), transformer()),
     (transformer(position="rope"), transformer(position="rope", norm_order="post")),

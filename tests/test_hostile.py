@@ -79,8 +79,6 @@ def tensors(header: bytes, size: int | None = None, rest: bytes = b"") -> bytes:
 
 
 # ------------------------------------------------------------------------------ weights
-
-
 @MANY
 @given(st.data())
 def test_a_bit_flipped_anywhere_in_the_weights_is_found(run: Path, data: st.DataObject) -> None:
@@ -179,8 +177,6 @@ def read_all(run: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ swapped
-
-
 def test_weights_of_another_run_are_refused_by_what_was_sealed(runs: Path, run: Path) -> None:
     other = weights(runs / "rnn")
     shutil.copyfile(other, weights(run))
@@ -200,8 +196,6 @@ def test_weights_under_a_config_of_the_same_shapes_are_refused(run: Path) -> Non
 
 
 # ------------------------------------------------------------------------------ paths
-
-
 OUTSIDE = ["../other", "/etc", "checkpoints/../../other", "..", "/"]
 
 
@@ -251,8 +245,6 @@ def test_an_export_takes_nothing_along_from_outside_of_the_run(run: Path, tmp_pa
 
 
 # ------------------------------------------------------------------------------ what a run is not
-
-
 def test_a_run_has_no_base_no_imports_and_no_pipe(run: Path, tmp_path: Path, monkeypatch) -> None:
     config, sign = run / "config.toml", tmp_path / "executed"
     text = config.read_text("utf-8")
@@ -314,8 +306,6 @@ def test_ids_of_pieces_are_their_places(ids: dict[str, int], tmp_path: Path) -> 
 
 
 # ------------------------------------------------------------------------------ what is JSON, TOML
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda each: (
@@ -369,8 +359,6 @@ def test_a_config_that_is(kind: str, tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ memory
-
-
 BOUND = 500  # MiB by which all of these together may make the process grow
 MEASURE = """
 import resource, sys

@@ -51,8 +51,6 @@ def saved(view: Drawing, folder: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ ablation
-
-
 def test_a_heads_worth_is_what_is_lost_when_its_output_is_zero() -> None:
     model = transformer()
     pairs = [(SOURCE, TARGET), (SOURCE.flip(0), TARGET[:1])]
@@ -89,8 +87,6 @@ def test_a_head_that_adds_nothing_is_worth_nothing(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ kinds of heads
-
-
 def soft(rows: NDArray[np.floating], share: float = 0.7) -> NDArray[np.float32]:
     """The same map with the rest of the weight everywhere."""
     mixed = share * rows + (1 - share) / rows.shape[-1]
@@ -149,8 +145,6 @@ def test_the_measures_by_hand() -> None:
 
 
 # ------------------------------------------------------------------------------ logit lens
-
-
 @pytest.mark.parametrize("order", ["pre", "post"])
 def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str, tmp_path: Path) -> None:
     model = language_model(norm_order=order)
@@ -186,8 +180,6 @@ def test_the_lens_of_a_pair_and_of_none() -> None:
 
 
 # ------------------------------------------------------------------------------ permutation
-
-
 def positioned(position: Position.Config) -> EncoderDecoder:
     sizes: dict[str, Any] = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 8}
     config = EncoderDecoder.Config(
@@ -268,8 +260,6 @@ def test_recurrence_and_a_causal_mask_know_the_order() -> None:
 
 
 # ------------------------------------------------------------------------------ hidden states
-
-
 def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
     config = RecurrentEncoder.Config(
         embedding_size=8, hidden_size=6, num_layers=2, bidirectional=True, cell=LSTMCell.Config()
@@ -313,8 +303,6 @@ def test_principal_components_of_a_line_are_the_line() -> None:
 
 
 # ------------------------------------------------------------------------------ loss surface
-
-
 class Bowl(nn.Module):
     """L(W) = ½ ‖W‖²: its surface is known."""
 

@@ -63,8 +63,6 @@ def model_of(task: MaskedLanguage, **fields: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------ what is hidden
-
-
 def test_shares_of_the_tokens_are_chosen_hidden_and_replaced(task: MaskedLanguage) -> None:
     ids = np.random.default_rng(0).integers(4, task.tokenizer.vocab_size, 400).tolist()
     hidden = replaced = saved = 0
@@ -118,8 +116,6 @@ def test_a_vocabulary_with_a_mask_uses_it(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ learning
-
-
 def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     model, objective = model_of(task), CrossEntropy.Config(label_smoothing=0.0).build()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -179,8 +175,6 @@ def test_figures_are_those_of_the_whole_output(task: MaskedLanguage) -> None:
 
 
 # ------------------------------------------------------------------------------ files, looking
-
-
 def test_a_table_gives_its_first_column(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("".join(f"{text}\t1\n" for text in TEXTS))
     task = make(tmp_path, source=str(tmp_path / "{split}.tsv"))

@@ -199,7 +199,6 @@ def test_many_passages_are_linked_at_once() -> None:
 
 
 # ------------------------------------------------------------------------------ HTML
-
 INLINE = ["b", "i", "a", "span", "em", "code", "q"]
 attribute = st.sampled_from(["", ' class="x"', ' title="a &amp; &quot;b&quot;"', ' translate="no"'])
 

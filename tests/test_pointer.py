@@ -154,8 +154,6 @@ def test_steps_of_hypotheses_are_the_whole_and_their_coverage_is_their_own() -> 
 
 
 # ------------------------------------------------------------------------------ extended vocabulary
-
-
 def test_words_that_the_vocabulary_lacks_have_ids_of_their_own_in_source_and_target() -> None:
     tokenizer = WordTokenizer.Config(lowercase=True, min_frequency=1).build()
     tokenizer.train(["the cat sat"])

@@ -44,8 +44,6 @@ def sentences(number: int, seed: int = 0) -> list[tuple[str, str]]:
 
 
 # ------------------------------------------------------------------------------ what is odd
-
-
 def test_good_text_has_nothing_odd() -> None:
     rows = [
         *sentences(1500),
@@ -123,8 +121,6 @@ def test_overlap_of_test_with_train_by_source_and_by_pair() -> None:
 
 
 # ------------------------------------------------------------------------------ what is dropped
-
-
 def letters(corpus: Corpus) -> NDArray[np.int64]:
     return np.array([list(map(len, side)) for side in (corpus.sources, corpus.targets)]).T
 
@@ -162,8 +158,6 @@ def test_an_empty_corpus_has_a_report() -> None:
 
 
 # ------------------------------------------------------------------------------ saying it
-
-
 def test_a_report_of_files_lists_bad_lines_and_says_all_of_it(tmp_path: Path) -> None:
     train, test = tmp_path / "train.tsv", tmp_path / "test.tsv"
     train.write_bytes(b"one\tun\nno tab\none\tun\nesc \x1b[31mred\t[bold]rouge\n\xff\tx\n")
@@ -224,8 +218,6 @@ def test_one_list_sorted_by_length_does_not_seem_shifted(data_folder: Path) -> N
 
 
 # ------------------------------------------------------------------------------ other kinds of data
-
-
 def put(path: Path, *lines: str) -> Path:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path

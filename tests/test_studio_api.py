@@ -64,8 +64,6 @@ def folded(client: TestClient, run: str, ask: dict[str, Any]) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------ runs
-
-
 def test_runs_are_listed_without_being_loaded(client: TestClient, runs: dict[str, Run]) -> None:
     result = {run["id"]: run for run in client.get(f"{API}/runs").json()["runs"]}
     assert set(result) == set(runs)
@@ -124,8 +122,6 @@ def test_examples_can_be_asked(client: TestClient, name: str) -> None:
 
 
 # ------------------------------------------------------------------------------ answers
-
-
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
 @pytest.mark.parametrize("search", [{"kind": "greedy"}, {"kind": "beam", "beamSize": 3}])
 def test_what_is_streamed_is_what_the_run_translates(client, runs, name, search) -> None:
@@ -287,8 +283,6 @@ def test_hostile_text_is_only_text(client: TestClient) -> None:
 
 
 # ------------------------------------------------------------------------------ views
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_view_that_fits_is_drawn(client: TestClient, name: str) -> None:
     detail = client.get(f"{API}/runs/{name}").json()
@@ -387,8 +381,6 @@ def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
 
 
 # ------------------------------------------------------------------------------ evaluation, model
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_examples_are_judged_as_the_run_is(client, runs, name) -> None:
     result = client.get(f"{API}/runs/{name}/evaluation?split=test&most=5000")
@@ -423,8 +415,6 @@ def test_a_model_is_drawn_as_blocks_whose_parameters_add_up(client, runs, name) 
 
 
 # ------------------------------------------------------------------------------ the rest
-
-
 def test_a_bug_is_no_mistake_of_the_user(client: TestClient, monkeypatch, caplog) -> None:
     def broken(*_: object) -> list[object]:
         return list(zip([1], [], strict=True))

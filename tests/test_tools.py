@@ -250,8 +250,6 @@ def test_a_run_that_ships_answers_as_the_run_it_was_made_of(tmp_path: Path) -> N
 
 
 # ---- Records: the test of their scores, and that the page is what the JSON gives
-
-
 def test_a_goal_is_reached_where_the_mean_of_the_seeds_is_beyond_it() -> None:
     """Student's table: t = 3.747 for ν = 4 is p = 0.01."""
     apart = [each * 0.1 / 2.5**0.5 for each in (-2.0, -1.0, 0.0, 1.0, 2.0)]  # s = 0.1

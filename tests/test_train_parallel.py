@@ -311,8 +311,6 @@ def test_the_command_under_torchrun(played: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ one process
-
-
 def test_without_torchrun_there_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("auto", "none", "ddp", "fsdp"):
         with ranks_of(toy_config(parallel=kind)) as ranks:
@@ -346,8 +344,6 @@ def test_only_layers_with_weights_of_their_own_are_sharded_apart() -> None:
 
 
 # ------------------------------------------------------------------------------ a GPU
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_one_rank_on_a_gpu_is_one_process(tmp_path: Path, kind: str) -> None:

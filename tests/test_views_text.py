@@ -36,8 +36,6 @@ def draw(name: str, *runs: Run, **requests: Any) -> Any:
 
 
 # ---- one text
-
-
 def test_every_view_of_attention_shows_tokens_or_words(tmp_path: Path) -> None:
     made = copier(tmp_path, tokenizer="character")
     tokens, words = ["a", "␣", "b", "</s>"], ["a", "b", "</s>"]
@@ -152,8 +150,6 @@ def test_importance_is_measured_on_the_cross_attention(run: Run, tmp_path: Path)
 
 
 # ---- many texts
-
-
 def test_scores_by_length_are_those_of_each_group(tmp_path: Path) -> None:
     sources = [" ".join(["w"] * n) for n in (*range(1, 11), *range(21, 31))]
     references = [" ".join(f"r{k}" for k in range(len(s.split()) + 4)) for s in sources]
@@ -196,8 +192,6 @@ def test_lengths_of_runs_and_of_files(run: Run, tmp_path: Path) -> None:
 
 
 # ---- training
-
-
 def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
     drawn = draw("growing", run, text="a b c")
     [values], [shown] = drawn.arrays().values(), drawn.sheets

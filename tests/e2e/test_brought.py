@@ -68,8 +68,6 @@ def bring(page: Any, field: str, name: str, kind: str, content: bytes) -> None:
 
 
 # ------------------------------------------------------------------------------ trainings
-
-
 def test_attention_is_a_film_of_the_checkpoints(open_url: Callable[..., Any]) -> None:
     page = open_url("#/train?run=rnn")
     page.get_by_test_id("show-film").press("Enter")
@@ -138,8 +136,6 @@ def test_the_health_of_modules_is_drawn(open_url: Callable[..., Any], runs: dict
 
 
 # ------------------------------------------------------------------------------ files
-
-
 def test_a_picture_that_is_brought_is_labelled_and_looked_at(open_url, runs, tmp_path) -> None:
     file = io.BytesIO()
     Image.fromarray(bars(4)[0][3]).save(file, "PNG")

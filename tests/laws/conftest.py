@@ -120,7 +120,6 @@ def substitutions(config: Config) -> Iterator[tuple[str, Any]]:
 
 
 # ------------------------------------------------------------------------------ models
-
 TRANSFORMER = shrink(TransformerEncoder.Config()), shrink(TransformerDecoder.Config())
 RECURRENT = (
     shrink(RecurrentEncoder.Config(bidirectional=True)),
@@ -250,7 +249,6 @@ def model(request: pytest.FixtureRequest) -> EncoderDecoder:
 
 
 # ------------------------------------------------------------------------------ attention
-
 KEYS = real(5, 3)
 MASKS: dict[str, Callable[[], Mask]] = {
     "none": Mask,

@@ -117,8 +117,6 @@ def test_saved_and_loaded_weights_give_the_same_output(model: Any, tmp_path: Pat
 
 
 # ------------------------------------------------------------------------------ bags
-
-
 def test_a_bag_of_words_does_not_see_the_order_in_any_bit() -> None:
     inputs, keys = ids(1, 40), torch.ones(1, 40, dtype=torch.bool)
     keys[:, 33:] = False
@@ -150,8 +148,6 @@ def test_only_positions_or_recurrence_tell_orders_apart() -> None:
 
 
 # ------------------------------------------------------------------------------ looking
-
-
 @torch.no_grad()
 def test_a_pooling_that_attends_is_seen() -> None:
     config = Classifier.Config(encoder=RECURRENT[0], pooling=Attentive.Config())

@@ -150,8 +150,6 @@ def test_four_small_batches_equal_one_large(name: str) -> None:
 
 
 # ---- divergence of two passes
-
-
 def divergence(first: Tensor, second: Tensor) -> Tensor:
     """Σ KL(p‖q) + KL(q‖p), from whole logits."""
     log_p, log_q = first.log_softmax(dim=1), second.log_softmax(dim=1)
@@ -252,8 +250,6 @@ def test_a_model_with_other_scores_is_refused(kind: type[Objective]) -> None:
 
 
 # ------------------------------------------------------------------------------------ distillation
-
-
 def taught(logits: Tensor, teachers: list[Tensor]) -> Tensor:
     """Σ KL(p̄‖p), from whole logits."""
     mean = torch.stack([each.softmax(dim=1) for each in teachers]).mean(dim=0)

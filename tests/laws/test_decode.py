@@ -38,7 +38,6 @@ from laws.tables import (
 from tolerances import MODEL, near
 
 # ------------------------------------------------------------------------------ the toy proof
-
 TOY = {  # p of A, B, C and the end
     (): (0.5, 0.2, 0.3, 0.0),
     (A,): (0.25, 0.4, 0.3, 0.05),
@@ -69,8 +68,6 @@ def test_a_beam_finds_the_better_path(width: int) -> None:
 
 
 # ------------------------------------------------------------------------------ brute force
-
-
 @settings(max_examples=25)
 @given(
     seeds=st.lists(st.integers(0, 10**6), min_size=1, max_size=3),
@@ -125,8 +122,6 @@ def forced(model: EncoderDecoder, source: Tensor, outputs: Sequence[Sequence[int
 
 
 # ------------------------------------------------------------------------------ any table
-
-
 @each("search")
 def test_laws_of_searches(config: Search.Config) -> None:
     keeps_laws(config)
@@ -245,7 +240,6 @@ def test_no_sources_no_outputs(config: Search.Config) -> None:
 
 
 # ------------------------------------------------------------------------------ real models
-
 SEARCHES = defaults("search") | {
     "beam of 1": Beam.Config(beam_size=1),
     "wide beam": Beam.Config(beam_size=12),

@@ -43,8 +43,6 @@ SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
 
 
 # ------------------------------------------------------------------------------ time
-
-
 @torch.no_grad()
 def test_whole_equals_step_by_step_equals_chunks(model: EncoderDecoder) -> None:
     memory = model.encode(SOURCE, KEYS)
@@ -66,8 +64,6 @@ def test_the_future_leaves_the_past_bit_equal(model: EncoderDecoder) -> None:
 
 
 # ------------------------------------------------------------------------------ rows
-
-
 @torch.no_grad()
 def test_padding_changes_nothing(model: EncoderDecoder) -> None:
     logits = model(SOURCE, TARGET, KEYS)
@@ -117,8 +113,6 @@ def test_steps_follow_reordered_hypotheses_and_the_sources_that_are_left(model) 
 
 
 # ------------------------------------------------------------------------------ learning
-
-
 def test_every_parameter_receives_a_gradient(model: EncoderDecoder) -> None:
     source, target = ids(2, 24), ids(2, 24, seed=2)  # as long as places are told apart
     model(source, target).square().sum().backward()
@@ -168,8 +162,6 @@ def test_dropout_is_random_in_training_and_absent_in_use(name: str) -> None:
 
 
 # ------------------------------------------------------------------------------ looking
-
-
 @torch.no_grad()
 def test_captured_rows_sum_to_one_and_are_zero_where_masked(model: EncoderDecoder) -> None:
     plain = model(SOURCE, TARGET, KEYS)
@@ -203,8 +195,6 @@ def test_a_silenced_head_is_missing_from_the_output(model: EncoderDecoder) -> No
 
 
 # ------------------------------------------------------------------------------ pairs
-
-
 def recurrent_decoders() -> dict[str, Any]:
     """Every cell, without attention and with it in both orders."""
     cells = defaults("cell")
@@ -287,8 +277,6 @@ def test_a_memory_of_no_recurrence_is_summed_up_by_its_mean() -> None:
 
 
 # ------------------------------------------------------------------------------ tying
-
-
 def test_tied_tables_are_one() -> None:
     model = build(EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=TRANSFORMER[1], tie="all"))
     table = model.output.weight
@@ -310,7 +298,6 @@ def test_tables_of_other_shapes_are_not_tied() -> None:
 
 
 # ------------------------------------------------------------------------------ shapes
-
 CHECKED = ("nn", "models", "inspect", "spec", "decode.forced", "tasks.objective")
 SHAPES = f"""
 from jaxtyping import install_import_hook

@@ -131,7 +131,6 @@ def test_a_single_vector_carries_a_short_sequence() -> None:
 
 
 # ------------------------------------------------------------------------------ a whole task
-
 PAIRS = {
     "The grey cat sleeps on the warm stove.": "Le chat gris dort sur le poêle chaud.",
     "Two boats cross the river at dawn.": "Deux bateaux traversent la rivière à l'aube.",

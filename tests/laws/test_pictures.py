@@ -97,8 +97,6 @@ def words(rows: int = 3, length: int = 5) -> Tensor:
 
 
 # ------------------------------------------------------------------------------ rows
-
-
 @each_classifier
 @torch.no_grad()
 def test_labels_of_a_picture_do_not_depend_on_its_neighbours(config: Any) -> None:
@@ -147,8 +145,6 @@ def labels_of(model: Any) -> list[str]:
 
 
 # ------------------------------------------------------------------------------ learning
-
-
 @each_classifier
 def test_every_parameter_of_a_classifier_receives_a_gradient(config: Any) -> None:
     model = classifier(config)
@@ -192,8 +188,6 @@ def test_config_of_a_picture_model_to_toml_to_config(name: str) -> None:
 
 
 # ------------------------------------------------------------------------------ whole tasks
-
-
 def learn(task: Any, model: Any, objective: Any, steps: int, rate: float = 1e-2) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     count = min(8, len(task.lengths("train")))

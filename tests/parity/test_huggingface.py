@@ -353,8 +353,6 @@ def test_greedy_outputs_are_theirs(name: str, tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ ours to theirs
-
-
 def ours(**fields: Any) -> EncoderDecoder:
     sizes = {"hidden_size": 16, "num_heads": 4, "num_layers": 1, "ffn_size": 20}
     encoder = TransformerEncoder.Config(**sizes | fields)
@@ -426,8 +424,6 @@ def test_a_preset_with_a_head_becomes_theirs(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ errors
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     saved("gpt2", tmp_path)

@@ -175,10 +175,8 @@ def write_data(folder: Path) -> None:
         rows = pairs if split == "train" else pairs[::3]
         lines = [f"{s} {v}\t{t} {w}\n" for (s, t), (v, w) in rows]
         (folder / f"pairs.{split}.tsv").write_text("".join(lines), "utf-8")
-        labelled = [
-            f"{s} {v}\t{'animal' if s in ('the dog', 'a cat') else 'human'}\n"
-            for (s, _), (v, _) in rows
-        ]
+        kinds = {s: "animal" if s in ("the dog", "a cat") else "human" for s in SUBJECTS}
+        labelled = [f"{s} {v}\t{kinds[s]}\n" for (s, _), (v, _) in rows]
         (folder / f"labelled.{split}.tsv").write_text("".join(labelled), "utf-8")
     (folder / "text.txt").write_text("the dog runs .\na cat sleeps .\n" * 60, "utf-8")
     write_bars(folder)

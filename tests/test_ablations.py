@@ -54,9 +54,8 @@ def translator(tie: str = "target", **choices: Any) -> EncoderDecoder:
     torch.manual_seed(0)
     encoder = Encoder.Config.parse({"kind": "transformer"} | SIZES | choices)
     decoder = Decoder.Config.parse({"kind": "transformer"} | SIZES | choices)
-    config = PRESETS["transformer-small"].parse(
-        {"encoder": encoder, "decoder": decoder, "tie": tie}
-    )
+    tree = {"encoder": encoder, "decoder": decoder, "tie": tie}
+    config = PRESETS["transformer-small"].parse(tree)
     model: EncoderDecoder = config.build(Tokens(30), Tokens(30)).eval()
     return model
 
@@ -84,9 +83,8 @@ def steps(count: int, model: LanguageModel, batch: Tensor) -> float:
 # ------------------------------------------------------------------------------ no feed-forward
 @torch.no_grad()
 def test_without_feed_forward_and_norm_a_decoder_of_fixed_weights_is_linear() -> None:
-    model = language_model(
-        feed_forward="none", norm="none", position="none", attention={"score": "location"}
-    )
+    parts = dict.fromkeys(("feed_forward", "norm", "position"), "none")
+    model = language_model(**parts, attention={"score": "location"})
     layer = model.decoder.layers[0]
     assert len(layer.blocks) == 1 and not list(layer.feed_forward.parameters())
     attention = layer.self_attention
@@ -197,9 +195,8 @@ def test_location_as_printed_is_a_softmax_over_all_positions_cut(length: int) ->
 
 @torch.no_grad()
 def test_the_location_decoder_takes_longer_sources_as_printed() -> None:
-    config = LocationDecoder.Config(
-        embedding_size=6, hidden_size=10, max_length=4, softmax_over="max_length"
-    )
+    sizes = {"embedding_size": 6, "hidden_size": 10, "max_length": 4}
+    config = LocationDecoder.Config(**sizes, softmax_over="max_length")
     decoder = config.build(Tokens(30), 8).eval()
     memory = torch.randn(3, 6, 8)
     other = memory.clone()
@@ -221,9 +218,8 @@ def bahdanau(*overrides: str) -> EncoderDecoder:
 def test_scores_of_states_that_are_not_projected(score: str) -> None:
     level = ["encoder.hidden_size=128"] if score in ("dot", "cosine") else []  # 2 · 128 = 256
     own = ["decoder.attention.score.own_matrix=true"] if score == "additive" else []
-    model = bahdanau(
-        f"decoder.attention.score={score}", "decoder.attention.project=[]", *level, *own
-    )
+    choices = (f"decoder.attention.score={score}", "decoder.attention.project=[]")
+    model = bahdanau(*choices, *level, *own)
     attention = model.decoder.cross_attention
     assert not [name for name, _ in attention.named_parameters() if not name.startswith("score.")]
     size = 256 if level else 512
@@ -315,9 +311,8 @@ def test_cells_as_printed() -> None:
 @torch.no_grad()
 def test_cbow_guesses_the_centre_from_its_neighbours() -> None:
     encoder = {"kind": "cbow_window", "window": 2, "embedding_size": 16, "dropout": 0.0}
-    config = MaskedLanguageModel.Config.parse(
-        {"encoder": encoder, "transform": False, "output_bias": False}
-    )
+    tree = {"encoder": encoder, "transform": False, "output_bias": False}
+    config = MaskedLanguageModel.Config.parse(tree)
     model = config.build(Tokens(30)).eval()
     table = model.encoder.stem.embedding.weight
     assert [name for name, _ in model.named_parameters()] == ["encoder.stem.embedding.weight"]
@@ -387,10 +382,8 @@ def test_the_recipe_of_2017_is_that_of_the_paper() -> None:
     config = read(RunConfig, CONFIGS / "translation" / "vaswani-2017-recipe.toml")
     tree = config.tree()
     assert {tree["model"][side]["norm_order"] for side in ("encoder", "decoder")} == {"post"}
-    assert (
-        tree["train"]["optimizer"] | {"betas": [0.9, 0.98], "eps": 1e-9}
-        == (tree["train"]["optimizer"])
-    )
+    optimizer = tree["train"]["optimizer"]
+    assert optimizer | {"betas": [0.9, 0.98], "eps": 1e-9} == optimizer
     assert tree["train"]["schedule"]["kind"] == "noam" and tree["train"]["average"] == 5
     assert tree["objective"]["label_smoothing"] == 0.1 and tree["decode"]["beam_size"] == 4
 

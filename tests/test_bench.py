@@ -22,6 +22,7 @@ from foveate.config import ConfigError, kinds
 from foveate.data import synthetic
 from foveate.decode.engine import SearchRequest
 from foveate.kinds import load_kinds
+from foveate.run import RunEngine
 from foveate.train.config import resolve
 from length import Variant, cost, exponent, variants, worth
 
@@ -81,9 +82,7 @@ def test_measure(work: training.Workload) -> None:
     assert result["machine"]["torch"] == torch.__version__
 
 
-def test_no_step_takes_longer_than_is_said(
-    work: training.Workload, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_step_takes_longer_than_is_said(work, monkeypatch) -> None:
     """The clock of the last of the counted steps decides, not that of the first."""
     real, allowed = training.train, list[float | None]()
 
@@ -116,9 +115,7 @@ def test_products_are_those_of_every_weight_and_of_attention(work: training.Work
     assert training.products(work, model) == pytest.approx(expected / targets)
 
 
-def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(
-    work: training.Workload,
-) -> None:
+def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(work) -> None:
     lengths = work.task.lengths("train")
     steps = training.train(work, work.model(), resolve("fp32"), steps=3)
     plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
@@ -237,13 +234,10 @@ def test_int8_is_a_precision_of_decoding(work: training.Workload) -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_outputs_are_as_long_as_they_are_forced_to_be(
-    work: training.Workload, beam_size: int
-) -> None:
+def test_outputs_are_as_long_as_they_are_forced_to_be(work, beam_size) -> None:
     sources = [[5, 6, 7], [8]]
-    result = RunEngine(work.task, work.model().eval()).outputs(
-        sources, SearchRequest(forced(beam_size, 7))
-    )
+    engine = RunEngine(work.task, work.model().eval())
+    result = engine.outputs(sources, SearchRequest(forced(beam_size, 7)))
     assert [len(outputs[0].ids) for outputs in result] == [7, 7]
 
 

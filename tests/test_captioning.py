@@ -130,9 +130,8 @@ def test_the_regulariser_is_added_once_a_picture(tmp_path: Path) -> None:
     model: Any = task.build(config())
     batch, plain = task.batch("train", [0, 3]), CrossEntropy.Config(label_smoothing=0.0).build()
     loss = task.loss(model, batch, plain)
-    assert float(loss.total.detach() - loss.logged["nll"]) == near(
-        2 * float(loss.logged["places"]), terms=MODEL
-    )
+    regulariser = 2 * float(loss.logged["places"])
+    assert float(loss.total.detach() - loss.logged["nll"]) == near(regulariser, terms=MODEL)
     parts = [task.loss(model, task.batch("train", [i]), plain) for i in (0, 3)]
     separate = sum(float(part.total.detach()) for part in parts)
     assert separate == near(float(loss.total.detach()), terms=MODEL)
@@ -185,10 +184,8 @@ def test_unknown_words_are_not_said(task: Captioning) -> None:
     torch.manual_seed(0)
     model: Any = task.build(config().model_copy(update={"tie": "none"})).eval()
     rules = (MinLength.Config(),)  # of words that are equally good, the end may come first
-    for search in (
-        Greedy.Config(rules=rules).build(),
-        Beam.Config(beam_size=3, rules=rules).build(),
-    ):
+    for chosen in (Greedy.Config(rules=rules), Beam.Config(beam_size=3, rules=rules)):
+        search = chosen.build()
         with torch.no_grad():
             model.output.weight.zero_()
         (answer,) = answering.answer(
@@ -211,12 +208,8 @@ def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
 
 
 def test_evaluation_has_a_figure_without_a_model_beside_it(task: Captioning, model: Any) -> None:
-    result = evaluate(
-        task,
-        RunEngine(task, model),
-        examples(task, "test"),
-        SearchRequest(Greedy.Config().build()),
-    )
+    engine, request = RunEngine(task, model), SearchRequest(Greedy.Config().build())
+    result = evaluate(task, engine, examples(task, "test"), request)
     assert result.figures["bleu_of_nearest_picture"] == pytest.approx(100), "train is test here"
     assert len(result.outputs) == 3
     assert "case:lc" in result.signatures["bleu"]

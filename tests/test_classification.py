@@ -86,13 +86,10 @@ def write(folder: Path, train: list[tuple[str, str]] | None = None) -> Path:
 
 
 def make(folder: Path, data: TextData | None = None, **fields: Any) -> TextClassification:
-    inputs = {
-        "source": str(folder / "{split}.tsv"),
-        "tokenizer": WordTokenizer.Config(min_frequency=1),
-    }
-    task: TextClassification = TextClassification.Config(**inputs | fields).build(
-        data or TextData()
-    )
+    words = WordTokenizer.Config(min_frequency=1)
+    inputs = {"source": str(folder / "{split}.tsv"), "tokenizer": words}
+    config = TextClassification.Config(**inputs | fields)
+    task: TextClassification = config.build(data or TextData())
     return task
 
 
@@ -227,9 +224,8 @@ def test_eight_texts_are_learnt_by_heart(task, config) -> None:
     figures = task.measure(model, "train", SEARCH).figures
     assert figures["accuracy"] == figures["f1_macro"] == 100
     assert figures["loss"] < 0.3
-    result = evaluate(
-        task, RunEngine(task, model), task.corpus("train"), SearchRequest(SEARCH, batch_tokens=20)
-    )
+    request = SearchRequest(SEARCH, batch_tokens=20)
+    result = evaluate(task, RunEngine(task, model), task.corpus("train"), request)
     assert result.outputs == [label for _, label in TRAIN]
     assert result.tables["confusion"].cells == [[4, 0], [0, 4]]
 
@@ -247,9 +243,8 @@ def test_an_ensemble_has_the_mean_of_p(task: TextClassification) -> None:
 
 
 def answers(task: TextClassification, model: Any, lines: list[str], batch_tokens: int = 8192):
-    return answer(
-        task, RunEngine(task, model), lines, SearchRequest(SEARCH, batch_tokens=batch_tokens)
-    )
+    request = SearchRequest(SEARCH, batch_tokens=batch_tokens)
+    return answer(task, RunEngine(task, model), lines, request)
 
 
 @each_model
@@ -356,18 +351,16 @@ def trained(folder: Path, name: str, steps: int, lr: float = 1e-2, **tables: Any
 def masked(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A masked language model."""
     folder = write(tmp_path_factory.mktemp("runs"))
-    task = MaskedLanguage.Config(
-        source=str(folder / "{split}.tsv"), tokenizer=WordTokenizer.Config(min_frequency=1)
-    )
+    words = WordTokenizer.Config(min_frequency=1)
+    task = MaskedLanguage.Config(source=str(folder / "{split}.tsv"), tokenizer=words)
     model = MaskedLanguageModel.Config(encoder=MODELS["transformer"].encoder)
     return trained(folder, "masked", 3, task=task, model=model)
 
 
 def tuned(masked: Run, name: str, steps: int, lr: float) -> Run:
     """A classifier whose encoder begins as that of the masked language model."""
-    task = TextClassification.Config(
-        source=masked.config.task.tree()["source"], tokenizer=BPE.Config()
-    )
+    source = masked.config.task.tree()["source"]
+    task = TextClassification.Config(source=source, tokenizer=BPE.Config())
     start = Start(run=str(masked.path), parts=("encoder",))
     tables: dict[str, Any] = {"task": task, "model": MODELS["transformer"], "start": start}
     return trained(masked.path.parent, name, steps, lr, **tables)
@@ -449,11 +442,8 @@ def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
     assert label == "good" and float(mean) == near(float(p), terms=MODEL)
     assert written["--scores"][0].split("\t")[::2] == ["good", "bad"]
     tree = json.loads(written["--json"][0])
-    assert (tree["text"], tree["label"], set(tree["probabilities"])) == (
-        "a clever joy",
-        "good",
-        {"good", "bad"},
-    )
+    assert (tree["text"], tree["label"]) == ("a clever joy", "good")
+    assert set(tree["probabilities"]) == {"good", "bad"}
     assert json.loads(written["--json"][1])["label"] is None
     with pytest.raises(ConfigError, match="choose one"):
         classify(run.path, scores=True, as_json=True)
@@ -497,10 +487,8 @@ def test_the_confusion_matrix_has_true_labels_in_rows() -> None:
     assert table.cells == [[1, 0, 0], [1, 2, 0], [0, 0, 0]]
     assert table.lines()[1:] == ["   a b c", "a  1 0 0", "b  1 2 0", "c  0 0 0"]
     many = [str(n) for n in range(77)]
-    assert Table("t", many, many, np.eye(77, k=1).tolist()).lines()[1:3] == [
-        "   1.0  0 → 1",
-        "   1.0  1 → 2",
-    ]
+    table = Table("t", many, many, np.eye(77, k=1).tolist())
+    assert table.lines()[1:3] == ["   1.0  0 → 1", "   1.0  1 → 2"]
 
 
 def test_evaluations_and_samples() -> None:
@@ -510,10 +498,8 @@ def test_evaluations_and_samples() -> None:
     assert "tp" in evaluation.signatures["f1_macro"]
     assert list(evaluation.tables) == ["confusion"]
     measures = measures_of_labels(LOG_P, WANTED, NAMES, ["w", "x", "y", "z"], 2)
-    assert [(s.source, s.reference, s.output) for s in measures.samples] == [
-        ("w", "a", "a"),
-        ("y", "b", "a"),
-    ]
+    samples = [(s.source, s.reference, s.output) for s in measures.samples]
+    assert samples == [("w", "a", "a"), ("y", "b", "a")]
     assert measures_of_labels(LOG_P, WANTED, NAMES, ["w", "x", "y", "z"], 0).samples == []
 
 

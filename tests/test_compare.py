@@ -205,9 +205,7 @@ def test_what_cannot_be_compared_is_one_sentence(configs: Path, call: Call) -> N
         assert result.code == 2 and message in result.err and "Traceback" not in result.err
 
 
-def test_without_a_budget_each_model_has_as_many_steps(
-    configs: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_budget_each_model_has_as_many_steps(configs, call, monkeypatch) -> None:
     def refuse(plan: ComparisonPlan, budget: Budget, *_: object) -> Comparison:
         raise ConfigError(f"{len(plan.names)} models, {budget}")
 
@@ -223,9 +221,8 @@ def test_the_first_config_sets_the_terms(configs: Path) -> None:
     text = paths[1].read_text("utf-8").replace("batch_tokens = 256", "batch_tokens = 99")
     paths[1].write_text(text.replace("min_frequency = 1", "min_frequency = 2"), "utf-8")
     plan = planned(paths, [], ["other.tsv"])
-    assert plan.notes == {
-        "changed in transformer": "task.source, task.tokenizer, train.batch_tokens: as in rnn"
-    }
+    changes = "task.source, task.tokenizer, train.batch_tokens: as in rnn"
+    assert plan.notes == {"changed in transformer": changes}
     assert {config.task.tree()["source"] for config in plan.configs.values()} == {"other.tsv"}
 
 

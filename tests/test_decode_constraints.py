@@ -295,9 +295,7 @@ def translators(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 @pytest.mark.parametrize("kind", ["byte", "bpe", "unigram", "character", "word"])
 @pytest.mark.parametrize("engine", ["torch", "packed"])
-def test_a_phrase_is_written_once_as_a_whole_word(
-    translators: dict[str, Run], kind: str, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_phrase_is_written_once_as_a_whole_word(translators, kind, engine, monkeypatch) -> None:
     """The models write small letters: what else is a capital is a part of a phrase, left alone."""
     run, tried = translators[kind], 0
     if engine == "torch":

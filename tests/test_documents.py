@@ -96,9 +96,8 @@ def test_a_text_by_lines_is_the_same_text(pieces: list[str]) -> None:
     assume("\n" in text or "\r" not in text.rstrip())
     document = BY_LINES["text"](text.encode(), DocumentOptions(), "here")
     answers = [[line.upper() for line in p.sentences] for p in document.passages]
-    assert document.written(joined_all(document.passages, answers, diagonal)) == shouted(
-        "text", text
-    )
+    done = document.written(joined_all(document.passages, answers, diagonal))
+    assert done == shouted("text", text)
     assert list(document.lines) == list(range(1, len(document.passages) + 1))
 
 
@@ -212,9 +211,8 @@ def test_memories_get_a_variant() -> None:
     assert segment[0].text == "BLACK"
     with pytest.raises(ConfigError, match="name the one to add"):
         shouted("tmx", UNITS)
-    declared = (
-        '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n' + UNITS[UNITS.index("<tmx") :]
-    )
+    head = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
+    declared = head + UNITS[UNITS.index("<tmx") :]
     assert '<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx ' in shouted("tmx", declared, to="fr").decode()
 
 
@@ -600,14 +598,8 @@ def test_what_is_no_element_stays_in_the_one_that_it_is_in() -> None:
 def test_what_is_deep_but_closed_or_closes_itself_is_read() -> None:
     html = "<div>" * 1500 + "<b>a dog</b>" + "</div>" * 1500
     assert back(html_passage(html)) == html
-    for fine in (
-        "<p>a",
-        "<li>a",
-        "<br>",
-        "<div><b>a</b></div>",
-        "<svg><path/></svg>",
-        "<!--<i>-->",
-    ):
+    closed = ("<p>a", "<li>a", "<br>", "<div><b>a</b></div>", "<svg><path/></svg>", "<!--<i>-->")
+    for fine in closed:
         check(fine * 3000)
     with pytest.raises(DocumentError, match="more than 1,000,000 tags"):
         check("<" * 1_000_001)

@@ -41,9 +41,8 @@ def test_lines_are_the_numbers_and_differ_without_colour(tmp_path: Path) -> None
 
 def test_the_same_numbers_make_the_same_file(tmp_path: Path) -> None:
     x = np.arange(3.0)
-    first, second = (
-        line_chart(x, {"a": x}).save(tmp_path / f"{name}.svg").read_bytes() for name in "ab"
-    )
+    pictures = (line_chart(x, {"a": x}).save(tmp_path / f"{name}.svg") for name in "ab")
+    first, second = (picture.read_bytes() for picture in pictures)
     assert first == second
 
 
@@ -114,9 +113,8 @@ BARS = bar_chart(
     ["a", "b\n"], {"one": np.array([1.0, 2.0]), "two": np.array([np.nan, 4.0])}, "sum", "Title",
     bands={"one": (np.array([0.5, 1.5]), np.array([1.5, 2.5]))}, at=1.0,
 )  # fmt: skip
-TABLE = TableDrawing(
-    title="Best", columns=["rank", "output"], rows=[[1, "A cat."], [2, None], [10, "x" * 200]]
-)
+ROWS = [[1, "A cat."], [2, None], [10, "x" * 200]]
+TABLE = TableDrawing(title="Best", columns=["rank", "output"], rows=ROWS)
 
 
 @pytest.mark.parametrize("view", [WORDS, BARS, TABLE], ids=["words", "bars", "table"])

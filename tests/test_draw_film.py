@@ -188,9 +188,7 @@ def test_steps_of_a_recurrent_forecaster_are_its_rows(runs_steps: dict[str, Run]
     assert drawing.frames[3] in one.text() and one.figure().axes
 
 
-def test_steps_of_a_decoder_are_what_it_produces_as_rows_of_maps_are(
-    runs_steps: dict[str, Run],
-) -> None:
+def test_steps_of_a_decoder_are_what_it_produces_as_rows_of_maps_are(runs_steps) -> None:
     asked: dict[str, str] = {"text": "the dog sat", "target": "le chien"}
     attention = steps(runs_steps["rnn"], block="cross_attention", **asked)
     cells = steps(runs_steps["rnn"], block="decoder.cells", **asked)

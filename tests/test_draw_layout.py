@@ -57,10 +57,8 @@ def font(path: Path, characters: str) -> Path:
 
 def record(rows: list[str], columns: list[str], place: str = "") -> AttentionRecord:
     weights = np.random.default_rng(0).dirichlet(np.ones(len(columns)), (2, 2, len(rows)))
-    maps = {
-        f"decoder{place}.layers.{n}.cross_attention": w.astype(np.float32)
-        for n, w in enumerate(weights)
-    }
+    name = f"decoder{place}.layers.{{}}.cross_attention"
+    maps = {name.format(n): w.astype(np.float32) for n, w in enumerate(weights)}
     return AttentionRecord(maps, {"": rows}, {"": columns})
 
 

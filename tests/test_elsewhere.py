@@ -46,10 +46,8 @@ def absent(platform: str) -> dict[str, Any]:
     names: dict[str, list[str]] = {}
     modules = list[str]()
     for stub in (*STUBS.glob("[a-z]*.pyi"), *STUBS.glob("*/__init__.pyi")):
-        name, tree = (
-            (stub.parent if stub.stem == "__init__" else stub).stem,
-            ast.parse(stub.read_text("utf-8")),
-        )
+        name = (stub.parent if stub.stem == "__init__" else stub).stem
+        tree = ast.parse(stub.read_text("utf-8"))
         here, there = (
             dict(defined(tree.body, SimpleNamespace(platform=p, version_info=sys.version_info)))
             for p in ("linux", platform)
@@ -86,9 +84,8 @@ def runs(once: Once) -> Path:
 def test_what_is_absent_elsewhere_is_known() -> None:
     """The lists hold what has stopped the program on these systems before."""
     windows, mac = absent("win32"), absent("darwin")
-    assert {"sched_getaffinity", "fork", "getuid", "mkfifo", "O_NOFOLLOW", "pread"} <= {
-        *windows["absent"]["os"]
-    }
+    names = {"sched_getaffinity", "fork", "getuid", "mkfifo", "O_NOFOLLOW", "pread"}
+    assert names <= {*windows["absent"]["os"]}
     assert {"SIGKILL", "SIGHUP", "SIGALRM"} <= {*windows["absent"]["signal"]}
     assert "AF_UNIX" in windows["absent"]["socket"]
     assert {"fcntl", "resource", "pwd", "termios"} <= {*windows["modules"]}

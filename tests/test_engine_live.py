@@ -38,9 +38,8 @@ SIZES = {"hidden_size": 24, "num_heads": 3, "num_layers": 2, "ffn_size": 36, "dr
 def made() -> EncoderDecoder:
     """A small translator with weights that are not those of a start."""
     parts = [each.Config.parse({"kind": "transformer"} | SIZES) for each in (Encoder, Decoder)]
-    model = build(
-        PRESETS["transformer-small"](encoder=parts[0], decoder=parts[1]), vocabulary=VOCABULARY
-    )
+    config = PRESETS["transformer-small"](encoder=parts[0], decoder=parts[1])
+    model = build(config, vocabulary=VOCABULARY)
     with torch.no_grad():
         for weight in model.parameters():
             weight += 0.2 * torch.randn(weight.shape)
@@ -218,9 +217,7 @@ class OwnBeam(Beam):
     """Somebody's own beam with the config of the usual one."""
 
 
-def test_which_requests_the_modules_answer(
-    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_requests_the_modules_answer(runs, monkeypatch) -> None:
     """The engine has neither a diverse beam nor silenced heads, nor another's task."""
 
     class Other(type(runs["transformer"].task)):  # type: ignore[misc]

@@ -75,9 +75,7 @@ def test_the_probe_finds_what_the_system_says() -> None:
 
 
 @pytest.mark.parametrize("name", ["avx3", *(name for name in SETS if name not in OWN)])
-def test_a_set_that_cannot_run_is_refused_with_the_remedy(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_that_cannot_run_is_refused_with_the_remedy(name, monkeypatch) -> None:
     monkeypatch.setenv("FOVEATE_ISA", name)
     loading.loaded.cache_clear()
     fault = "no such instruction set" if name == "avx3" else "this processor lacks it"
@@ -110,9 +108,7 @@ def test_without_a_library_and_a_compiler_one_sentence_says_what_to_install(
         loading.loaded()
 
 
-def test_the_libraries_of_a_wheel_run_without_a_compiler(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_libraries_of_a_wheel_run_without_a_compiler(monkeypatch, tmp_path) -> None:
     (tmp_path / "libraries").mkdir()
     for name in ("probe", f"engine-{OWN[-1]}"):
         file = tmp_path / "libraries" / f"{name}{loading.SUFFIX}"
@@ -130,9 +126,8 @@ def test_where_a_compiler_is_too_old_for_the_best_set_the_next_one_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     old = tmp_path / "old"
-    script = (
-        f'case "$*" in *{SETS[OWN[-1]][-1]}*) echo error: unknown >&2; exit 1; esac; exec cc "$@"'
-    )
+    refusal = f"*{SETS[OWN[-1]][-1]}*) echo error: unknown >&2; exit 1"
+    script = f'case "$*" in {refusal}; esac; exec cc "$@"'
     old.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     old.chmod(0o755)
     monkeypatch.setenv("CC", str(old))
@@ -143,9 +138,7 @@ def test_where_a_compiler_is_too_old_for_the_best_set_the_next_one_runs(
     loading.loaded.cache_clear()
 
 
-def test_without_zig_the_engine_for_browsers_says_what_it_lacks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_zig_the_engine_for_browsers_says_what_it_lacks(monkeypatch) -> None:
     monkeypatch.setattr(loading, "find_spec", lambda name: None)
     with pytest.raises(LibraryError, match=r"for browsers is not compiled: pip install ziglang"):
         loading.web_engine("engine-wasm")
@@ -163,9 +156,8 @@ def test_without_zig_the_engine_for_browsers_says_what_it_lacks(
 )  # fmt: skip
 def test_a_library_holds_the_instructions_of_its_set(name: str, holds: str, lacks: str) -> None:
     path = loading._compiled(f"engine-{name}")
-    code = subprocess.run(
-        ["objdump", "-d", path], capture_output=True, text=True, check=True
-    ).stdout
+    command = ["objdump", "-d", path]
+    code = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert re.search(holds, code) and not re.search(lacks, code)
 
 
@@ -228,9 +220,7 @@ BOTH = [
 
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("both", BOTH)
-def test_outputs_are_the_same_on_every_set_and_in_int8_all_their_bits(
-    force: Force, both: tuple, int8: bool
-) -> None:
+def test_outputs_are_the_same_on_every_set_and_in_int8_all_their_bits(force, both, int8) -> None:
     model, sources, first = pair(*both), texts(30), []
     for name in OWN:
         force(name)
@@ -243,9 +233,7 @@ def test_outputs_are_the_same_on_every_set_and_in_int8_all_their_bits(
         assert [o.log_p for o in outputs] == pytest.approx([o.log_p for o in first], abs=1e-4)
 
 
-def test_bytes_of_minus_128_are_refused_on_every_set(
-    force: Force, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_of_minus_128_are_refused_on_every_set(force, monkeypatch) -> None:
     def unsymmetric(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         whole, scale = engine_quantized(weight)
         return np.where(whole == -127, np.int8(-128), whole), scale

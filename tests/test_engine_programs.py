@@ -158,9 +158,8 @@ def test_a_search_does_what_its_model_can() -> None:
 
 def test_sanitizers_find_nothing_in_changed_programs(tmp_path: Path) -> None:
     """`benchmarks/durability fuzz --only engine` for some seconds."""
-    library = subprocess.run(
-        [shutil.which("gcc") or "true", "-print-file-name=libasan.so"], capture_output=True
-    )
+    command = [shutil.which("gcc") or "true", "-print-file-name=libasan.so"]
+    library = subprocess.run(command, capture_output=True)
     if not Path(library.stdout.decode().strip() or "none").is_absolute():
         pytest.skip("no gcc with sanitizers")
     report = fuzz_engine.fuzz(5, tmp_path)

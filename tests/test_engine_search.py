@@ -458,9 +458,8 @@ def test_the_order_of_sources_changes_nothing(name: str, kind: str) -> None:
         fields = fields | {"sampling": Sampling(top_k=1)}
     sources = texts(30)
     limits = [1 + n * 7 % 23 for n in range(len(sources))]
-    right = CompiledSearch(own.engine, replace(own.settings, **fields)).outputs(
-        own.read(sources), limits
-    )
+    search = CompiledSearch(own.engine, replace(own.settings, **fields))
+    right = search.outputs(own.read(sources), limits)
     for seed, room in ((1, 1), (2, 5), (3, 64)):
         search = CompiledSearch(own.engine, replace(own.settings, room=room, **fields))
         order = np.random.default_rng(seed).permutation(len(sources)).tolist()
@@ -545,9 +544,8 @@ def test_taps_take_what_pytorch_records(encoder, decoder) -> None:
     for number, (name, module) in enumerate(zip(names, modules, strict=True)):
         taken = [stage for stage in STAGES if stage in calls[number]]
         assert {"query", "value", "score", "weights", "context", "output"} <= set(taken)
-        own = search.stages(
-            [(number, stage) for stage in taken], lambda: search.log_probabilities(source, target)
-        )
+        taps = [(number, stage) for stage in taken]
+        own = search.stages(taps, lambda: search.log_probabilities(source, target))
         for stage, flat in zip(taken, own, strict=True):
             right = joined(stage, calls[number][stage].values)[0].numpy()  # (H, T, …)
             heads, keys = module.num_heads, "self" in name and "decoder" in name

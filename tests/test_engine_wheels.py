@@ -17,6 +17,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 from foveate.engine.building import SETS, SIGNATURES, WEB
 from foveate.engine.loading import instruction_sets
+from foveate.system import c_compiler
 
 ROOT = Path(__file__).parent.parent
 # where it is the only compiler, `make test` has installed it, and has no need of wheels
@@ -41,9 +42,7 @@ print(loaded().functions.instruction_set().decode(), loaded().functions._name)
 """
 
 
-def test_a_platform_that_is_unknown_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_platform_that_is_unknown_is_refused(monkeypatch, tmp_path) -> None:
     for target, sets in hatch_build.PLATFORMS.values():
         assert set(sets) <= set(SETS) and target
     monkeypatch.setenv("FOVEATE_WHEEL", "amiga")
@@ -101,8 +100,6 @@ def test_a_library_is_of_its_platform_and_needs_the_system_alone(name: str, tmp_
         assert str(tmp_path).encode() not in content  # so that its bytes are the same twice
         assert content.startswith(magic) and content[place:].startswith(processor)
         assert all(function.encode() + b"\0" in content for function in SIGNATURES)
-        needed = re.findall(
-            rb"(?<=[\0/])(?:lib[\w.+-]+\.(?:so|dylib)|\w[\w-]*\.dll)[\w.]*", content
-        )
+        needed = re.findall(NEEDED, content)
         others = {library.decode() for library in needed} - SYSTEM - {file.name}
         assert not {o for o in others if not o.startswith("api-ms-win-crt-")}

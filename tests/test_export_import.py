@@ -200,9 +200,8 @@ def published(family: str, toy: Any, folder: Path) -> Path:
     """A folder as transformers and tokenizers write it, with weights drawn by chance."""
     tokenizer = toy.task.source_tokenizer
     ids = {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 2}
-    config = getattr(transformers, f"{family}Config")(
-        **PUBLISHED[family], **ids, vocab_size=tokenizer.vocab_size
-    )
+    fields = PUBLISHED[family] | ids | {"vocab_size": tokenizer.vocab_size}
+    config = getattr(transformers, f"{family}Config")(**fields)
     name = {"Marian": "MarianMTModel"}.get(family, f"{family}ForConditionalGeneration")
     torch.manual_seed(3)
     getattr(transformers, name)(config).save_pretrained(folder)
@@ -253,9 +252,7 @@ def test_an_imported_run_trains_in_place_from_its_weights(
     assert call("translate", run, "--checkpoint", "3", text=b"the dog runs\n").code == 0
 
 
-def test_another_model_is_refused_before_the_first_step(
-    toy: Any, tmp_path: Path, call: Call
-) -> None:
+def test_another_model_is_refused_before_the_first_step(toy, tmp_path, call) -> None:
     run = tmp_path / "run"
     import_from(published("Bart", toy, tmp_path / "theirs"), run)
     keys = ["task.source=a", "train.max_steps=2", "model.decoder.num_layers=3"]

@@ -104,9 +104,7 @@ def test_every_answer_is_finite_or_an_error(runs: dict[str, Run], name: str, eng
     assert answered + refused > 2 and (refused or "rnn" in name)
 
 
-def test_a_comparison_names_the_model_and_a_distillation_writes_nothing(
-    runs: dict[str, Run], tmp_path: Path
-) -> None:
+def test_a_comparison_names_the_model_and_a_distillation_writes_nothing(runs, tmp_path) -> None:
     run = copy.deepcopy(runs["transformer"])
     with torch.no_grad():
         for weight in run.model.parameters():

@@ -107,10 +107,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
             "train": TRAIN,
         }
     )
-    return {
-        "patch": train(patch, folder=folder / "patch"),
-        "rnn": train(rnn, folder=folder / "rnn"),
-    }
+    configs = {"patch": patch, "rnn": rnn}
+    return {name: train(config, folder=folder / name) for name, config in configs.items()}
 
 
 # ------------------------------------------------------------------------------ data

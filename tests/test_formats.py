@@ -171,11 +171,8 @@ def test_what_is_not_read_is_named(name: str, tmp_path: Path) -> None:
         text = f'[task]\nkind = "{task}"\n{key} = "{file}"\n[model]\nkind = "{model}"\n'
         config.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError) as caught:
-            train(
-                config,
-                ["data.holdout=0.1", "train.schedule=constant", *ONE_STEP[:1]],
-                tmp_path / "run",
-            )
+            overrides = ["data.holdout=0.1", "train.schedule=constant", *ONE_STEP[:1]]
+            train(config, overrides, tmp_path / "run")
         assert re.search(f"{REFUSED[name][1]}|{name} is not a text", str(caught.value))
 
 

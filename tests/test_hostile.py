@@ -130,9 +130,8 @@ OFFSETS = {
 
 @pytest.mark.parametrize("kind", OFFSETS)
 def test_offsets_that_are(kind: str, tmp_path: Path) -> None:
-    entries = {
-        name: {"dtype": "F32", "shape": [2], "data_offsets": place} for name, place in OFFSETS[kind]
-    }
+    named = ((name, {"data_offsets": place}) for name, place in OFFSETS[kind])
+    entries = {name: {"dtype": "F32", "shape": [2]} | offsets for name, offsets in named}
     file = tmp_path / "model.safetensors"
     file.write_bytes(tensors(json.dumps(entries).encode(), rest=bytes(12)))
     with pytest.raises(DamagedError, match=r"model\.safetensors"), opened(file) as result:

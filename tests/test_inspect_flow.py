@@ -45,11 +45,8 @@ def test_rollout_is_the_product_of_means_with_residuals() -> None:
         seen = result[f"encoder.layers.{n}.self_attention"]
         close(seen[0], product, terms=ROW)
         close(seen.sum(-1), 1)
-    close(
-        result["decoder.layers.1.cross_attention"][0],
-        cross[1].mean(0) @ mixed[2] @ mixed[1] @ mixed[0],
-        terms=ROW,
-    )
+    flow = cross[1].mean(0) @ mixed[2] @ mixed[1] @ mixed[0]
+    close(result["decoder.layers.1.cross_attention"][0], flow, terms=ROW)
     assert not np.triu(result["decoder.layers.1.self_attention"][0], 1).any()
 
 
@@ -63,10 +60,8 @@ def test_rollout_of_heads_that_pass_everything_back_finds_the_first_word() -> No
 
 def test_rollout_has_the_words_of_its_maps_and_says_what_it_is() -> None:
     record = rollout(translating(transformer(), torch.tensor([4, 5, 6]), torch.tensor([7, 8])))
-    assert record.axes("decoder.layers.1.cross_attention") == (
-        ["w7", "w8", "</s>"],
-        ["w4", "w5", "w6", "</s>"],
-    )
+    axes = record.axes("decoder.layers.1.cross_attention")
+    assert axes == (["w7", "w8", "</s>"], ["w4", "w5", "w6", "</s>"])
     assert "Abnar & Zuidema, 2020" in record.notes[-1]
 
 
@@ -163,9 +158,8 @@ def test_looking_leaves_nothing_behind() -> None:
 
 
 def test_a_model_without_attention_has_no_relevance() -> None:
-    config = EncoderDecoder.Config(
-        encoder=recurrent().encoder, decoder=RecurrentDecoder.Config(embedding_size=8)
-    )
+    decoder = RecurrentDecoder.Config(embedding_size=8)
+    config = EncoderDecoder.Config(encoder=recurrent().encoder, decoder=decoder)
     model = config.build(Tokens(20), Tokens(20)).eval()
     forced = translating(model, torch.tensor([4, 5]), torch.tensor([7]))
     with pytest.raises(ConfigError, match="no attention, so relevance"):

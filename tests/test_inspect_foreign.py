@@ -130,9 +130,8 @@ class CausalSelfAttention(nn.Module):
             part.unflatten(-1, (2, -1)).transpose(1, 2) for part in self.c_attn(x).chunk(3, -1)
         )
         if self.fused:
-            return (
-                F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-            )
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return mixed.transpose(1, 2).flatten(2)
         scores = q @ k.mT / 2
         hidden = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
         return (scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v).transpose(1, 2).flatten(2)
@@ -422,9 +421,8 @@ class MaskedAttention(CausalSelfAttention):
         q, k, v = (p.unflatten(-1, (2, -1)).transpose(1, 2) for p in self.c_attn(x).chunk(3, -1))
         seen = ~padding[:, None, None]
         if self.fused:
-            return (
-                F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).flatten(2)
-            )
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+            return mixed.transpose(1, 2).flatten(2)
         weights = (q @ k.mT).masked_fill(~seen, -torch.inf).softmax(-1)
         return (weights @ v).transpose(1, 2).flatten(2)
 
@@ -445,9 +443,8 @@ def test_what_is_not_recognised_can_be_named() -> None:
         pass
     with capture(model, modules=["1", "2"]) as maps:
         assert torch.equal(model(x), plain)
-    assert {name: weights.shape for name, weights in maps.items()} == dict.fromkeys(
-        ("1", "2"), (2, 1, 5, 5)
-    )
+    shapes = {name: weights.shape for name, weights in maps.items()}
+    assert shapes == dict.fromkeys(("1", "2"), (2, 1, 5, 5))
     rows_are_whole(maps)
     message = r"no module is called '3'; there are: 1, 2"
     with pytest.raises(ConfigError, match=message), capture(model, modules="3"):
@@ -493,8 +490,6 @@ def test_attentions_that_are_never_called_are_named() -> None:
     with warned, capture(model) as maps:
         model(torch.randn(1, 3, 4))
     assert maps == {}
-    with (
-        pytest.warns(UserWarning, match=r"nothing called 0"),
-        capture(nn.Sequential(nn.MultiheadAttention(8, 2))),
-    ):
+    module = nn.Sequential(nn.MultiheadAttention(8, 2))
+    with pytest.warns(UserWarning, match=r"nothing called 0"), capture(module):
         pass

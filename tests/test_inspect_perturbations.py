@@ -252,10 +252,8 @@ def test_recurrence_and_a_causal_mask_know_the_order() -> None:
     assert [series.name for series in rnn.series] == ["outputs, with positions"]
     assert rnn.arrays()["outputs, with positions"].max() > 1e-3
     masked = permutation(language(language_model(position=NoPosition.Config()), TEXT))
-    assert [series.name for series in masked.series] == [
-        "outputs, with positions",
-        "attention, with positions",
-    ]
+    expected = ["outputs, with positions", "attention, with positions"]
+    assert [series.name for series in masked.series] == expected
     assert masked.arrays()["outputs, with positions"].max() > 1e-3
 
 
@@ -282,9 +280,8 @@ def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
 
 
 def test_states_of_a_language_model_leave_the_kernel_as_it_was() -> None:
-    decoder = RecurrentDecoder.Config(
-        embedding_size=8, hidden_size=8, readout="state", cell=LSTMCell.Config()
-    )
+    sizes = {"embedding_size": 8, "hidden_size": 8, "readout": "state"}
+    decoder = RecurrentDecoder.Config(**sizes, cell=LSTMCell.Config())
     model: LanguageModel = LanguageModel.Config(decoder=decoder).build(Tokens(20)).eval()
     with torch.no_grad():
         plain = model.decode(TEXT[None])
@@ -334,9 +331,8 @@ def test_the_surface_of_a_bowl_is_a_paraboloid(tmp_path: Path) -> None:
             assert result[row, column] == near(expected, terms=MODEL)
     view = surfaces({"bowl": result, "flat": np.full((5, 5), result[2, 2])}, reach=0.5)
     saved(view, tmp_path)
-    np.testing.assert_allclose(
-        view.sheets[0].values.array, np.log10(result / result.min()), atol=1e-9
-    )
+    values = view.sheets[0].values.array
+    np.testing.assert_allclose(values, np.log10(result / result.min()), atol=1e-9)
     first, second = view.sheets
     assert (first.least, first.most) == (second.least, second.most)
     assert "50 runs" in view.caption

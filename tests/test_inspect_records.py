@@ -27,11 +27,8 @@ RECORD = AttentionRecord(
 
 def test_blocks() -> None:
     assert block_of("model.decoder.layers.12.cross_attention") == "model.decoder.cross_attention"
-    assert list(RECORD.blocks()) == [
-        "encoder.self_attention",
-        "decoder.self_attention",
-        "decoder.cross_attention",
-    ]
+    names = ["encoder.self_attention", "decoder.self_attention", "decoder.cross_attention"]
+    assert list(RECORD.blocks()) == names
     assert RECORD.names("cross_attention") == list(MAPS)[2:]
     assert RECORD.names("decoder.self_attention") == [list(MAPS)[1]]
 

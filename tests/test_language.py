@@ -28,6 +28,7 @@ from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
 from foveate.decode.search import EnsembleSteps
 from foveate.draw.maps import attention, block_in
+from foveate.engine.answers import continued
 from foveate.errors import UserError
 from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel, LanguageSteps
@@ -197,9 +198,8 @@ def test_figures_are_in_their_units() -> None:
     model = model_of(made, "lstm")
     with torch.no_grad():
         model.output.weight.zero_()  # every token as probable as any other
-    result = evaluate(
-        made, RunEngine(made, model), made.stream_of("test"), SearchRequest(Greedy.Config().build())
-    )
+    request = SearchRequest(Greedy.Config().build())
+    result = evaluate(made, RunEngine(made, model), made.stream_of("test"), request)
     vocabulary, tokens = made.tokenizer.vocab_size, result.figures["tokens"]
     assert result.figures["loss"] == pytest.approx(math.log(vocabulary))
     assert result.figures["perplexity"] == pytest.approx(vocabulary)
@@ -385,9 +385,8 @@ def test_each_member_of_an_ensemble_reads_as_it_does_alone() -> None:
 @each_decoder
 def test_a_trained_model_writes_what_it_read(name: str) -> None:
     result = trained(name).generate(["the cat sat on"], max_length=4, beam_size=1)[0]
-    assert str(result) == "the cat sat on the mat .\n" or str(result).startswith(
-        "the cat sat on the"
-    )
+    right = "the cat sat on the mat .\n"
+    assert str(result) == right or str(result).startswith("the cat sat on the")
     assert result.log_probability < 0
 
 

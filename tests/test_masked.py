@@ -43,10 +43,8 @@ SEARCH = Greedy.Config().build()
 
 def make(folder: Path, texts: list[str] = TEXTS, **fields: Any) -> MaskedLanguage:
     (folder / "train.txt").write_text("".join(f"{t}\n" for t in texts), encoding="utf-8")
-    inputs = {
-        "source": str(folder / "{split}.txt"),
-        "tokenizer": WordTokenizer.Config(min_frequency=1),
-    }
+    words = WordTokenizer.Config(min_frequency=1)
+    inputs = {"source": str(folder / "{split}.txt"), "tokenizer": words}
     task: MaskedLanguage = MaskedLanguage.Config(**inputs | fields).build(TextData())
     task.prepare(folder, seed=0)
     return task
@@ -206,9 +204,8 @@ def test_empty_lines_are_dropped_and_counted(tmp_path: Path) -> None:
     assert "empty text: 2" in output
     assert "words between blanks" in output
     model = model_of(task).eval()
-    evaluation = evaluate(
-        task, RunEngine(task, model), as_examples(task, ["", TEXTS[0]]), SearchRequest(SEARCH)
-    )
+    texts = as_examples(task, ["", TEXTS[0]])
+    evaluation = evaluate(task, RunEngine(task, model), texts, SearchRequest(SEARCH))
     assert evaluation.outputs[0] == ""
 
 

@@ -33,6 +33,7 @@ from foveate.tasks import metrics
 from foveate.tasks.metrics import (
     METRICS,
     MinimumBayesRisk,
+    References,
     bleu,
     check_tokenizer,
     figures_of,
@@ -40,7 +41,7 @@ from foveate.tasks.metrics import (
     tokenizer_for,
 )
 from laws.tables import limit, random_table, search
-from small_runs import Once, made
+from small_runs import made
 
 # ------------------------------ Figures of text on cases that can be counted by hand
 SEVERAL = [("R EH1 D", "R IY1 D"), ("K AE1 T",)]
@@ -214,10 +215,8 @@ def risk(**fields: object) -> MinimumBayesRisk:
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=7))
 def test_the_answer_is_the_argmax_of_the_mean_utility(which: list[int]) -> None:
     """Eikema & Aziz (2020) word for word: mean sentence chrF with all draws, repeats included."""
-    mean = {
-        y: sum(sentence_chrf(TEXTS[y], [TEXTS[other]]).score for other in which) / len(which)
-        for y in which
-    }
+    scores = {y: [sentence_chrf(TEXTS[y], [TEXTS[other]]).score for other in which] for y in which}
+    mean = {y: sum(each) / len(which) for y, each in scores.items()}
     decided = risk().decide(outputs(*which), text)
     assert [h.score for h in decided] == pytest.approx(sorted(mean.values(), reverse=True))
     for item in decided:
@@ -287,9 +286,7 @@ OVERFLOWING = ("transformer", "language", "classifier", "masked", "vit", "rnn", 
 
 @pytest.mark.parametrize("kind", OVERFLOWING)
 @pytest.mark.parametrize("factor", [1e12, 1e30, float("nan")])
-def test_an_evaluation_of_weights_that_overflow_is_finite_or_an_error(
-    kind: str, factor: float, once: Once
-) -> None:
+def test_an_evaluation_of_weights_that_overflow_is_finite_or_an_error(kind, factor, once) -> None:
     folder = once("overflowing", lambda place: (made(place, OVERFLOWING, steps=2), None)[1])
     run = load(folder / "runs" / kind)
     with torch.no_grad():

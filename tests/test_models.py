@@ -49,9 +49,7 @@ def test_a_model_answers_by_its_name(installed: Path, call: Call) -> None:
     assert call("look", "attention", "en-fr", "--text", "the dog").code == 0
 
 
-def test_what_is_in_the_working_folder_wins_and_is_said(
-    installed: Path, run: Run, call: Call, tmp_path: Path
-) -> None:
+def test_what_is_in_the_working_folder_wins_and_is_said(installed, run, call, tmp_path) -> None:
     shutil.copytree(run.path, tmp_path / "en-fr")
     answer = call("translate", "en-fr", "-v", text=b"the dog runs .\n")
     assert answer.code == 0
@@ -98,16 +96,13 @@ def test_the_wheel_has_the_files_twice_the_same_and_is_refused_without_them(
         (package / "away").rename(package / "src/foveate_models/files/fr-en.safetensors")
 
 
-def test_scores_are_written_into_the_file(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_are_written_into_the_file(package, tmp_path, monkeypatch) -> None:
     files = tmp_path / "files"
     files.mkdir()
     shutil.copy(package / "src/foveate_models/files/en-fr.safetensors", files)
     monkeypatch.setattr(models, "FILES", files)
-    monkeypatch.setattr(
-        models, "tests", lambda *_: {"ours": (["the dog .", "a"], ["le chien .", "un"])}
-    )
+    tests = {"ours": (["the dog .", "a"], ["le chien .", "un"])}
+    monkeypatch.setattr(models, "tests", lambda *_: tests)
     before, weights = packed.read(files / "en-fr.safetensors")
     result = models.score(tmp_path, "en-fr")
     after, same = packed.read(files / "en-fr.safetensors")

@@ -15,12 +15,8 @@ from foveate.cli.new import write_config
 from foveate.run.training import train
 from foveate.train.checkpoint import steps
 
-TINY = (
-    "train.max_steps=2",
-    "train.schedule.warmup_steps=0",
-    "train.save.every=2",
-    "train.validation.every=none",
-)
+TINY = ("train.max_steps=2", "train.schedule.warmup_steps=0")
+TINY += ("train.save.every=2", "train.validation.every=none")
 PAIRS = (*TINY, "train.batch_tokens=256")
 
 
@@ -53,18 +49,10 @@ def test_the_guessed_config_trains(names, task, tmp_path, data_folder, monkeypat
         assert answered.exit_code == 0, (use, answered.exception, answered.output)
 
 
-TEXTS = [
-    "where is my card",
-    "why was I charged twice",
-    "how do I top up, please",
-    "my pin is blocked",
-]
-INTENTS = [
-    "card_arrival",
-    "balance_not_updated_after_cheque_or_cash_deposit",
-    "topping_up_by_card",
-    "pin",
-]
+TEXTS = ["where is my card", "why was I charged twice", "how do I top up, please"]
+TEXTS.append("my pin is blocked")
+LONG = "balance_not_updated_after_cheque_or_cash_deposit"
+INTENTS = ["card_arrival", LONG, "topping_up_by_card", "pin"]
 
 
 def table(head: str, row: str, rows: int = 80) -> str:
@@ -182,9 +170,7 @@ def test_exports_of_public_data_are_read_by_what_they_hold(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_what_files_do_not_show_is_asked_on_a_terminal(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_files_do_not_show_is_asked_on_a_terminal(name, tmp_path, monkeypatch) -> None:
     content, typed = ASKED[name]
     (tmp_path / name).write_text(content, encoding="utf-8")
     terminal, process = pty.openpty()

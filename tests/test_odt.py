@@ -64,10 +64,8 @@ def test_words_are_translated_and_all_else_stays() -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         first = file.infolist()[0]
         assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)
-        assert (
-            file.read("mimetype").decode() == MIMETYPE
-            and file.read("Pictures/a.png") == b"\x89PNG\0"
-        )
+        assert file.read("mimetype").decode() == MIMETYPE
+        assert file.read("Pictures/a.png") == b"\x89PNG\0"
         root, styles = etree.fromstring(file.read("content.xml")), file.read("styles.xml").decode()
     assert "THE HEADER" in styles
     old = etree.fromstring(CONTENT)

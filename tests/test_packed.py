@@ -36,7 +36,7 @@ from foveate.native.kernels import without_kernels
 from foveate.run import Run
 from foveate.run.pack import pack
 from foveate.run.training import train
-from small_runs import LANGUAGE, TRAIN, Call, made, running, write_data
+from small_runs import LANGUAGE, TRAIN, made, running, write_data
 
 LINES = ["a b c", "", "c a a b", "b", "a unknown b"]
 
@@ -57,9 +57,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 def no_torch(folder: Path, *others: str) -> dict[str, str]:
     """The environment of a process that cannot import PyTorch, matplotlib and the like."""
     names = ("torch", "matplotlib", "jaxtyping", "sacrebleu", *others)
-    (folder / "sitecustomize.py").write_text(
-        f"import sys\nfor name in {names!r}:\n    sys.modules[name] = None\n"
-    )
+    code = f"import sys\nfor name in {names!r}:\n    sys.modules[name] = None\n"
+    (folder / "sitecustomize.py").write_text(code)
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
 
 
@@ -68,9 +67,7 @@ def packed(run: Run, folder: Path, precision: str = "fp32") -> PackedModel:
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
-def test_translations_and_scores_are_those_of_the_run(
-    runs: dict[str, Run], tmp_path: Path, name: str
-) -> None:
+def test_translations_and_scores_are_those_of_the_run(runs, tmp_path, name) -> None:
     run, model = runs[name], packed(runs[name], tmp_path)
     sources = [*run.pairs("valid")[0], *LINES]
     for how in ({}, {"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 3},
@@ -90,9 +87,7 @@ def test_translations_and_scores_are_those_of_the_run(
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
-def test_word_links_and_banned_phrases_are_those_of_the_run(
-    runs: dict[str, Run], tmp_path: Path, name: str
-) -> None:
+def test_word_links_and_banned_phrases_are_those_of_the_run(runs, tmp_path, name) -> None:
     run, model = runs[name], packed(runs[name], tmp_path)
     pairs = list(zip(*run.pairs("valid"), strict=True))
     for head in (None, Head(rows="read"), Head(layer=0, head=0)):
@@ -107,9 +102,7 @@ def test_word_links_and_banned_phrases_are_those_of_the_run(
 
 @pytest.mark.filterwarnings("ignore:not in the target vocabulary")
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
-def test_required_terms_are_those_of_the_run(
-    runs: dict[str, Run], tmp_path: Path, name: str
-) -> None:
+def test_required_terms_are_those_of_the_run(runs, tmp_path, name) -> None:
     """A term that no token spells is left out; a source may have none."""
     run, model = runs[name], packed(runs[name], tmp_path)
     lines = ["the dog runs", "a cat sleeps", "", "a girl eats"]
@@ -169,9 +162,7 @@ def test_texts_longer_than_a_model_reads_at_once(tmp_path: Path) -> None:
     assert texts and all(answer.text.startswith(text.rstrip("\ufffd")) for text in texts)
 
 
-def test_labels_and_continuations_are_those_of_the_run(
-    runs: dict[str, Run], tmp_path: Path
-) -> None:
+def test_labels_and_continuations_are_those_of_the_run(runs, tmp_path) -> None:
     run = runs["classifier"]
     for own, other in zip(packed(run, tmp_path).classify(LINES), run.classify(LINES), strict=True):
         assert (own.label, own.cut) == (other.label, other.cut)
@@ -187,9 +178,7 @@ def test_labels_and_continuations_are_those_of_the_run(
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_rounded_weights_make_a_smaller_file_that_answers(
-    runs: dict[str, Run], tmp_path: Path, precision: str
-) -> None:
+def test_rounded_weights_make_a_smaller_file_that_answers(runs, tmp_path, precision) -> None:
     run = runs["transformer"]
     whole = pack(run, tmp_path / "whole.safetensors").stat().st_size
     model = packed(run, tmp_path, precision)
@@ -290,9 +279,7 @@ def test_a_verb_that_needs_pytorch_says_how_to_install_it(tmp_path: Path, verb: 
     assert done.stderr.startswith("error: this needs the package") and "Trace" not in done.stderr
 
 
-def test_the_verbs_take_a_file_and_that_of_a_run(
-    runs: dict[str, Run], tmp_path: Path, call: Call
-) -> None:
+def test_the_verbs_take_a_file_and_that_of_a_run(runs, tmp_path, call) -> None:
     folder = tmp_path / "run"
     shutil.copytree(runs["transformer"].path, folder)
     by_file = call("translate", folder / NAME, "-v", text=b"a b\n")
@@ -317,9 +304,7 @@ def test_the_verbs_take_a_file_and_that_of_a_run(
     assert packed_file(folder)[0] == folder / NAME
 
 
-def test_a_training_that_had_ended_says_nothing_of_its_file_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_training_that_had_ended_says_nothing_of_its_file_again(tmp_path, capsys) -> None:
     run = made(tmp_path, ["rnn"], steps=4)["rnn"]
     said = f"{run.path / NAME}: "
     assert said in capsys.readouterr().err
@@ -332,16 +317,13 @@ def test_a_training_that_had_ended_says_nothing_of_its_file_again(
     assert said in capsys.readouterr().err
 
 
-def test_a_file_of_another_checkpoint_is_left_aside(
-    runs: dict[str, Run], tmp_path: Path, call: Call
-) -> None:
+def test_a_file_of_another_checkpoint_is_left_aside(runs, tmp_path, call) -> None:
     folder = tmp_path / "run"
     shutil.copytree(runs["transformer"].path, folder)
     pack(foveate.load(folder, "10"), folder / NAME)
     assert packed_file(folder)[0] is None
-    assert (
-        "was not made from the best checkpoint" in call("translate", folder, "-v", text=b"a\n").err
-    )
+    answer = call("translate", folder, "-v", text=b"a\n")
+    assert "was not made from the best checkpoint" in answer.err
 
 
 def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) -> None:
@@ -386,9 +368,7 @@ def test_a_packed_file_is_served_without_pytorch(runs: dict[str, Run], tmp_path:
         assert server.wait(30) == 0
 
 
-def test_a_server_chooses_its_engine_without_loading_a_model(
-    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_chooses_its_engine_without_loading_a_model(runs, monkeypatch) -> None:
     monkeypatch.setattr(foveate.engine.packed, "load", None)
     folder = runs["transformer"].path
     assert ServerEngine().threads([folder, folder / NAME], 3) == 3
@@ -434,9 +414,7 @@ def test_damaged_files_are_refused_in_a_sentence(runs: dict[str, Run], tmp_path:
 
 @settings(max_examples=60, deadline=None)
 @given(share=st.floats(0, 1), byte=st.integers(0, 255), cut=st.booleans())
-def test_a_file_with_any_byte_changed_or_cut_anywhere_never_crashes(
-    runs: dict[str, Run], share: float, byte: int, cut: bool
-) -> None:
+def test_a_file_with_any_byte_changed_or_cut_anywhere_never_crashes(runs, share, byte, cut) -> None:
     file = runs["transformer"].path.parent / "fuzzed.safetensors"
     content = bytearray(pack(runs["transformer"], file).read_bytes())
     place = int(share * (len(content) - 1))

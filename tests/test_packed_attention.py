@@ -16,7 +16,7 @@ from foveate.inspect.records import AttentionRecord
 from foveate.run import Run
 from foveate.run.pack import pack
 from foveate.run.training import train
-from small_runs import TRAIN, Call, write_data
+from small_runs import TRAIN, write_data
 from stored_models import configs
 from test_packed import no_torch
 
@@ -52,9 +52,7 @@ def same(own: AttentionRecord, other: AttentionRecord) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_record_of_attention_is_that_of_the_run(
-    runs: dict[str, Run], tmp_path: Path, name: str
-) -> None:
+def test_the_record_of_attention_is_that_of_the_run(runs, tmp_path, name) -> None:
     run, model = runs[name], packed(runs[name], tmp_path)
     target = {"classifier": "human", "pooled": "human"}.get(name, "le chien dort mange")
     for text in TEXTS:
@@ -80,9 +78,7 @@ def test_an_unknown_label_is_refused(runs: dict[str, Run], tmp_path: Path) -> No
         packed(runs["classifier"], tmp_path).explain("the dog", "plant")
 
 
-def test_views_of_a_packed_file_need_no_pytorch(
-    runs: dict[str, Run], tmp_path: Path, call: Call
-) -> None:
+def test_views_of_a_packed_file_need_no_pytorch(runs, tmp_path, call) -> None:
     run = runs["gru_bahdanau"]
     file = pack(run, tmp_path / "m.safetensors")
 

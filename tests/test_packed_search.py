@@ -72,9 +72,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 @pytest.mark.parametrize(("name", "requests"), [("rnn", TRANSLATING), ("language", CONTINUING)])
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda tree: str(tree)[:60])
-def test_every_request_has_the_same_outcome_in_both_engines(
-    runs: dict[str, Run], name: str, requests: list[Asked], search: dict[str, Any]
-) -> None:
+def test_every_request_has_the_same_outcome_in_both_engines(runs, name, requests, search) -> None:
     run = runs[name].decoding(**search)
     packed = PackedModel(Path("m.safetensors"), *content(run, "fp32"), threads=1)
     failed = 0

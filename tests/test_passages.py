@@ -21,21 +21,8 @@ Links = list[list[tuple[int, int]]]
 TEXT_OF_SPANS = """https://a.org/x?b=1&c=2 www.a-b.org/x a.b+c@d.org 17 3.14 10:30 {{name}} {x} ${y}
     %s %d %(x)s <br/> </b>"""
 SPANS = TEXT_OF_SPANS.split()
-WORDS = [
-    "dog",
-    "A",
-    "chien",
-    "l'eau",
-    "It",
-    "é",
-    "東京。",
-    "Mr.",
-    "end.",
-    "Why?",
-    "(so)",
-    "50%",
-    "x2",
-]
+TEXT_OF_WORDS = "dog A chien l'eau It é 東京。 Mr. end. Why? (so) 50% x2"
+WORDS = TEXT_OF_WORDS.split()
 BLANKS = [" ", " ", " ", "  ", "\n", "\n\n", "\t", "\r\n"]
 printed = st.characters(exclude_categories=("Cc", "Cs", "Cn"))
 word = st.one_of(st.sampled_from(SPANS), st.sampled_from(WORDS), st.text(printed, max_size=4))
@@ -179,11 +166,8 @@ def test_what_needs_no_model_is_not_asked() -> None:
 
 
 def test_many_passages_are_linked_at_once() -> None:
-    passages = [
-        text_passage("A {{x}} b."),
-        text_passage("C d."),
-        text_passage("E {{y}} f. G %s h."),
-    ]
+    texts = ("A {{x}} b.", "C d.", "E {{y}} f. G %s h.")
+    passages = [text_passage(text) for text in texts]
     requested = []
 
     def align(pairs: Sequence[tuple[str, str]]) -> Links:
@@ -235,9 +219,8 @@ rows = st.lists(inline(), min_size=1, max_size=3).map(
         "<table><tbody><tr>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr></tbody></table>"
     )
 )
-items = st.lists(inline(), max_size=3).map(
-    lambda kids: "<ul>" + "".join(f"<li>{k}</li>" for k in kids) + "</ul>"
-)
+lists = st.lists(inline(), max_size=3)
+items = lists.map(lambda kids: f"<ul>{''.join(f'<li>{k}</li>' for k in kids)}</ul>")
 fragment = st.lists(st.one_of(block, rows, items, inline()), max_size=4).map("".join)
 
 
@@ -246,10 +229,8 @@ def elements(html: str) -> Counter[str]:
     parser = html5lib.HTMLParser(strict=False, namespaceHTMLElements=False)
     tree = parser.parseFragment(html)
     assert not parser.errors, (html, parser.errors)
-    return Counter(
-        f"{e.tag if isinstance(e.tag, str) else '!'} {sorted(e.attrib.items())}"
-        for e in tree.iter()
-    )
+    tags = ((e.tag if isinstance(e.tag, str) else "!", e.attrib) for e in tree.iter())
+    return Counter(f"{tag} {sorted(attributes.items())}" for tag, attributes in tags)
 
 
 @settings(max_examples=80, deadline=None)
@@ -279,9 +260,8 @@ def test_html_of_the_same_answers_is_the_same(html: str) -> None:
     passage = html_passage(html)
     output = passage.joined(passage.sentences, diagonal)
     assert elements(output) == elements(html)
-    assert sorted("".join("".join(nodes(output)).split())) == sorted(
-        "".join("".join(nodes(html)).split())
-    )
+    before, after = ("".join("".join(nodes(text)).split()) for text in (html, output))
+    assert sorted(after) == sorted(before)
 
 
 @settings(max_examples=60, deadline=None)
@@ -401,9 +381,8 @@ def test_elements_inside_words_stay_for_any_answer(name, before, inner, answer, 
     html = f"The {before}<{name}>{inner}</{name}> runs."
     passage = html_passage(html)
     output = passage.joined([answer], align)
-    assert elements(output) == elements(html) and spans(Rules(), *nodes(output)) == spans(
-        Rules(), *nodes(html)
-    )
+    assert elements(output) == elements(html)
+    assert spans(Rules(), *nodes(output)) == spans(Rules(), *nodes(html))
     stayed = output == html and answer != passage.sentences[0]
     assert passage.stayed == [0] * stayed, "sentences that stay are counted"
 

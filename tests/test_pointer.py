@@ -89,9 +89,7 @@ def test_the_distribution_is_that_of_the_paper_in_numpy(coverage: float | None) 
 
 
 @pytest.mark.parametrize("coverage", [None, 1.0], ids=["plain", "coverage"])
-def test_the_loss_is_log_p_of_the_targets_and_has_the_gradient_of_differences(
-    coverage: float | None,
-) -> None:
+def test_the_loss_is_log_p_of_the_targets_and_has_the_gradient_of_differences(coverage) -> None:
     model = made(coverage).double()
     log_p, _, cost = model.score(READ, model.encode(SOURCE, KEYS), READ)
     whole = model.predict(READ, model.encode(SOURCE, KEYS))
@@ -159,9 +157,8 @@ def test_words_that_the_vocabulary_lacks_have_ids_of_their_own_in_source_and_tar
     tokenizer.train(["the cat sat"])
     both = tokenizer.with_words("The Dog, the dog and a cat.")
     size = tokenizer.vocab_size
-    assert both.encode_ids(["dog cat bird and"]) == [
-        [size, tokenizer.encode("cat").ids[0], UNK, size + 2]
-    ]
+    ids = [size, tokenizer.encode("cat").ids[0], UNK, size + 2]
+    assert both.encode_ids(["dog cat bird and"]) == [ids]
     assert both.decode([size, size + 1]) == "dog," and both.vocab_size == size + 5
     assert tokenizer.encode_ids(["dog"]) == [[UNK]]  # the tokenizer itself is as it was
     assert tokenizer.with_words("the cat") is tokenizer

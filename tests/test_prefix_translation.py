@@ -82,9 +82,8 @@ def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -
 
 def test_forced_scores_are_the_searchs(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
-    answers = answering.answer(
-        task, RunEngine(task, model), list(PAIRS), SearchRequest(Greedy.Config().build())
-    )
+    engine, request = RunEngine(task, model), SearchRequest(Greedy.Config().build())
+    answers = answering.answer(task, engine, list(PAIRS), request)
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
     pairs = [(s, a.outputs[0].ids) for s, a in zip(sources, answers, strict=True)]
     for log_p, answer in zip(task.force(model, pairs), answers, strict=True):

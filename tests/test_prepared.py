@@ -214,9 +214,8 @@ def test_a_worker_leaves_when_nobody_speaks_to_it(cache: Path, files: Path) -> N
 
 def test_an_error_in_another_process_is_raised_here(cache: Path) -> None:
     values = {"texts": "nowhere", "tokenizers": {"source": "none.json"}, "modules": [], "end": []}
-    with pytest.raises(
-        corpus_module.WorkerError, match=r"another process: FileNotFoundError: .*none\.json"
-    ):
+    match = r"another process: FileNotFoundError: .*none\.json"
+    with pytest.raises(corpus_module.WorkerError, match=match):
         list(corpus_module.in_order(corpus_module.encoder, values, [(0, 1), (1, 2)], processes=2))
 
 

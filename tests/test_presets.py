@@ -69,12 +69,8 @@ def test_vaswani_base_is_the_papers() -> None:
     config = PRESETS["vaswani-base"]()
     for part in (config.encoder, config.decoder):
         assert isinstance(part, TransformerEncoder.Config | TransformerDecoder.Config)
-        assert (part.hidden_size, part.num_heads, part.num_layers, part.ffn_size) == (
-            512,
-            8,
-            6,
-            2048,
-        )
+        sizes = part.hidden_size, part.num_heads, part.num_layers, part.ffn_size
+        assert sizes == (512, 8, 6, 2048)
         assert part.norm_order == "post"
         assert part.position.kind == "sinusoidal"
         assert part.feed_forward.kind == "relu"

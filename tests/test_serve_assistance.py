@@ -49,21 +49,14 @@ def other_words(run: Run) -> tuple[str, str]:
 def test_each_request_has_terms_of_its_own(app: FastAPI, run: Run) -> None:
     free = str(run.translate([TEXT])[0])
     _, term = other_words(run)
-    forms: list[Any] = [
-        {"dog": term},
-        {"Dog": [term]},
-        f"# ours\ndog\t{term}\n",
-        f'{{"dog": "{term}"}}',
-    ]
+    forms: list[Any] = [{"dog": term}, {"Dog": [term]}]
+    forms += [f"# ours\ndog\t{term}\n", f'{{"dog": "{term}"}}']
     for glossary in forms:
         body = ask(app, glossary=glossary)
         assert term in body["translatedText"].split() and "missingTerms" not in body, glossary
     assert ask(app)["translatedText"] == free, "no other request has it"
-    event = post(
-        app,
-        "/v1/stream",
-        json={"q": TEXT, "source": "en", "target": "fr", "glossary": {"dog": term}},
-    )
+    body = {"q": TEXT, "source": "en", "target": "fr", "glossary": {"dog": term}}
+    event = post(app, "/v1/stream", json=body)
     assert term in json.loads(event.text.split("data: ")[-1])["translatedText"].split()
     upload = post(
         app, "/translate_file", data={"source": "en", "target": "fr", "glossary": f"dog\t{term}"},
@@ -78,9 +71,8 @@ def test_each_request_has_terms_of_its_own(app: FastAPI, run: Run) -> None:
 
 
 def test_a_memory_answers_before_the_model_and_after_that_of_the_server(run: Run, tmp_path) -> None:
-    (tmp_path / "own.tsv").write_text(
-        "the dog runs\tdu serveur\na cat sleeps\tle chat du serveur\n"
-    )
+    memory = "the dog runs\tdu serveur\na cat sleeps\tle chat du serveur\n"
+    (tmp_path / "own.tsv").write_text(memory)
     options = TranslationOptions(memory=[str(tmp_path / "own.tsv")])
     app = served(run.path, options=options)
     texts = [TEXT, "a cat sleeps", "the dog sings"]

@@ -416,10 +416,8 @@ def test_nobody_needs_to_be_alone_with_a_run_that_others_look_into() -> None:
 def test_who_must_be_alone_is() -> None:
     book = Book()
     queue = batcher(book, workers=3, max_delay=0.0, window=4)
-    requested = [
-        queue.submit(str(n), Upper(exclusive=n % 3 == 0), ["aaaa", "bbbb", "cccc"])
-        for n in range(9)
-    ]
+    kinds = (Upper(exclusive=n % 3 == 0) for n in range(9))
+    requested = [queue.submit(str(n), k, ["aaaa", "bbbb", "cccc"]) for n, k in enumerate(kinds)]
     assert all(text.isupper() for answers in requested for text in answers.future.result(10))
     assert book.most > 1
     assert queue.close(10)

@@ -159,9 +159,8 @@ def test_keys_have_characters_and_glossaries_of_their_own(run: Run, tmp_path: Pa
     ann, bob = ({"Authorization": f"DeepL-Auth-Key {secret}"} for secret in secrets)
     assert send(app, "POST", "/v2/translate", json=DEEPL, headers=ann).status_code == 200
     id = send(app, "POST", "/v2/glossaries", json=ENTRIES, headers=ann).json()["glossary_id"]
-    used = [
-        send(app, "GET", "/v2/usage", headers=own).json()["character_count"] for own in (ann, bob)
-    ]
+    answers = [send(app, "GET", "/v2/usage", headers=own).json() for own in (ann, bob)]
+    used = [answer["character_count"] for answer in answers]
     assert used == [12, 0]
     status = [
         send(app, "GET", f"/v2/glossaries/{id}", headers=own).status_code for own in (ann, bob)
@@ -178,9 +177,7 @@ def test_keys_have_characters_and_glossaries_of_their_own(run: Run, tmp_path: Pa
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_changes_of_a_glossary_at_the_same_time_are_all_there(
-    run: Run, tmp_path: Path, keeps: bool
-) -> None:
+def test_changes_of_a_glossary_at_the_same_time_are_all_there(run, tmp_path, keeps) -> None:
     app = served(run.path)
     app.state.service.glossaries = GlossaryStore(50, tmp_path if keeps else None)
     pair = {"source_lang": "en", "target_lang": "fr"}
@@ -190,9 +187,8 @@ def test_changes_of_a_glossary_at_the_same_time_are_all_there(
             made = {"name": "a", "dictionaries": [pair | {"entries": "dog\tchien"}]}
             id = (await client.post("/v3/glossaries", json=made)).json()["glossary_id"]
             entries = [{"dictionaries": [pair | {"entries": f"t{n}\tv"}]} for n in range(40)]
-            await asyncio.gather(
-                *(client.patch(f"/v3/glossaries/{id}", json=body) for body in entries)
-            )
+            path = f"/v3/glossaries/{id}"
+            await asyncio.gather(*(client.patch(path, json=body) for body in entries))
             new = [client.post("/v3/glossaries", json=made) for _ in range(60)]
             codes = [answer.status_code for answer in await asyncio.gather(*new)]
             return (await client.get(f"/v3/glossaries/{id}")).json(), codes
@@ -246,15 +242,12 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
         assert result.startswith(b"PK") and sent.json()["translatedFileUrl"].endswith("a_fr.odt")
         wrong = {"file": ("a.odt", b"%PDF-1.7")}
         refused = httpx.post(f"{server.url}/translate_file", data=BODY, files=wrong)
-        assert refused.json() == {
-            "error": "the file is not an ODT file: it is a PDF file; give it its own ending"
-        }
+        error = "the file is not an ODT file: it is a PDF file; give it its own ending"
+        assert refused.json() == {"error": error}
     assert not any("torch" in line for line in server.other)
 
 
-def test_a_packed_file_keeps_its_calibration(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_packed_file_keeps_its_calibration(run, tmp_path, monkeypatch) -> None:
     model = foveate.engine.packed.load(pack(run, tmp_path / "m.safetensors", calibrate=5))
     assert model.calibration is not None and model.calibration.sentences == 5
     [answer] = model.translate([TEXT])

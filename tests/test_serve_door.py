@@ -31,10 +31,8 @@ BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
 def send(app: FastAPI, *requests: dict[str, Any]) -> list[httpx.Response]:
     async def ask() -> list[httpx.Response]:
         async with client_of(app) as client:
-            return [
-                await client.request(**{"method": "POST", "url": "/translate"} | item)
-                for item in requests
-            ]
+            default = {"method": "POST", "url": "/translate"}
+            return [await client.request(**default | item) for item in requests]
 
     return own_loop.run(ask())
 
@@ -99,9 +97,8 @@ def test_half_a_character_is_refused_in_every_field(run: Run, field: str) -> Non
         body = json.dumps(BODY | {field: "HALF"}).encode()
         raw = half if isinstance(half, bytes) else half.encode()
         headers = {"content-type": "application/json"}
-        [answer] = send(
-            served(run.path), {"content": body.replace(b'"HALF"', raw), "headers": headers}
-        )
+        content = body.replace(b'"HALF"', raw)
+        [answer] = send(served(run.path), {"content": content, "headers": headers})
         assert answer.status_code == 400 and "half a character" in answer.json()["error"]
 
 
@@ -163,9 +160,8 @@ def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
     async def together() -> list[httpx.Response]:
         async with client_of(app) as client:
             many = BODY | {"q": ["the dog runs"] * 10}
-            return list(
-                await asyncio.gather(*(client.post("/translate", json=many) for _ in range(12)))
-            )
+            requests = (client.post("/translate", json=many) for _ in range(12))
+            return list(await asyncio.gather(*requests))
 
     result = own_loop.run(together())
     assert {item.status_code for item in result} == {200, 429}

@@ -113,11 +113,8 @@ msgstr "fait"
     [first, second] = polib.pofile(file.decode())
     result = first.msgstr_plural
     assert result[0].count("%s") == 1 and result[1] == answer_to(run, "the dog sings")
-    assert (first.msgctxt, first.flags, second.msgstr) == (
-        "door",
-        ["fuzzy", "python-format"],
-        "fait",
-    )
+    assert (first.msgctxt, first.flags) == ("door", ["fuzzy", "python-format"])
+    assert second.msgstr == "fait"
     assert "# by hand" in file.decode()
 
 

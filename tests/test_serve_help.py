@@ -40,9 +40,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(runs: dict[str, Run], files: Path) -> FastAPI:
-    output = TranslationOptions(
-        [str(files / "terms.tsv")], [str(files / "memory.tsv")], banned=["chien"]
-    )
+    aids = [str(files / "terms.tsv")], [str(files / "memory.tsv")]
+    output = TranslationOptions(*aids, banned=["chien"])
     return served(runs["transformer"].path, options=output, rules=Rules((r"ORD-\w+",)))
 
 
@@ -91,11 +90,8 @@ def test_what_helped_is_counted(app: FastAPI) -> None:
             return (await client.get("/metrics")).text
 
     lines = own_loop.run(metrics()).splitlines()
-    values = {
-        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
-        for line in lines
-        if line and line[0] != "#"
-    }
+    pairs = (line.rsplit(" ", 1) for line in lines if line and line[0] != "#")
+    values = {name: float(value) for name, value in pairs}
     assert values['foveate_memory_hits{by="exact",run="transformer"}'] >= 1
     assert values['foveate_terms{run="transformer",state="present"}'] >= 1
     assert values['foveate_terms{run="transformer",state="missing"}'] == 0
@@ -114,9 +110,8 @@ def test_alternatives_hold_the_terms_and_the_best_stays(app: FastAPI) -> None:
 def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
     fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     terms, tmx = files / "terms.tsv", files / "memory.tmx"
-    output = TranslationOptions(
-        [f"en:fr={terms}"], [str(tmx)], fuzzy=80, copies_unknown=True
-    ).equip(fleet)
+    options = {"fuzzy": 80, "copies_unknown": True}
+    output = TranslationOptions([f"en:fr={terms}"], [str(tmx)], **options).equip(fleet)
     assert output[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
     assert "pairs: 1, 80 % alike will do" in output[0]
     assert output[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in output[1]

@@ -56,19 +56,16 @@ def test_curl_works_in_both_encodings(server: Program, run: Run) -> None:
         ["-H", "Content-Type: application/json", "-d", json.dumps(BODY)],
     ]
     for arguments in sent:
-        done = subprocess.run(
-            [curl, "-s", f"{server.url}/translate", *arguments], capture_output=True, check=True
-        )
+        command = [curl, "-s", f"{server.url}/translate", *arguments]
+        done = subprocess.run(command, capture_output=True, check=True)
         result = json.loads(done.stdout)
         assert result == {"translatedText": str(run.translate(["the dog runs"])[0])}
 
 
 def test_the_documentation_runs_as_it_stands(server: Program) -> None:
     text = (ROOT / "docs" / "guide" / "serving.md").read_text("utf-8")
-    shell, code = (
-        "".join(re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL))
-        for language in ("sh", "python")
-    )
+    block = r"```{}\n(.*?)```"
+    shell, code = ("".join(re.findall(block.format(x), text, re.DOTALL)) for x in ("sh", "python"))
     exec(compile(code, "serving.md", "exec"), {"url": server.url})
     if shutil.which("curl") is None:
         pytest.skip("no curl here")
@@ -232,11 +229,8 @@ def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
             assert time.monotonic() < began + 20
             time.sleep(0.01)
     text = app.state.service.metrics.text().decode()
-    done = sum(
-        float(line.split()[1])
-        for line in text.splitlines()
-        if line.startswith("foveate_batch_items_sum")
-    )
+    sums = [line for line in text.splitlines() if line.startswith("foveate_batch_items_sum")]
+    done = sum(float(line.split()[1]) for line in sums)
     assert done < 1000
     assert 'route="/translate",status="499"' in text
 

@@ -107,9 +107,8 @@ def test_who_comes_when_the_queue_is_full_is_sent_away(server, language) -> None
 def test_a_client_that_leaves_gives_up_its_place(server, language) -> None:
     client, studio = server
     gate = threading.Event()
-    handle = studio.runs.run("language").model.decoder.register_forward_hook(
-        lambda *_: gate.wait(20) and None
-    )
+    decoder = studio.runs.run("language").model.decoder
+    handle = decoder.register_forward_hook(lambda *_: gate.wait(20) and None)
     short = {"text": "the", "search": {"maxExtra": 2}}
     running = threading.Thread(target=lambda: client.post(PATH, json=short))
     running.start()
@@ -197,6 +196,5 @@ def test_the_document_is_the_same_every_time() -> None:
     assert first == document()
     schemas = json.loads(first)["components"]["schemas"]
     kinds = {ref["$ref"].rpartition("/")[2] for ref in schemas["AnswerEvent"]["oneOf"]}
-    assert (
-        {"AnswerStart", "Token", "BeamStep", "TextDone", "Failed", "Ping"} <= kinds <= set(schemas)
-    )
+    events = {"AnswerStart", "Token", "BeamStep", "TextDone", "Failed", "Ping"}
+    assert events <= kinds <= set(schemas)

@@ -269,9 +269,8 @@ def write(run: Path, steps: range, at: int = 0) -> None:
         journal.write("train", step, loss=10 / step + at, lr=0.1, seconds=float(step), epoch=0)
         if step % 10 == 0:
             messages = {"source": "a", "reference": "b", "output": f"{step}"}
-            journal.write(
-                "valid", step, loss=1.0, best=True, seconds=step + 0.5, samples=[messages]
-            )
+            more = {"loss": 1.0, "best": True, "seconds": step + 0.5, "samples": [messages]}
+            journal.write("valid", step, **more)
     journal.close()
 
 
@@ -364,15 +363,7 @@ def test_a_training_that_goes_on_from_a_checkpoint_cuts_what_was_told(tmp_path: 
     write(run, range(5, 12), at=4)
     messages = list(tail.news())
     assert messages[0] == ("4.0", {"event": "cut", "step": 4})
-    assert [place for place, _ in messages[1:]] == [
-        "5.0",
-        "6.0",
-        "7.0",
-        "8.0",
-        "9.0",
-        "10.0",
-        "10.1",
-        "11.0",
-    ]
+    expected = ["5.0", "6.0", "7.0", "8.0", "9.0", "10.0", "10.1", "11.0"]
+    assert [place for place, _ in messages[1:]] == expected
     later = list(LogTail(run / "log.jsonl", "40.0").news())
     assert later == [("11.0", {"event": "cut", "step": 11})]

@@ -132,11 +132,8 @@ def bad(path: Path, number: int, reason: str) -> None:
 
 
 def test_bad_lines_of_tsv(tmp_path: Path) -> None:
-    bad(
-        write(tmp_path / "a.tsv", ["one\tun", "two deux", "three\ttrois"]),
-        2,
-        "1 columns between tabs; 2 are needed",
-    )
+    path = write(tmp_path / "a.tsv", ["one\tun", "two deux", "three\ttrois"])
+    bad(path, 2, "1 columns between tabs; 2 are needed")
     bad(
         write(tmp_path / "b.tsv", ["one\tun", "two\td\teux", "three\ttrois"]),
         2,
@@ -335,12 +332,8 @@ def test_the_config_survives_toml() -> None:
 
 
 DICTIONARY = TextData(format=CMUdict.Config())
-LINES = [
-    "'em AH0 M",
-    "read R EH1 D",
-    "read(2) R IY1 D  # verb",
-    "aalen AE1 L AH0 N # place, german",
-]
+LINES = ["'em AH0 M", "read R EH1 D", "read(2) R IY1 D  # verb"]
+LINES.append("aalen AE1 L AH0 N # place, german")
 
 
 @pytest.fixture
@@ -399,9 +392,8 @@ def test_inflection_and_its_symbols(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["Hahn<N><GEN><SG>", "Hahn\tN;GEN;SG", "Hahn\tHahnes\tN;GEN;SG"])
 def test_a_raw_line_of_the_data_is_the_source_that_it_stands_for(tmp_path: Path, line: str) -> None:
     (tmp_path / "forms.tsv").write_text("Hahn\tHahnes\tN;GEN;SG\n", encoding="utf-8")
-    config = Translation.Config(
-        source=str(tmp_path / "forms.tsv"), tokenizer=Character.Config(symbols="<[^<>]+>")
-    )
+    forms = Character.Config(symbols="<[^<>]+>")
+    config = Translation.Config(source=str(tmp_path / "forms.tsv"), tokenizer=forms)
     task = config.build(TextData(format=Inflection.Config()))
     task.prepare(tmp_path, seed=1)
     assert task.sides.addressed([line, "", " "]) == ["Hahn<N><GEN><SG>", "", " "]
@@ -437,9 +429,8 @@ def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) 
     task.prepare(tmp_path, seed=1)
     kinds = task.source_tokenizer.config.kind, task.target_tokenizer.config.kind
     assert kinds == ("character", "symbol")
-    assert task.batch("train", [0]).target.tolist() == [
-        [*task.target_tokenizer.encode_ids(["AH0 M"])[0], 3]
-    ]
+    [ids] = task.target_tokenizer.encode_ids(["AH0 M"])
+    assert task.batch("train", [0]).target.tolist() == [[*ids, 3]]
     read = read_examples(task, dictionary)  # the user's own dictionary is read as the run's
     assert read.references[1] == ("R EH1 D", "R IY1 D")
     with pytest.raises(ValueError, match="joint = false"):

@@ -241,9 +241,8 @@ def test_a_run_that_ships_answers_as_the_run_it_was_made_of(tmp_path: Path) -> N
     for name, tensor in run.model.state_dict().items():
         assert torch.allclose(small.model.state_dict()[name], tensor, atol=1e-3), name
     assert small.config.task.tree()["source"] == "packaged/data/pairs.{split}.tsv"
-    small_size, size = (
-        sum(f.stat().st_size for f in x.path.rglob("*.safetensors")) for x in (small, run)
-    )
+    files = ([*each.path.rglob("*.safetensors")] for each in (small, run))
+    small_size, size = (sum(file.stat().st_size for file in each) for each in files)
     assert small_size < size / 5  # half the bytes of the weights, and nothing of the optimiser
     logs = [(x.path / "log.jsonl").read_text("utf-8") for x in (small, run)]
     assert "seconds" in logs[1] and "seconds" not in logs[0] and logs[0].count("\n") > 1

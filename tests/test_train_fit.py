@@ -170,9 +170,8 @@ def test_settings_of_torch_come_back(tmp_path: Path) -> None:
         return threads, exact, int((small * 1.0).count_nonzero())
 
     before = settings()
-    Toy(tmp_path, toy_config(threads=2, max_steps=1)).train(
-        before=lambda event, number: kept.append(settings()[2])
-    )
+    toy = Toy(tmp_path, toy_config(threads=2, max_steps=1))
+    toy.train(before=lambda event, number: kept.append(settings()[2]))
     assert settings() == before and before[2] == len(small)
     assert set(kept) == ({0} if X86 else {len(small)})
 

@@ -56,9 +56,8 @@ def losses(run: Path) -> list[float]:
 
 def tensors(run: Path, step: int = STEPS) -> dict[str, torch.Tensor]:
     folder = checkpoint.path_of(run, step)
-    return {
-        f"{f.name}/{k}": v for f in folder.glob("*.safetensors") for k, v in load_file(f).items()
-    }
+    loaded = ((f.name, load_file(f)) for f in folder.glob("*.safetensors"))
+    return {f"{name}/{key}": v for name, each in loaded for key, v in each.items()}
 
 
 def same_up_to_rounding(run: Path, other: Path, step: int = STEPS) -> None:
@@ -318,10 +317,8 @@ def test_without_torchrun_there_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> 
     address = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     for name, value in address.items():
         monkeypatch.setenv(name, value)
-    with (
-        pytest.raises(ConfigError, match=r"torchrun has started 2 ranks"),
-        ranks_of(toy_config(parallel="none")),
-    ):
+    started = pytest.raises(ConfigError, match=r"torchrun has started 2 ranks")
+    with started, ranks_of(toy_config(parallel="none")):
         pass
 
 

@@ -92,9 +92,8 @@ def test_clipping_bounds_the_step(tmp_path: Path) -> None:
 def test_validation_and_saving_disturb_nothing(tmp_path: Path) -> None:
     Toy(tmp_path / "much", toy_config(validation={"every": 1}, save={"every": 1})).train()
     quiet = TrainConfig.parse({**toy_config().tree(), "save": {"every": 12}})
-    quiet = quiet.model_copy(
-        update={"validation": quiet.validation.model_copy(update={"every": None})}
-    )
+    never = quiet.validation.model_copy(update={"every": None})
+    quiet = quiet.model_copy(update={"validation": never})
     Toy(tmp_path / "none", quiet).train()
     assert final(tmp_path / "much") == final(tmp_path / "none")
     assert not [x for x in read(tmp_path / "none") if x["event"] == "valid"]
@@ -344,9 +343,8 @@ def test_errors_come_through_and_the_thread_ends() -> None:
 
 def test_the_fingerprint_tells_plans_apart() -> None:
     lengths = ToyCopy(ToyCopy.Config()).lengths("train")
-    prints = {
-        fingerprint(BatchPlan(lengths, *pair)) for pair in [(40, 1), (40, 2), (48, 1), (80, 1)]
-    }
+    pairs = [(40, 1), (40, 2), (48, 1), (80, 1)]
+    prints = {fingerprint(BatchPlan(lengths, *pair)) for pair in pairs}
     assert len(prints) == 4
     assert fingerprint(BatchPlan(lengths, 40, 1)) in prints
 

@@ -81,9 +81,8 @@ class Shout:
 
 def run(data: bytes, reference: LineOutputs | None = None) -> tuple[list[str], Tally]:
     out = io.StringIO(newline="")
-    tally = translate_lines(
-        cast(Any, Shout()), io.BytesIO(data), out, reference or LineOutputs(), {}
-    )
+    source, lines = io.BytesIO(data), reference or LineOutputs()
+    tally = translate_lines(cast(Any, Shout()), source, out, lines, {})
     text = out.getvalue()
     assert text == "" or text.endswith("\n")
     return text.split("\n")[:-1], tally
@@ -414,10 +413,8 @@ def test_a_run_of_labels(labeller: Run) -> None:
     assert answer.label in ("0", "1")
     with pytest.raises(ValueError, match="has no attention over patches"):
         answer.record()
-    assert (
-        "glimpse      x      y"
-        in picture_view(again.task, again.model, 3, None, again.search()).text()
-    )
+    view = picture_view(again.task, again.model, 3, None, again.search())
+    assert "glimpse      x      y" in view.text()
     with pytest.raises(ConfigError, match="cannot caption"):
         again.caption([0])
 

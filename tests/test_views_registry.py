@@ -87,9 +87,8 @@ def test_needs_say_why_not() -> None:
     from torch import nn
 
     config = types.SimpleNamespace(task=types.SimpleNamespace(kind="other"))
-    empty: Any = types.SimpleNamespace(
-        model=nn.Linear(2, 2), task=object(), config=config, path=Path("none")
-    )
+    fields = {"model": nn.Linear(2, 2), "task": object(), "config": config}
+    empty: Any = types.SimpleNamespace(**fields, path=Path("none"))
     for need in {need for entry in VIEWS.values() for need in entry.spec.needs}:
         reason = need(empty)
         assert reason is not None and not reason.endswith("."), need
@@ -129,9 +128,8 @@ def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> N
     titles = [drawing["title"] for drawing in json.loads(group)["drawings"]]
     assert {title.partition(" · ")[0] for title in titles} == drawn
     with pytest.raises(ConfigError, match=r"end its name in \.html"):
-        CliRunner().invoke(
-            app, ["look", "report", str(translator.path), "--out", "r.png"], catch_exceptions=False
-        )
+        words = ["look", "report", str(translator.path), "--out", "r.png"]
+        CliRunner().invoke(app, words, catch_exceptions=False)
 
 
 def test_the_docs_name_every_view() -> None:

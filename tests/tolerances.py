@@ -51,9 +51,8 @@ def close(
     tolerance = _tolerance(left, right, terms, scale, dtype)
     if 0 in (left.ndim, right.ndim):
         left, right = torch.broadcast_tensors(left, right)
-    torch.testing.assert_close(
-        left, right, atol=tolerance, rtol=0, check_dtype=False, check_device=False, msg=why
-    )
+    how = {"atol": tolerance, "rtol": 0, "check_dtype": False, "check_device": False}
+    torch.testing.assert_close(left, right, **how, msg=why)
 
 
 def differ(left: Any, right: Any, *, terms: int = LAYER) -> bool:

@@ -45,9 +45,8 @@ _CONTRAST = """() => {
 @pytest.fixture(scope="session")
 def browser(browser_path: str) -> Iterator[Any]:
     """Chromium under Playwright, or a skip that says why."""
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="no playwright here: pip install '.[dev]'"
-    )
+    reason = "no playwright here: pip install '.[dev]'"
+    api = pytest.importorskip("playwright.sync_api", reason=reason)
     with api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
         yield started
@@ -64,9 +63,8 @@ def open_url(browser: Any) -> Iterator[Callable[..., Any]]:
     contexts, errors, requests = [], [], []
 
     def open_page(address: str, width: int = 1280, scheme: str = "light") -> Any:
-        context = browser.new_context(
-            viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True
-        )
+        options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
+        context = browser.new_context(**options, offline=True)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: errors.append(m.text) if m.type != "log" else None)

@@ -188,7 +188,7 @@ def test_a_table_that_is_brought_is_forecast(open_url: Callable[..., Any]) -> No
     messages = drawing.locator("table").inner_text()
     assert (
         "\n2022-06\t" in messages and "\n2022-07\t" in messages
-    )  # the last row, and the first ahead
+    )  # the last row and the first ahead
     bring(page, "csv", "wrong.csv", "text/csv", table.replace("other", "another").encode())
     wait(page, "answer", "failed")
     assert "the table:1: no column 'other'" in page.get_by_test_id("failure").inner_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,10 +140,8 @@ def test_the_next_slide_is_there_and_a_walk_is_stepped_through(open_url) -> None
     for _ in range(later):
         page.keyboard.press("PageDown")
         if "weights" in walk.locator(".fv-step.fv-now figcaption").all_inner_texts():
-            table, stage = (
-                walk.locator(".fv-steps.fv-scroll"),
-                walk.locator(".stage").bounding_box(),
-            )
+            table = walk.locator(".fv-steps.fv-scroll")
+            stage = walk.locator(".stage").bounding_box()
             box = table.bounding_box()
             assert box["y"] + box["height"] <= stage["y"] + stage["height"]  # from keys to weights
             assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
@@ -224,9 +221,7 @@ def test_the_presenter_moves_the_slides(open_url: Callable[..., Any]) -> None:
     until(second, f"location.hash === '#/presenter/romac/{HOPS + 2}'")
 
 
-def test_my_lecture_is_made_saved_and_opened_again(
-    open_url: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_my_lecture_is_made_saved_and_opened_again(open_url, tmp_path) -> None:
     page = open_url(f"#/lecture/romac/{HOPS + 1}")
     wait(page, "lecture")
     page.keyboard.press("c")
@@ -247,11 +242,8 @@ def test_my_lecture_is_made_saved_and_opened_again(
     saved.value.save_as(tmp_path / "hour.toml")
     lecture = read(LectureFile(name="hour", text=(tmp_path / "hour.toml").read_text("utf-8")))
     assert lecture.title == "An hour"
-    assert [step.title for step in lecture.steps] == [
-        STEPS[HOPS].title,
-        "Retrieval",
-        STEPS[HOPS - 1].title,
-    ]
+    titles = [STEPS[HOPS].title, "Retrieval", STEPS[HOPS - 1].title]
+    assert [step.title for step in lecture.steps] == titles
     for step in (lecture.steps[0], lecture.steps[2]):
         assert parsed(step.command).options.text == "It's a dog."  # type: ignore[attr-defined]
     page.get_by_test_id("keep").click()
@@ -272,9 +264,7 @@ def test_my_lecture_is_made_saved_and_opened_again(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_lecture_is_one_file_without_requests(
-    browser: Any, address: str, tmp_path: Path, scheme: str
-) -> None:
+def test_a_lecture_is_one_file_without_requests(browser, address, tmp_path, scheme) -> None:
     page = browser.new_page()
     page.goto(address + "#/lecture")
     with page.expect_download() as saved:

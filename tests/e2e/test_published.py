@@ -121,9 +121,7 @@ def test_a_head_is_looked_at_step_by_step(open_url: Visit, tmp_path: Path) -> No
     assert drawing["frames"] == ["a", "dog", "</s>"]
 
 
-def test_too_long_a_text_is_refused_and_the_next_one_answered(
-    open_url: Visit, tmp_path: Path
-) -> None:
+def test_too_long_a_text_is_refused_and_the_next_one_answered(open_url, tmp_path) -> None:
     page = open_url(address(tmp_path, stored("decoder_only"), single=True))
     page.locator("textarea").fill("a dog " * 20_000)
     page.locator("button.primary").click()

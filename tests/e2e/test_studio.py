@@ -244,10 +244,8 @@ def test_runs_stand_side_by_side(open_url: Callable[..., Any]) -> None:
     wait(page, "view-schedule")
     page.get_by_test_id("compare-add").select_option("rnn")
     page.wait_for_selector('[data-testid="answered-rnn"][data-status="done"]')
-    until(
-        page,
-        "document.querySelectorAll('[data-testid=view-attention][data-status=done]').length === 2",
-    )
+    shown = "[data-testid=view-attention][data-status=done]"
+    until(page, f"document.querySelectorAll('{shown}').length === 2")
     wait(page, "view-schedule")
     assert page.get_by_test_id("view-schedule").locator(".fv-keys-row .fv-key").count() == 2
     assert page.url.count("run=") == 2

@@ -119,9 +119,8 @@ def test_a_tap_chooses_the_explicit_road(attention: Attention, fused: Road) -> N
 
 def test_rotated_fused_equals_rotated_explicit(attention: Attention, fused: Road) -> None:
     x, position = torch.randn(2, 6, SIZE), Rotary.Config().build(SIZE, attention.num_heads)
-    result = [
-        attention(x, mask=Mask(causal=True), position=position) for _ in roads(attention, fused)
-    ]
+    both = roads(attention, fused)
+    result = [attention(x, mask=Mask(causal=True), position=position) for _ in both]
     close(result[-1], result[0])
 
 
@@ -140,11 +139,8 @@ def test_the_output_is_the_mixture_by_the_weights(attention: Attention) -> None:
 
 
 def test_a_silenced_head_takes_its_share_away(attention: Attention) -> None:
-    x, silenced, size = (
-        torch.randn(2, 5, SIZE),
-        attention.num_heads - 1,
-        SIZE // attention.num_heads,
-    )
+    x, silenced = torch.randn(2, 5, SIZE), attention.num_heads - 1
+    size = SIZE // attention.num_heads
 
     def silence(weights: Tensor) -> Tensor:
         saved = torch.ones(attention.num_heads, 1, 1)

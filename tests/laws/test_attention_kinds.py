@@ -140,10 +140,8 @@ def test_a_table_without_a_kind_is_full_attention(config: BaseAttention.Config) 
 def test_local_attention_with_a_wide_window_is_full(causal: bool) -> None:
     x = torch.randn(2, 9, SIZE)
     local = built(LocalAttention.Config(num_heads=4, window=9))
-    assert torch.equal(
-        local(x, None, Mask(real(9, 5), causal)),
-        full_like(local)(x, None, Mask(real(9, 5), causal)),
-    )
+    mask = Mask(real(9, 5), causal)
+    assert torch.equal(local(x, None, mask), full_like(local)(x, None, mask))
 
 
 @pytest.mark.parametrize("window", range(1, 11))

@@ -91,11 +91,8 @@ def test_a_beam_as_wide_as_the_space_is_brute_force(seeds, alpha, longest) -> No
 def test_a_wide_beam_over_a_model_is_brute_force(model_pair: EncoderDecoder) -> None:
     source, length = ids(1, 4, vocabulary=5), 3
     memory = model_pair.encode(source)
-    outputs = [
-        [*prefix, END]
-        for n in range(length)
-        for prefix in itertools.product((0, 1, 2, 4), repeat=n)
-    ]
+    prefixes = [p for n in range(length) for p in itertools.product((0, 1, 2, 4), repeat=n)]
+    outputs = [[*prefix, END] for prefix in prefixes]
     outputs += map(list, itertools.product((0, 1, 2, 4), repeat=length))
     config = Beam.Config(beam_size=len(outputs), length_penalty=0.0, **limit(length))
     (result,) = config.build()(DecoderSteps(model_pair, memory), [4], 2, END)
@@ -200,9 +197,8 @@ def test_the_batched_beam_is_the_plain_one(seed: int, width: int, longest: int) 
 def test_a_beam_of_one_is_greedy(seed: int) -> None:
     tables = [random_table(seed), random_table(seed + 1)]
     greedy = search(Greedy.Config(**limit(8)), tables)
-    for item, other in zip(
-        greedy, search(Beam.Config(beam_size=1, **limit(8)), tables), strict=True
-    ):
+    beam = search(Beam.Config(beam_size=1, **limit(8)), tables)
+    for item, other in zip(greedy, beam, strict=True):
         assert [(h.ids, h.ended) for h in item] == [(h.ids, h.ended) for h in other]
         assert item[0].log_probability == near(other[0].log_probability)
 

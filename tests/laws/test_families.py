@@ -260,9 +260,8 @@ def test_every_score_serves_a_recurrent_decoder(score, query, bidirectional) -> 
 
 
 def test_without_attention_the_last_state_is_all_that_is_known() -> None:
-    model = build(
-        EncoderDecoder.Config(encoder=RECURRENT[0], decoder=changed(RECURRENT[1], attention=None))
-    )
+    without = changed(RECURRENT[1], attention=None)
+    model = build(EncoderDecoder.Config(encoder=RECURRENT[0], decoder=without))
     memory = model.encode(SOURCE, KEYS)
     other = Memory(torch.full_like(memory.values, torch.nan), memory.keys, memory.final)
     assert torch.equal(model.decode(TARGET, memory), model.decode(TARGET, other))

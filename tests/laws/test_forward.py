@@ -220,11 +220,8 @@ def gradients(run: Run, ids: list[int]) -> dict[str, Array]:
             stack.enter_context(module.register_forward_hook(hook))
         run.model.zero_grad()
         forced.run().mean().neg().backward()
-    return {
-        name: x.grad[forced.row].norm(dim=-1).double().numpy()
-        for name, x in given.items()
-        if x.grad is not None
-    }
+    norms = {n: x.grad[forced.row].norm(dim=-1) for n, x in given.items() if x.grad is not None}
+    return {name: norm.double().numpy() for name, norm in norms.items()}
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnn"])

@@ -356,9 +356,8 @@ def test_greedy_outputs_are_theirs(name: str, tmp_path: Path) -> None:
 def ours(**fields: Any) -> EncoderDecoder:
     sizes = {"hidden_size": 16, "num_heads": 4, "num_layers": 1, "ffn_size": 20}
     encoder = TransformerEncoder.Config(**sizes | fields)
-    config = EncoderDecoder.Config(
-        encoder=encoder, decoder=TransformerDecoder.Config(**sizes | fields), tie="all"
-    )
+    decoder = TransformerDecoder.Config(**sizes | fields)
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="all")
     model: EncoderDecoder = config.build(Tokens(VOCABULARY), Tokens(VOCABULARY))
     return model
 

@@ -38,8 +38,7 @@ def test_layer_equals_that_of_transformers() -> None:
     weights = {name: torch.randn_like(value) * 0.3 for name, value in theirs.named_parameters()}
     theirs.load_state_dict(weights)
     kernel = weights.pop("conv1d.weight").squeeze(1).T  # (E, 1, W) -> (W, E)
-    ours.load_state_dict(
-        {NAMES[name]: value for name, value in weights.items()} | {"kernel": kernel}
-    )
+    named = {NAMES[name]: value for name, value in weights.items()}
+    ours.load_state_dict(named | {"kernel": kernel})
     x = torch.randn(2, 11, SIZE)
     close(ours(x), theirs(x))

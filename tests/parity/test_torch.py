@@ -90,12 +90,10 @@ def test_a_decoder_handed_all_states(config, module, layers, directions) -> None
     sizes = {"cell": config, "num_layers": layers, "embedding_size": INPUT, "dropout": 0.0}
     own, both = HIDDEN // directions, directions == 2
     encoder = RecurrentEncoder.Config(**sizes, hidden_size=own, bidirectional=both)
-    decoder = RecurrentDecoder.Config(
-        **sizes, hidden_size=HIDDEN, readout="state", bridge=StatesBridge.Config()
-    )
-    model = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="none").build(
-        Tokens(20), Tokens(20)
-    )
+    how = sizes | {"hidden_size": HIDDEN, "readout": "state", "bridge": StatesBridge.Config()}
+    decoder = RecurrentDecoder.Config(**how)
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="none")
+    model = config.build(Tokens(20), Tokens(20))
     reader = module(INPUT, own, layers, batch_first=True, bidirectional=both)
     copy_into(reader, model.encoder.stack)
     writer = module(INPUT, HIDDEN, layers, batch_first=True)

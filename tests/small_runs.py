@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from typer.testing import CliRunner, Result
+
+from foveate.cli import app
 from foveate.run import Run
 from foveate.run.training import train
 from pictures import write_bars, write_squares
@@ -21,6 +24,13 @@ class Printed(NamedTuple):
     code: int
     out: str
     err: str
+
+
+def invoked(*words: object, text: str | bytes = "") -> Result:
+    """What ``foveate`` with these words returns in this process, where it must succeed."""
+    result = CliRunner().invoke(app, list(map(str, words)), input=text)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result
 
 
 @contextlib.contextmanager
@@ -196,6 +206,18 @@ def made(folder: Path, names: Sequence[str], steps: int = 20, more: str = "") ->
         (folder / f"{name}.toml").write_text(text, "utf-8")
         result[name] = train(folder / f"{name}.toml", folder=folder / "runs" / name)
     return result
+
+
+class Trained(dict[str, Run]):
+    """Runs in a folder by their names, each trained when it is first looked up."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, name: str) -> Run:
+        self[name] = made(self.folder, [name])[name]
+        return self[name]
 
 
 def _translator(encoder: str, decoder: str) -> str:

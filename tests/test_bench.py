@@ -25,6 +25,7 @@ from foveate.kinds import load_kinds
 from foveate.run import RunEngine
 from foveate.train.config import resolve
 from length import Variant, cost, exponent, variants, worth
+from small_runs import invoked
 
 TOML = """
 [task]
@@ -361,8 +362,7 @@ def test_train_as_json(tiny: str) -> None:
 
 def test_decode_for_people(tiny: str) -> None:
     arguments = ["bench", "decode", tiny, "--seconds", "0.1", "--sentences", "3"]
-    done = CliRunner().invoke(app, [*arguments, "--precision", "fp32"])
-    assert done.exit_code == 0, done.output
+    done = invoked(*arguments, "--precision", "fp32")
     assert "greedy, one by one" in done.stdout and "machine: " in done.stdout
     assert "its data and tokenizers" in done.stderr
     assert "greedy, one by one: 3 sentences" in done.stderr

@@ -17,6 +17,7 @@ from foveate import config
 from foveate.cli import app
 from foveate.config import ConfigError, kinds
 from foveate.laws.check import KindReport, check, write_exercises
+from small_runs import invoked
 
 ROOT = Path(__file__).parent.parent
 EXERCISES = ROOT / "docs" / "exercises"
@@ -392,15 +393,15 @@ def test_a_file_without_a_kind_is_one_sentence(tmp_path: Path, text: str, messag
 
 
 def test_the_command_writes_exercises_and_exits_with_1_where_a_law_fails(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["check", "--exercises", str(tmp_path / "own")])
-    assert result.exit_code == 0 and len(result.output.splitlines()) == 13  # with their README
+    result = invoked("check", "--exercises", tmp_path / "own")
+    assert len(result.output.splitlines()) == 13  # with their README
     assert write_exercises(tmp_path / "own") == []
     assert f"foveate check {tmp_path}/own/01" in (tmp_path / "own/01_dot.py").read_text("utf-8")
     result = CliRunner().invoke(app, ["check", str(tmp_path / "own"), "--seconds", "0.1"])
     assert result.exit_code == 1 and "02_scaled_dot.py" in result.output  # a folder: all its files
     path = filled("01_dot", FILLINGS["01_dot"][0], tmp_path)
-    result = CliRunner().invoke(app, ["check", str(path)])
-    assert result.exit_code == 0 and "11 of 11 laws hold" in result.output
+    result = invoked("check", path)
+    assert "11 of 11 laws hold" in result.output
     assert CliRunner().invoke(app, ["check", str(tmp_path / "own" / "01_dot.py")]).exit_code == 1
 
 

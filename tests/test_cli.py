@@ -25,7 +25,7 @@ from foveate.config import ConfigError
 from foveate.data.corpus import WorkerError
 from foveate.engine.packed import PackedEngine
 from foveate.run import Run
-from small_runs import Call, running
+from small_runs import Call, invoked, running
 
 # ---- The command line: verbs answer, quickly and in one line where something is wrong
 ROOT = Path(__file__).parent.parent
@@ -283,8 +283,8 @@ def test_every_lock_is_exact_and_of_no_special_machine() -> None:
      ("align", ["MODEL", "--symmetrize", "--layer"], "evaluate")],
 )  # fmt: skip
 def test_help_of_a_group_shows_the_options_of_its_usual_command(group, options, command) -> None:
-    done = CliRunner().invoke(app, [group, "--help"])
-    assert done.exit_code == 0 and f"  {command} " in done.stdout
+    done = invoked(group, "--help")
+    assert f"  {command} " in done.stdout
     assert all(option in done.stdout for option in options), done.stdout
     wrong = CliRunner().invoke(app, [group, "--bogus"])
     assert f" {group} [OPTIONS]" in wrong.output

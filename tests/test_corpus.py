@@ -21,7 +21,7 @@ from foveate.config import ConfigError
 from foveate.documents import folders
 from foveate.documents.folders import FolderJob, cut, files_in, packed, unpacked
 from foveate.documents.spans import DocumentError
-from small_runs import made
+from small_runs import invoked, made
 
 SOURCE = Path(__file__).parent.parent / "src"
 
@@ -170,8 +170,7 @@ def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(folders, "LINES", 2)
 
     def call(out: str, *more: object) -> Sequence[str]:
-        done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / out, *more))
-        assert done.exit_code == 0, (done.output, done.exception)
+        done = invoked(*arguments(run, corpus, tmp_path / out, *more))
         return done.stderr.splitlines()
 
     output = call("out", "--processes", 1)
@@ -186,7 +185,7 @@ def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "left out, of unknown format: 1: README.md" in output
     item = tmp_path / "b.tsv"
     single = ["translate", str(run), "--in", str(corpus / "b.tsv"), "--out", str(item)]
-    assert CliRunner().invoke(app, single).exit_code == 0
+    invoked(*single)
     assert item.read_bytes() == result["b.tsv"]
     (corpus / "b.tsv").write_text("a girl sings\t1\n")
     assert "4 files, 9 lines: 1 translated, 3 were done before" in call("out")
@@ -197,8 +196,7 @@ def test_a_folder_by_a_run_that_foveate_ships(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("A dog runs.\n")
-    done = CliRunner().invoke(app, arguments(Path("packaged/en-fr"), Path("in"), Path("out")))
-    assert done.exit_code == 0, (done.output, done.exception)
+    invoked(*arguments(Path("packaged/en-fr"), Path("in"), Path("out")))
     assert outputs(tmp_path / "out")["a.txt"].strip()
 
 
@@ -216,8 +214,8 @@ def test_a_broken_file_stops_no_other(run: Path, corpus: Path, tmp_path: Path) -
         assert names == {"a.txt", "b.tsv", "sub/c.jsonl", "sub/d.txt"}
     for name in ("a.docx", "b.docx"):
         (corpus / name).unlink()
-    done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / "out"))
-    assert done.exit_code == 0 and not (tmp_path / "out" / ".foveate" / "parts").exists()
+    done = invoked(*arguments(run, corpus, tmp_path / "out"))
+    assert not (tmp_path / "out" / ".foveate" / "parts").exists()
 
 
 def test_what_a_folder_is_refused_for(run: Path, corpus: Path, tmp_path: Path) -> None:
@@ -239,7 +237,7 @@ def test_what_a_folder_is_refused_for(run: Path, corpus: Path, tmp_path: Path) -
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 def test_ray_gives_the_bytes_of_one_process(run: Path, corpus: Path, tmp_path: Path) -> None:
     alone = arguments(run, corpus, tmp_path / "one", "--processes", 1)
-    assert CliRunner().invoke(app, alone).exit_code == 0
+    invoked(*alone)
     outside = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     command = arguments(run, corpus, tmp_path / "ray", "--engine", "ray", "--processes", 2)
     done = subprocess.run(

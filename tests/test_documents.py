@@ -50,7 +50,7 @@ from foveate.documents.memory import (
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import LONGEST, Pair, Passage, joined_all, text_passage
 from foveate.errors import ConfigError
-from small_runs import made
+from small_runs import invoked, made
 
 
 # ---- Documents keep their structure; memories and glossaries are read; the verb does them all
@@ -454,8 +454,7 @@ def test_the_verb(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     page.write_text("<p>the <b>dog</b> runs. https://x.org</p>", "utf-8")
     verb = ["translate", str(folder)]
-    done = CliRunner().invoke(app, [*verb, "--in", str(page), "--out", str(tmp_path / "b.html")])
-    assert done.exit_code == 0, done.output
+    done = invoked(*verb, "--in", page, "--out", tmp_path / "b.html")
     result = (tmp_path / "b.html").read_text("utf-8")
     assert result.startswith("<p>") and "https://x.org</p>" in result and result.count("<b>") == 1
     assert "1 sentence translated" in done.stderr
@@ -474,10 +473,7 @@ def test_the_verb(folder: Path, tmp_path: Path) -> None:
 def test_a_memory_is_filled_by_a_run_that_says_its_languages(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "en-fr")
     (tmp_path / "a.tmx").write_text(UNITS, "utf-8")
-    done = CliRunner().invoke(
-        app, ["translate", str(tmp_path / "en-fr"), "--in", str(tmp_path / "a.tmx")]
-    )
-    assert done.exit_code == 0, done.output
+    done = invoked("translate", tmp_path / "en-fr", "--in", tmp_path / "a.tmx")
     units = list(XML.fromstring(done.stdout).iter("tu"))
     assert [len(unit.findall("tuv")) for unit in units] == [2, 2]
 
@@ -485,8 +481,7 @@ def test_a_memory_is_filled_by_a_run_that_says_its_languages(folder: Path, tmp_p
 def test_unknown_words_are_copied(folder: Path) -> None:
     inputs = "the dog runs\n"
     for options in ([], ["--copy-unknown", "--ban", "chien"]):
-        done = CliRunner().invoke(app, ["translate", str(folder), *options], input=inputs)
-        assert done.exit_code == 0, done.output
+        done = invoked("translate", folder, *options, text=inputs)
         assert done.stdout.count("\n") == 1
 
 

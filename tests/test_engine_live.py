@@ -25,7 +25,6 @@ from foveate.nn.context import Mask
 from foveate.nn.positions import Position
 from foveate.run import Run, compiled
 from laws.conftest import build
-from small_runs import made as trained
 from tolerances import MODEL, close, differ
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: modules compute")
@@ -178,9 +177,6 @@ def test_what_was_compiled_goes_with_its_model() -> None:
 
 
 # ------------------------------------------------------------------------------ runs
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return trained(tmp_path_factory.mktemp("live"), ["transformer", "rnn", "language"])
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnn"])

@@ -21,14 +21,8 @@ from foveate.export.base import POINTER, Different, ExchangeError, export, sampl
 from foveate.export.ctranslate2 import CTranslate2, first_misfit
 from foveate.export.ctranslate2_engine import CTranslate2Engine
 from foveate.run import Run
-from small_runs import made
 from tolerances import MODEL, near
 from variants import transformer
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("exports"), ["transformer", "rnn", "language"])
 
 
 def exported(run: Run, out: Path, **choices: Any) -> Any:

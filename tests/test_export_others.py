@@ -19,7 +19,7 @@ from foveate.cli import app
 from foveate.export.argos import MODEL, answers, unpacked
 from foveate.export.base import POINTER, Different, ExchangeError, export, sample_of, targets
 from foveate.run import Run
-from small_runs import CONFIGS, made
+from small_runs import CONFIGS, invoked, made
 from variants import at_scale, transformer, translator
 
 
@@ -163,8 +163,8 @@ def test_a_part_of_ones_own_is_refused_by_name_or_computed(runs, tmp_path: Path,
 def test_the_verbs(runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, out = str(runs["transformer"].path), tmp_path / "out"
     inputs = ["export", run, str(out), "--to", "ctranslate2", "--check", "3"]
-    result = CliRunner().invoke(app, inputs)
-    assert result.exit_code == 0 and "the same" in result.stdout and "3 sentences" in result.stdout
+    result = invoked(*inputs)
+    assert "the same" in result.stdout and "3 sentences" in result.stdout
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     outputs = [
         CliRunner().invoke(app, ["translate", run, "--engine", engine], input="the dog runs\n\n")

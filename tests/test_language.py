@@ -42,6 +42,7 @@ from foveate.run.training import train
 from foveate.tasks.language import LOGIT_ROWS, Language
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train.config import TrainConfig
+from small_runs import invoked
 from tolerances import MODEL, close, near
 
 # ---- Language modelling end to end at a small size: blocks, measures, evaluation
@@ -456,13 +457,9 @@ def test_prompts_come_from_the_option_or_line_by_line() -> None:
 
 
 def test_the_command(capfd: pytest.CaptureFixture[str]) -> None:
-    from typer.testing import CliRunner
-
-    from foveate.cli import app
 
     arguments = ["generate", str(trained("lstm").path), "--max-length", "4", "--top-k", "2"]
-    result = CliRunner().invoke(app, [*arguments, "--json"], input=b"the\na\n")
-    assert result.exit_code == 0, result.output
+    result = invoked(*arguments, "--json", text=b"the\na\n")
     assert [json.loads(line)["prompt"] for line in result.output.splitlines()] == ["the", "a"]
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +48,19 @@ def plain() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    names = ["transformer", "rnn", "language", "classifier", "vit"]
-    return made(tmp_path_factory.mktemp("packed"), names)
-
-
 def no_torch(folder: Path, *others: str) -> dict[str, str]:
     """The environment of a process that cannot import PyTorch, matplotlib and the like."""
     names = ("torch", "matplotlib", "jaxtyping", "sacrebleu", *others)
     code = f"import sys\nfor name in {names!r}:\n    sys.modules[name] = None\n"
     (folder / "sitecustomize.py").write_text(code)
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+
+
+def without_torch(folder: Path, *words: object, text: str = "", lacking: Sequence[str] = ()) -> Any:
+    """What ``foveate`` returns in a process that cannot import PyTorch."""
+    command = [sys.executable, "-m", "foveate", *map(str, words)]
+    how = {"input": text, "text": True, "capture_output": True, "cwd": folder}
+    return subprocess.run(command, **how, env=no_torch(folder, *lacking))
 
 
 def packed(run: Run, folder: Path, precision: str = "fp32") -> PackedModel:
@@ -117,17 +118,10 @@ def test_required_terms_are_those_of_the_run(runs, tmp_path, name) -> None:
 
 
 def test_a_glossary_works_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:
-    glossary = tmp_path / "terms.tsv"
-    glossary.write_text("dog\tchat|cheval\n", "utf-8")
+    (tmp_path / "terms.tsv").write_text("dog\tchat|cheval\n", "utf-8")
     file = pack(runs["transformer"], tmp_path / "m.safetensors")
-    command = [sys.executable, "-m", "foveate", "translate", str(file), "--beam-size", "4"]
-    done = subprocess.run(
-        [*command, "--glossary", str(glossary), "--force", "dort", "-v"],
-        input="the dog runs\na cat\n",
-        text=True,
-        capture_output=True,
-        env=no_torch(tmp_path),
-    )
+    options = ("--beam-size", 4, "--glossary", "terms.tsv", "--force", "dort", "-v")
+    done = without_torch(tmp_path, "translate", file, *options, text="the dog runs\na cat\n")
     assert not done.returncode, done.stderr
     first, second = done.stdout.splitlines()
     assert "chat" in first and "dort" in first and "dort" in second
@@ -232,14 +226,7 @@ def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: P
     """In a process where PyTorch, matplotlib and the rest cannot be imported, nor other verbs."""
     others = ("filelock", "tomlkit", "rich", "huggingface_hub", "foveate.cli.train")
     file = pack(runs["transformer"], tmp_path / "m.safetensors")
-    command = [sys.executable, "-m", "foveate", "translate", str(file)]
-    done = subprocess.run(
-        command,
-        input="a b c\n\n",
-        text=True,
-        capture_output=True,
-        env=no_torch(tmp_path, *others),
-    )
+    done = without_torch(tmp_path, "translate", file, text="a b c\n\n", lacking=others)
     assert not done.returncode, done.stderr
     expected = runs["transformer"].translate(["a b c", ""])
     assert done.stdout.splitlines() == [str(answer) for answer in expected]
@@ -249,32 +236,21 @@ def test_runs_that_ship_and_folders_need_no_pytorch(tmp_path: Path) -> None:
     """A run with its packed file, and a folder of documents by a run or a packed file."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("A dog runs.\n", "utf-8")
-    file = PACKAGED / "en-fr" / NAME
     right = str(foveate.load(PACKAGED / "en-fr").translate(["A dog runs."])[0])
-    for n, name in enumerate(("packaged/en-fr", file)):
-        command = [sys.executable, "-m", "foveate", "translate", str(name)]
-        folders = ["--in", str(tmp_path / "in"), "--out", str(tmp_path / f"out{n}")]
-        for more in ([], folders):
-            done = subprocess.run(
-                [*command, *more], input="A dog runs.\n", text=True, capture_output=True,
-                env=no_torch(tmp_path), cwd=tmp_path,
-            )  # fmt: skip
+    for n, model in enumerate(("packaged/en-fr", PACKAGED / "en-fr" / NAME)):
+        for folders in ((), ("--in", tmp_path / "in", "--out", tmp_path / f"out{n}")):
+            done = without_torch(tmp_path, "translate", model, *folders, text="A dog runs.\n")
             assert not done.returncode, done.stderr
-            assert more or done.stdout == f"{right}\n"
+            assert folders or done.stdout == f"{right}\n"
         assert (tmp_path / f"out{n}" / "a.txt").read_text("utf-8") == f"{right}\n"
 
 
-@pytest.mark.parametrize(
-    "verb", [["train", "a.toml"], ["evaluate", "run"], ["caption", "run", "1"]]
-)
-def test_a_verb_that_needs_pytorch_says_how_to_install_it(tmp_path: Path, verb: list[str]) -> None:
+@pytest.mark.parametrize("verb", ["train a.toml", "evaluate run", "caption run 1"])
+def test_a_verb_that_needs_pytorch_says_how_to_install_it(tmp_path: Path, verb: str) -> None:
     (tmp_path / "run").mkdir()
     for file in ("a.toml", "run/config.toml"):  # what is there is found before PyTorch is needed
         (tmp_path / file).write_text("seed = 1\n", "utf-8")
-    command = [sys.executable, "-m", "foveate", *verb]
-    done = subprocess.run(
-        command, text=True, capture_output=True, env=no_torch(tmp_path), cwd=tmp_path
-    )
+    done = without_torch(tmp_path, *verb.split())
     assert done.returncode == 2 and "pip install" in done.stderr and "[train]" in done.stderr
     assert done.stderr.startswith("error: this needs the package") and "Trace" not in done.stderr
 
@@ -339,10 +315,8 @@ def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) ->
 
 
 def test_the_doctor_examines_the_engine_without_pytorch(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "foveate", "doctor"]
-    done = subprocess.run(
-        command, text=True, capture_output=True, env=no_torch(tmp_path), check=True
-    )
+    done = without_torch(tmp_path, "doctor")
+    assert not done.returncode
     lines = {line[:24].strip(): line[25:] for line in done.stdout.splitlines()}
     assert lines["torch"].startswith("absent (training and most views use it; ")
     assert lines["engine"].split(":")[0] in SETS

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import foveate.engine.packed
-from foveate.engine.packed import PackedModel
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord
 from foveate.run import Run
@@ -18,7 +15,7 @@ from foveate.run.pack import pack
 from foveate.run.training import train
 from small_runs import TRAIN, write_data
 from stored_models import configs
-from test_packed import no_torch
+from test_packed import packed, without_torch
 
 FAMILIES = ("transformer_pre", "ssru", "guided", "gru_bahdanau", "lstm_luong", "without_attention",
             "decoder_only", "prefix", "recurrent_language", "classifier", "pooled")  # fmt: skip
@@ -37,10 +34,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
         if name in FAMILIES:
             runs[name] = train(config, folder=folder / "runs" / name)
     return runs
-
-
-def packed(run: Run, folder: Path) -> PackedModel:
-    return foveate.engine.packed.load(pack(run, folder / "m.safetensors"))
 
 
 def same(own: AttentionRecord, other: AttentionRecord) -> None:
@@ -81,21 +74,17 @@ def test_an_unknown_label_is_refused(runs: dict[str, Run], tmp_path: Path) -> No
 def test_views_of_a_packed_file_need_no_pytorch(runs, tmp_path, call) -> None:
     run = runs["gru_bahdanau"]
     file = pack(run, tmp_path / "m.safetensors")
-
-    def look(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "foveate", "look", *words]
-        return subprocess.run(command, text=True, capture_output=True, env=no_torch(tmp_path))
-
+    look = partial(without_torch, tmp_path, "look")
     for view in ("attention", "heads", "links"):
-        own = look(view, str(file), "--text", "the dog runs")
+        own = look(view, file, "--text", "the dog runs")
         of_run = call("look", view, run.path, "--text", "the dog runs")
         assert own.stdout == of_run.out, own.stderr
     page = tmp_path / "map.html"
-    assert look("attention", str(file), "--text", "a cat", "--out", str(page)).returncode == 0
+    assert look("attention", file, "--text", "a cat", "--out", page).returncode == 0
     assert "decoder.cross_attention" in page.read_text("utf-8")
-    refused = look("attention", str(file))
+    refused = look("attention", file)
     assert refused.returncode == 2 and "give --text" in refused.stderr
-    refused = look("ablation", str(file))
+    refused = look("ablation", file)
     assert refused.returncode == 2 and "[train]" in refused.stderr
     by_torch = call("look", "masks", file, "--text", "a cat")
     assert by_torch.code == 2 and "for look attention, links, heads" in by_torch.err
@@ -103,9 +92,6 @@ def test_views_of_a_packed_file_need_no_pytorch(runs, tmp_path, call) -> None:
 
 def test_translations_are_written_with_their_maps(runs: dict[str, Run], tmp_path: Path) -> None:
     file, page = pack(runs["transformer_pre"], tmp_path / "m.safetensors"), tmp_path / "maps.html"
-    command = [sys.executable, "-m", "foveate", "translate", str(file), "--attention", str(page)]
-    done = subprocess.run(
-        command, input="the dog\n", text=True, capture_output=True, env=no_torch(tmp_path)
-    )
+    done = without_torch(tmp_path, "translate", file, "--attention", page, text="the dog\n")
     assert not done.returncode, done.stderr
     assert "decoder.cross_attention" in page.read_text("utf-8")

@@ -15,7 +15,6 @@ from foveate.errors import UserError
 from foveate.native.kernels import without_kernels
 from foveate.run import Run
 from foveate.run.pack import content
-from small_runs import made
 
 LINES = ["the dog runs", "a girl"]
 RULES: list[list[dict[str, Any]]] = [
@@ -63,11 +62,6 @@ def outcome(model: Run | PackedModel, asked: Asked) -> tuple[list[list[str]], li
 
 def model_task(model: Run | PackedModel) -> str:
     return str(model.header.task if isinstance(model, PackedModel) else model.config.task.kind)
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("search"), ["rnn", "language"])
 
 
 @pytest.mark.parametrize(("name", "requests"), [("rnn", TRANSLATING), ("language", CONTINUING)])

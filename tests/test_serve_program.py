@@ -19,15 +19,14 @@ from pathlib import Path
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
-from typer.testing import CliRunner
 
-from foveate.cli import app
 from foveate.cli.serve import ServerEngine
 from foveate.config import ConfigError
 from foveate.run import Run
 from foveate.server import connections, launch
 from foveate.server.translation_schemas import Limits
 from serve_tools import ROOT, Program, begun, port_of, program, running, served
+from small_runs import invoked
 
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
 
@@ -260,8 +259,8 @@ def test_what_is_unsafe_or_makes_no_sense_is_refused(run, message, words) -> Non
 def test_the_batch_delay_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     started: list[launch.ServerOptions] = []
     monkeypatch.setattr(launch, "serve", lambda runs, options, loader: started.append(options))
-    done = CliRunner().invoke(app, ["serve", str(run.path), "--max-batch-delay-ms", "3"])
-    assert done.exit_code == 0 and started[0].batching["max_delay"] == 0.003
+    invoked("serve", run.path, "--max-batch-delay-ms", "3")
+    assert started[0].batching["max_delay"] == 0.003
 
 
 def test_a_computation_without_end_ends_with_the_process(run: Run, monkeypatch) -> None:

@@ -35,6 +35,7 @@ from foveate.views import find
 from foveate.views.options import Question
 from foveate.views.overlays import picture_view
 from pictures import png, write_bars, write_squares
+from small_runs import invoked
 from tolerances import near
 
 
@@ -281,8 +282,7 @@ def gpt(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_positions_of_every_kind_that_has_any(tmp_path: Path) -> None:
     out = tmp_path / "p.svg"
-    result = CliRunner().invoke(app, ["look", "positions", "alibi", "--out", str(out)])
-    assert result.exit_code == 0, result.output
+    invoked("look", "positions", "alibi", "--out", out)
     assert "head 3 adds to score" in out.read_text("utf-8")
     with pytest.raises(ConfigError, match="sinusoidal"):
         looking.positions("sinusoids", 8, 8, 2)
@@ -297,15 +297,14 @@ def test_schedules_of_configs_and_runs(lstm: Run, tmp_path: Path) -> None:
         assert {"x", "mnist-vit", "run"} <= set(rates)
         assert rates["x"][-1] == 4300
         assert rates["mnist-vit"].max() == pytest.approx(2e-3)
-    result = CliRunner().invoke(app, ["look", "schedule", str(config), "--steps", "10"])
-    assert result.exit_code == 0, result.output
+    result = invoked("look", "schedule", config, "--steps", "10")
     assert "mnist-vit" in result.stdout
 
 
 def test_gradients_of_two_runs_together(lstm: Run, gpt: Run, tmp_path: Path) -> None:
     out = tmp_path / "g.npz"
     words = ["look", "gradients", str(lstm.path), str(gpt.path), "--text", "a cat sat", "--out"]
-    assert CliRunner().invoke(app, [*words, str(out)]).exit_code == 0
+    invoked(*words, out)
     assert len(find("gradients").draw([lstm], Question(text="a cat sat on")).arrays()["x"]) == 5
 
 
@@ -318,8 +317,7 @@ def test_gates_over_the_words_of_a_text(lstm: Run, gpt: Run) -> None:
         find("gates").draw([gpt], Question(text="the dog"))
     with pytest.raises(ConfigError, match="layer 1"):
         find("gates").draw([lstm], Question(text="the dog", layer=1))
-    result = CliRunner().invoke(app, ["look", "gates", str(lstm.path), "--text", "a cat"])
-    assert result.exit_code == 0, result.output
+    invoked("look", "gates", lstm.path, "--text", "a cat")
 
 
 # ------------------------------ The verbs of pictures, from a training of two steps to a drawing
@@ -394,15 +392,13 @@ kind = "reinforce"
 
 def test_caption_and_look(captioner: Run, tmp_path: Path) -> None:
     image = captioner.path.parent / "pictures" / "deep" / "red.png"
-    call = CliRunner().invoke(app, ["caption", str(captioner.path), str(image), "1", "--scores"])
-    assert call.exit_code == 0, call.output
+    call = invoked("caption", captioner.path, image, "1", "--scores")
     lines = call.stdout.splitlines()
     assert [line.split("\t")[1] for line in lines] == ["red.png", "green.png"]
     float(lines[0].split("\t")[0])
     out = tmp_path / "x.svg"
     words = ["look", "picture", str(captioner.path), str(image), "--target", "A red square ."]
-    call = CliRunner().invoke(app, [*words, "--out", str(out)])
-    assert call.exit_code == 0, call.output
+    call = invoked(*words, "--out", out)
     assert "square" in out.read_text(encoding="utf-8")
 
 
@@ -420,8 +416,7 @@ def test_a_run_of_labels(labeller: Run) -> None:
 
 
 def classify(run: Run, *words: object) -> list[str]:
-    call = CliRunner().invoke(app, ["classify", str(run.path), *map(str, words)])
-    assert call.exit_code == 0, call.output
+    call = invoked("classify", run.path, *words)
     return call.stdout.splitlines()
 
 

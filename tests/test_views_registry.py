@@ -27,7 +27,7 @@ from foveate.views import VIEWS, ViewEntry, find
 from foveate.views.exposure import NAMES, place_errors
 from foveate.views.options import Question
 from foveate.views.run_page import report
-from small_runs import made
+from small_runs import invoked, made
 from tolerances import MODEL, near
 
 
@@ -103,14 +103,11 @@ def test_without_a_text_the_last_validation_has_one(translator: Run) -> None:
 def test_the_verb_asks_what_its_options_say(translator: Run, tmp_path: Path) -> None:
     out = tmp_path / "m.json"
     words = ["look", "attention", str(translator.path), "--text", "a b", "--layer", "0"]
-    call = CliRunner().invoke(
-        app, [*words, "--head", "1", "--out", str(out), "--out", f"{out}.txt"]
-    )
-    assert call.exit_code == 0, call.output
+    call = invoked(*words, "--head", "1", "--out", out, "--out", f"{out}.txt")
     assert '"map": "decoder.layers.0.cross_attention"' in out.read_text("utf-8")
     assert '"head": 1' in out.read_text("utf-8")
-    call = CliRunner().invoke(app, ["look", "positions", str(translator.path), "--length", "8"])
-    assert call.exit_code == 0 and "Positions: sinusoidal" in call.output
+    call = invoked("look", "positions", translator.path, "--length", "8")
+    assert "Positions: sinusoidal" in call.output
 
 
 def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> None:
@@ -120,8 +117,7 @@ def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> N
     assert drawn | set(result.left_out) == set(VIEWS)
     assert all(isinstance(view, Drawing) and view.drawings() for _, view in result.views)
     out = tmp_path / "r.html"
-    call = CliRunner().invoke(app, ["look", "report", str(translator.path), "--out", str(out)])
-    assert call.exit_code == 0, call.output
+    call = invoked("look", "report", translator.path, "--out", out)
     assert "not in it: gates: " in call.output
     page = out.read_text("utf-8")
     [group] = re.findall(r'<script class="group" type="application/json">(.*)</script>', page)
@@ -144,11 +140,6 @@ teacher_forcing = {{ kind = "{kind}" }}
 """
 LINEAR = 'scheduled", schedule = { kind = "linear", slope = 0.02, floor = 0.2 }, choose = "greedy'
 FAMILIES = ("language", "captioner", "rnn_forecaster")
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("runs"), [*FAMILIES, "classifier", "forecaster"])
 
 
 @pytest.mark.parametrize("kind", ["own", LINEAR], ids=["own", "scheduled"])

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from copier import copier
-from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.draw.maps import AttentionDrawing
 from foveate.run import Run
@@ -21,6 +19,7 @@ from foveate.views import find
 from foveate.views.options import Question
 from foveate.views.text import by_length, differences, grouped, in_order
 from foveate.views.training import panel, smoothed
+from small_runs import invoked
 from tolerances import MODEL, ROW, close, near
 
 PAIR = {"text": "a b c", "target": "A B C"}
@@ -47,8 +46,7 @@ def test_every_view_of_attention_shows_tokens_or_words(tmp_path: Path) -> None:
             options = [f"--{key}={value}" for key, value in requested.items()]
             flags = [flag] if flag else []
             line = ["look", view, str(made.path), *options, *flags, "--out", str(out)]
-            result = CliRunner().invoke(app, line)
-            assert result.exit_code == 0, result.output
+            invoked(*line)
             arrays = json.loads(out.read_text("utf-8"))
             assert arrays.get("columns", arrays.get("labels")) == columns, view
     [answer] = made.translate(["a b"])

@@ -26,15 +26,11 @@ from foveate.tasks.objectives import CrossEntropy
 from tolerances import MODEL, close, near
 
 TEXTS = [
-    "the grey cat sleeps on the warm stove",
-    "two boats cross the river at dawn",
-    "my sister does not like cold soup",
-    "where did you put the green umbrella",
-    "the baker opens his shop early",
-    "nobody answered the old telephone",
-    "we painted the door of the barn red",
-    "she reads a long letter from her aunt",
-]
+    "the grey cat sleeps on the warm stove", "two boats cross the river at dawn",
+    "my sister does not like cold soup", "where did you put the green umbrella",
+    "the baker opens his shop early", "nobody answered the old telephone",
+    "we painted the door of the barn red", "she reads a long letter from her aunt",
+]  # fmt: skip
 ENCODER = TransformerEncoder.Config(
     hidden_size=32, num_heads=2, num_layers=1, ffn_size=32, dropout=0.0
 )

@@ -37,16 +37,9 @@ assert models and searches  # whose laws are registered
 
 VOCABULARY, SIZE = 30, 16
 SIZES: dict[str, int | float] = {
-    "embedding_size": 12,
-    "hidden_size": SIZE,
-    "ffn_size": 20,
-    "max_length": 24,
-    "dropout": 0.0,
-    "window": 3,
-    "block_size": 2,
-    "rank": 8,
-    "features": 12,
-}
+    "embedding_size": 12, "hidden_size": SIZE, "ffn_size": 20, "max_length": 24, "dropout": 0.0,
+    "window": 3, "block_size": 2, "rank": 8, "features": 12,
+}  # fmt: skip
 LIMITS = {"num_layers": 2, "num_heads": 4}
 GPU = [
     pytest.mark.gpu,

@@ -31,51 +31,26 @@ logging.getLogger("transformers").setLevel(logging.ERROR)
 
 VOCABULARY, PAD = 40, 1
 SIDES = {
-    "d_model": 16,
-    "encoder_layers": 2,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 24,
-    "decoder_ffn_dim": 20,
-    "max_position_embeddings": 24,
-    "pad_token_id": PAD,
-    "bos_token_id": 2,
-    "eos_token_id": 3,
-    "decoder_start_token_id": 2,
-    "forced_eos_token_id": None,
-}
+    "d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 20,
+    "max_position_embeddings": 24, "pad_token_id": PAD, "bos_token_id": 2, "eos_token_id": 3,
+    "decoder_start_token_id": 2, "forced_eos_token_id": None,
+}  # fmt: skip
 BERT = {
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 24,
-    "pad_token_id": PAD,
-}
+    "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": 24, "pad_token_id": PAD,
+}  # fmt: skip
 GPT2 = {"n_positions": 24, "n_embd": 16, "n_layer": 2, "n_head": 4, "pad_token_id": PAD}
 GPT2 |= {"bos_token_id": 2, "eos_token_id": 3}
 LLAMA = {
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "pad_token_id": PAD,
-}
+    "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "pad_token_id": PAD,
+}  # fmt: skip
 T5 = {
-    "d_model": 16,
-    "d_kv": 4,
-    "d_ff": 24,
-    "num_layers": 2,
-    "num_decoder_layers": 1,
-    "num_heads": 4,
-    "relative_attention_num_buckets": 8,
-    "relative_attention_max_distance": 10,
-    "pad_token_id": PAD,
-    "eos_token_id": 3,
-    "decoder_start_token_id": 2,
-}
+    "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 1, "num_heads": 4,
+    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 10, "pad_token_id": PAD,
+    "eos_token_id": 3, "decoder_start_token_id": 2,
+}  # fmt: skip
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 
 # class, its config, what differs from tiny

@@ -14,15 +14,10 @@ pytest.importorskip("transformers", reason="parity needs the transformers librar
 
 SIZE, STATES, RANK = 12, 5, 3
 NAMES = {
-    "in_proj.weight": "input.weight",
-    "conv1d.bias": "kernel_bias",
-    "x_proj.weight": "select.weight",
-    "dt_proj.weight": "step.weight",
-    "dt_proj.bias": "step.bias",
-    "A_log": "log_a",
-    "D": "skip",
-    "out_proj.weight": "output.weight",
-}
+    "in_proj.weight": "input.weight", "conv1d.bias": "kernel_bias",
+    "x_proj.weight": "select.weight", "dt_proj.weight": "step.weight", "dt_proj.bias": "step.bias",
+    "A_log": "log_a", "D": "skip", "out_proj.weight": "output.weight",
+}  # fmt: skip
 
 
 @torch.no_grad()

@@ -27,13 +27,9 @@ ACTIVATIONS = {"relu": ReLU.Config(), "gelu": GELU.Config()}
 
 def ours(activation: str) -> EncoderDecoder:
     sizes: dict[str, Any] = {
-        "hidden_size": SIZE,
-        "num_heads": HEADS,
-        "num_layers": LAYERS,
-        "ffn_size": FFN,
-        "norm_order": "post",
-        "feed_forward": ACTIVATIONS[activation],
-    }
+        "hidden_size": SIZE, "num_heads": HEADS, "num_layers": LAYERS, "ffn_size": FFN,
+        "norm_order": "post", "feed_forward": ACTIVATIONS[activation],
+    }  # fmt: skip
     encoder, decoder = TransformerEncoder.Config(**sizes), TransformerDecoder.Config(**sizes)
     config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="all")
     model: EncoderDecoder = config.build(Tokens(VOCABULARY), Tokens(VOCABULARY)).eval()

@@ -1,7 +1,5 @@
 """What every test shares: one thread, no network, a quiet and repeatable hypothesis."""
 
-from __future__ import annotations
-
 import atexit
 import io
 import os

@@ -5,8 +5,6 @@ An equation is clauses with commas between them. The first is what is shown; oth
 and those of `PROSE` alone are not computed. Whatever cannot be read raises an error.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Small sets of pictures for tests: bars as IDX files, coloured squares as PNG with captions."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import struct

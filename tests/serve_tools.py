@@ -1,7 +1,5 @@
 """A service of tiny runs for tests: in this process, or as a program of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A run of each family, trained in a second or two, for whatever is done with runs."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import subprocess

@@ -1,7 +1,5 @@
 """One thing changed at a time: parts left out, or put as a paper prints them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

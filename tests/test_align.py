@@ -1,7 +1,5 @@
 """Alignments: error rates by hand, and IBM models that find what is known."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers: every task answers with one of them; as a line, as JSON and drawn."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

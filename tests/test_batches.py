@@ -1,7 +1,5 @@
 """Batches: what they hold and cost, padding, and epochs of several corpora."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Benchmarks measure what they say: training, decoding, memory, length, and this machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Captioning: figures, what its loss adds, answers, and maps over the picture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`foveate check`: right and wrong fillings of every exercise, and what a user's file may do."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Parts that draw: who listens, what they tell, and that REINFORCE climbs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Text classification on small files of our own: labels, batches, figures, answers, looking."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -23,6 +21,7 @@ from foveate.data.text import CUT, SKIPPED, TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, WordTokenizer
 from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest
+from foveate.engine.answers import probabilities_of
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, Max
 from foveate.models.language_model import MaskedLanguageModel
@@ -47,7 +46,6 @@ from foveate.tasks.classification import (
     load_labels,
     measures_of_labels,
     numbers_of,
-    probabilities_of,
     save_labels,
     sorted_labels,
 )

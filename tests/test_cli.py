@@ -1,7 +1,5 @@
 """The command line: errors, workers, the doctor."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import json

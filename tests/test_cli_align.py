@@ -1,7 +1,5 @@
 """``foveate align`` on files of our own, with aligners, a small run, and gold links."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

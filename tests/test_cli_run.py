@@ -1,7 +1,5 @@
 """Every verb on one small run, trained by the command line itself."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Models side by side: equal budgets, paired tests, growth, one page; and the lecture's lineage."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

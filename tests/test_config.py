@@ -1,7 +1,5 @@
 """Configs: one description, every kind comes back from TOML, and errors say where and what else."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 import types

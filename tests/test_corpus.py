@@ -1,7 +1,5 @@
 """Folders: cut into parts, translated by one or many, stopped and gone on with, put together."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

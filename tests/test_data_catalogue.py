@@ -1,7 +1,5 @@
 """Data sets: the catalogue, what is fetched, verified and found."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

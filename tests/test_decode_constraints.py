@@ -1,7 +1,5 @@
 """What outputs must hold and must not: whole characters, phrases, banned words."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Sequence

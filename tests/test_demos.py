@@ -1,7 +1,5 @@
 """Demos: every one is whole, draws in every form, and shows the numbers that it is known for."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

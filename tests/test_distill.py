@@ -1,7 +1,5 @@
 """A teacher's outputs as data: a line for a line, whole or not at all, on from where it stopped."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The docs: links, commands and names that exist, the history with its pictures."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """Documents keep their structure; those that were made to harm end in a clear error."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import json

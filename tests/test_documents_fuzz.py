@@ -1,7 +1,5 @@
 """Mutated documents of each format are read and written, or refused in one sentence."""
 
-from __future__ import annotations
-
 import io
 import random
 import zipfile

@@ -1,7 +1,5 @@
 """DOCX documents: each thing that they can hold is translated, stays, or is counted."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

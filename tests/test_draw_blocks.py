@@ -1,7 +1,5 @@
 """The picture of a model has every parameter once, and what the forward pass says."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable

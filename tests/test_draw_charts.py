@@ -1,7 +1,5 @@
 """Words, bars, tables, lines and sheets show the numbers that they are given, in every form."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

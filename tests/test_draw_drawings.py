@@ -1,7 +1,5 @@
 """Drawings: a browser and a notebook get the numbers of their arrays, as JSON of a kind."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """Films of a training and of steps: they change nothing, and are drawn in every form."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A beam as lanes: the nodes that were given, in every form of the picture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

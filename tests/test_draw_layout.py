@@ -1,7 +1,5 @@
 """Figures choose fonts that have their glyphs, and nothing that is written overlaps."""
 
-from __future__ import annotations
-
 import io
 from itertools import combinations
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pictures and pages show numpy's numbers, under the right words, and nothing that acts."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

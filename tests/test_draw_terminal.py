@@ -1,7 +1,5 @@
 """The terminal picture: every weight in its place, within the width, for every ability."""
 
-from __future__ import annotations
-
 import io
 import re
 

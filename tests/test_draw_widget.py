@@ -1,7 +1,5 @@
 """The widget of a notebook has the drawings, their numbers as bytes, and what is chosen."""
 
-from __future__ import annotations
-
 import json
 import sys
 

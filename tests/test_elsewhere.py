@@ -1,7 +1,5 @@
 """macOS and Windows, as far as Linux can play them: main verbs without the names absent there."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """The compiled engine computes what PyTorch does, for every part that a program can hold."""
 
-from __future__ import annotations
-
 import itertools
 import weakref
 from functools import partial

@@ -3,8 +3,6 @@
 They are compiled by zig (`pip install ziglang`); `make wheels` runs these tests with it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import struct

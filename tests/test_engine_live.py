@@ -1,7 +1,5 @@
 """A model that PyTorch holds is searched by the engine in C, with its present weights."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import weakref

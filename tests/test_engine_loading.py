@@ -1,7 +1,5 @@
 """Each instruction set is chosen, forced and refused as it should be, and computes the same."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Programs that would lead the engine outside of its memory are refused, whatever they say."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

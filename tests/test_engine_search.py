@@ -1,7 +1,5 @@
 """Searches of the compiled engine have the outputs of `foveate.decode`, token by token."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """A wheel for a platform holds the engine for its instruction sets, and runs it as it is."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import platform

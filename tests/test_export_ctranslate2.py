@@ -1,7 +1,5 @@
 """Runs in CTranslate2: every part that it has gives our tokens, and every other one is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

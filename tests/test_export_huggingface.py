@@ -1,7 +1,5 @@
 """Runs as folders of transformers: text in, the same text out, by its own classes alone."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

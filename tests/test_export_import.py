@@ -1,7 +1,5 @@
 """Models and vocabularies of others as ours, and folders of strangers."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

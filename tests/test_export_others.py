@@ -1,7 +1,5 @@
 """Runs as ONNX, as packages of Argos, as folders of safetensors; the verbs."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """Small forms of the faults that `benchmarks/durability faults` tries in earnest."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

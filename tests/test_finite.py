@@ -1,7 +1,5 @@
 """Weights that overflow give an error or finite answers, by every verb, task and engine."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Forecasting from CSV to CSV: nothing of the future is seen; figures, forecasts, pictures."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

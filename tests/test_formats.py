@@ -2,8 +2,6 @@
 in a sentence that names it; whatever the files hold, nothing ends in a traceback.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Guided alignment: the batch carries the links, one head learns them, the rest stays as it was."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

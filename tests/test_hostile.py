@@ -4,8 +4,6 @@ The error names the file, nothing of it is executed, and memory stays within bou
 measured in a process of its own.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -3,8 +3,6 @@
 The verbs and their parameters are those of the command tree, so that a new one is tried as well.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import shlex

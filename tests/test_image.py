@@ -1,7 +1,5 @@
 """Reading pictures, and classifying them: what is wrong is named by file."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Imports point one way, and nothing heavy or undeclared slips in."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

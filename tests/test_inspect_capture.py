@@ -1,7 +1,5 @@
 """Seeing what attention does without changing it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

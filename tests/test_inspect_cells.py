@@ -1,7 +1,5 @@
 """Gradients over time and gates: numbers that can be computed otherwise, and models left alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 The truth is a forward pass written out by hand, or the model's own weights given back to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rollout and relevance are the sums that their papers write, and find what is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

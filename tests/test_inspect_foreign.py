@@ -3,8 +3,6 @@
 The maps are checked against weights that the libraries themselves give out.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

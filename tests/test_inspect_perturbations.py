@@ -1,7 +1,5 @@
 """Ablation, kinds of heads, logit lens, permutation, states, loss surface: tested by truth."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

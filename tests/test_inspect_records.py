@@ -1,7 +1,5 @@
 """A record finds its maps and labels, and figures of heads are those of known maps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Pieces to words keep their mass, under the right words; nothing in a label is hidden."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Language modelling end to end at a small size: blocks, measures, evaluation, texts continued."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """The five lectures: their pages are current, their commands exist, the studio draws them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

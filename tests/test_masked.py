@@ -1,7 +1,5 @@
 """Masked language modelling on small texts of our own: what is hidden, learnt, guessed, seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

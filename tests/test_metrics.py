@@ -1,7 +1,5 @@
 """Figures of text on cases that can be counted by hand, and minimum Bayes risk by them."""
 
-from __future__ import annotations
-
 import gzip
 import html
 import itertools

@@ -1,7 +1,5 @@
 """Installed models: found by names, listed, refused where absent; how their package is made."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

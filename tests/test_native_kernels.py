@@ -1,7 +1,5 @@
 """The native library where it cannot be built, and OpenMP's threads beside other programs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``foveate new`` on real data: the guess, a config that trains, and refusals."""
 
-from __future__ import annotations
-
 import os
 import pty
 import shlex

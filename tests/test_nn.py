@@ -1,7 +1,5 @@
 """Masks, states, normalizers and state-space models by their definitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

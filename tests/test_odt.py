@@ -1,7 +1,5 @@
 """ODT documents keep everything but the words; what is no ODT is said in one sentence."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

@@ -1,7 +1,5 @@
 """A packed file answers as its run does, without PyTorch, and refuses what it cannot read or do."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

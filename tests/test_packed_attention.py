@@ -1,7 +1,5 @@
 """A packed file gives the record of attention that its run gives, and draws it without PyTorch."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A raw line of the data's format is answered, scored, linked and mapped as its source is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models with few positions cut long lines, count what they cut, and end their outputs in time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

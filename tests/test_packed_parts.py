@@ -1,7 +1,5 @@
 """A packed file of which any part was changed is refused, or answers as before."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """One search answers a request, whichever engine does: all settings of a run and of a request."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Passages: whatever a model answers, protected spans, markup and white space come out."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

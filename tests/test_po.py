@@ -1,7 +1,5 @@
 """PO catalogues: msgfmt accepts what comes out, and all bytes but the translations stay."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The pointer-generator: its equation, its extended vocabulary, copies of words never seen."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Source and target in one sequence: what is joined, what is predicted, and that it learns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any

@@ -1,7 +1,5 @@
 """A corpus in files is the corpus in memory, whoever encodes it and whatever happens meanwhile."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

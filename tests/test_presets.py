@@ -1,7 +1,5 @@
 """Presets build the models of their papers, and those of transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

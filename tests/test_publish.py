@@ -1,7 +1,5 @@
 """What cannot be published is named before anything is written."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The first five minutes, in small: everything that it promises is there at the end."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -1,7 +1,5 @@
 """Series from CSV: what is read, refused, filled; division in the order of time; dates; windows."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The API of the translator: its schema, version 1, and what it answers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

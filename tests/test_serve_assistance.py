@@ -1,7 +1,5 @@
 """What a request brings: glossary, memory, protected texts, banned phrases; quality on request."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

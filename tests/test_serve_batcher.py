@@ -1,7 +1,5 @@
 """The queue of a model: everything answered once, in fair turns, bounded, sorted, cancelled."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Clients of DeepL use the server: its own, and requests as others send them."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os

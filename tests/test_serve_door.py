@@ -1,7 +1,5 @@
 """Keys, rates and sizes: who is let in, how often, with how much."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

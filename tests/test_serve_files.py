@@ -1,7 +1,5 @@
 """Files go in and come out in their form; names cannot be guessed, and nothing is kept for long."""
 
-from __future__ import annotations
-
 import html
 import io
 import json

@@ -1,7 +1,5 @@
 """Glossary, memory, banned phrases and own rules help on every route, and are told at the start."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

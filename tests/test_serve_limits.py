@@ -1,7 +1,5 @@
 """No request holds up others: every field of every route at its limit, and beyond it."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -122,7 +120,7 @@ class Health:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._ask)
 
-    def __enter__(self) -> Health:
+    def __enter__(self) -> "Health":
         self._thread.start()
         return self
 

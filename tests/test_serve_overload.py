@@ -1,7 +1,5 @@
 """More requests than the server can do: who is refused, how long others wait, and /health."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """``foveate serve`` as a program: real clients, an end that loses nothing, slow and bad clients."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

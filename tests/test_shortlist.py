@@ -1,7 +1,5 @@
 """A shortlist: what it holds, that a search over all of it is the search, that rows are rows."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import zipfile

@@ -1,7 +1,5 @@
 """Beginning with the weights of another run: what is taken, what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The studio's API over small runs of every family: what it streams is what the runs answer."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

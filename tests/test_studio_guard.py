@@ -1,7 +1,5 @@
 """Who may speak with the studio: its own pages on this machine, and whoever knows the token."""
 
-from __future__ import annotations
-
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request

@@ -1,7 +1,5 @@
 """The studio as a server on a real socket: streams, a reader who leaves, a log that grows."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

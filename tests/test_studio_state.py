@@ -1,7 +1,5 @@
 """What the studio keeps: its runs, its trainings, its screens."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

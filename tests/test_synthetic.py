@@ -1,7 +1,5 @@
 """The embedded corpus: its splits and its files, and the laws of the grammar that writes it."""
 
-from __future__ import annotations
-
 import bz2
 import hashlib
 import os

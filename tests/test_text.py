@@ -1,7 +1,5 @@
 """Text: rows of files, pairs of a split, formats, and columns in mapped files."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Tokenizers: there and back, their files, and those trained on several corpora."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Tools and benchmarks: claims, peers, scaling."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import runpy

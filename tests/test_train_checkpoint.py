@@ -1,7 +1,5 @@
 """Checkpoints: all comes back bit for bit, ties once, damage is passed over, the best is kept."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The table [train]: it comes back from TOML, and kinds may be named alone."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

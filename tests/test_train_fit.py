@@ -1,7 +1,5 @@
 """A session: rehearsal, averaging, precision kept, a full disk met, the best weights at hand."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """The log: a line an event, no line twice after resuming, torn lines gone, TensorBoard asked."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import json

@@ -1,7 +1,5 @@
 """Optimisers: the equations by hand, which parameters decay, and equal bits in equal runs."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

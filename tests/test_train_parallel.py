@@ -3,8 +3,6 @@
 Real processes, started by torchrun. One start plays many scenes, for starting costs seconds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The loop: exact sums, limits, validation apart from training, and errors that help."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What training refuses before it begins."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Parts of models by their equations: stems, positions of T5, decoders of fixed length."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Translation end to end at a small size, alone and by ensembles."""
 
-from __future__ import annotations
-
 import copy
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The verbs of the command line, for texts, pictures and views."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Views of what goes on inside a run are those of `foveate.inspect`, of the right example."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The registry of views: every one is found, says what it does, and refuses what does not fit."""
 
-from __future__ import annotations
-
 import json
 import re
 import types

@@ -1,7 +1,5 @@
 """The views of texts show what the run itself says: scores, weights, outputs, figures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

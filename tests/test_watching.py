@@ -1,7 +1,5 @@
 """Runs that write, watched: tokens in a row are the text, whatever the tokenizer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

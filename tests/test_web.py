@@ -1,7 +1,5 @@
 """What tools write for the browser is fresh: types, colours, and the script of the pages."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

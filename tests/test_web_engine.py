@@ -1,7 +1,5 @@
 """The engine as WebAssembly, driven by TypeScript in Node: the answers are those of Python."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import importlib.util

@@ -1,7 +1,5 @@
 """The site: references come from the program, its index has every page, links are checked."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

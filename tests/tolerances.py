@@ -6,8 +6,6 @@ errors behave as a random walk). No tolerance comes from what one machine has sh
 that several such sums follow one another; an error of 1e-3 is beyond every tolerance in fp32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A browser without a network for the tests of pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A studio that is served, pages of it that are visited, and waiting for what they show."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What users bring to the studio (a picture, a table), and what trainings leave behind."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Every kind of drawing in one page: it is seen, linked, said in a table, saved, and harmless."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A lecture in the studio: stepped by keys, found by its address, legible from the back row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

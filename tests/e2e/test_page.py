@@ -1,7 +1,5 @@
 """The page of attention in a browser, from a file, without a network."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Published pages in Chromium, from a disk: answers are those of Python, nothing is requested."""
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 from collections.abc import Callable

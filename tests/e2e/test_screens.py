@@ -1,7 +1,5 @@
 """Demos and comparisons in the studio: forms, addresses, the way from a comparison to Inspect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

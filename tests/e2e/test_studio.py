@@ -1,7 +1,5 @@
 """The studio's page in a browser, before a real server over small trained runs of every family."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 A new kind is found in the registry and stands in every law without more code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Toy models given by tables, for the laws of search: `Steps` with nothing learnt."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

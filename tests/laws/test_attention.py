@@ -1,7 +1,5 @@
 """Laws of attention, over every score and every normaliser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

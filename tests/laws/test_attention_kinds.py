@@ -4,8 +4,6 @@ What holds for every kind in a model (steps, causality, padding, rows, gradients
 test_families.py, where each kind stands in an encoder and in a decoder.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

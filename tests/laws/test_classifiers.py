@@ -1,7 +1,5 @@
 """Laws of models that read a text and leave no text: every encoder with every pooling."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

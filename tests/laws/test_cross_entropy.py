@@ -1,7 +1,5 @@
 """Laws of the fused losses: value and gradients are PyTorch's, whatever the chunks."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Laws of search: toy models given by tables, brute force, and every real family."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Diverse beams against a plain reading of the paper, and against a plain beam."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Laws of dropout: mean, rate, one mask for both ways, repeatable, absent in use."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -2,8 +2,6 @@
 the stage and the weights, equals the numbers that stand beside it, for every registered kind.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Laws of whole models: every family, and every kind of part in one of them."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every frame of a forward pass is what NumPy computes, in float64, from the frames before it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from contextlib import ExitStack
 from functools import partial

@@ -1,7 +1,5 @@
 """Laws of language models: every decoder that can stand alone, and every preset."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

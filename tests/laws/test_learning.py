@@ -1,7 +1,5 @@
 """What is learnt is seen: looking is tested by truth, not by the fact that it draws."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What training computes in C equals what PyTorch computes: values and gradients."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

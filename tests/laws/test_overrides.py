@@ -1,7 +1,5 @@
 """A class of one's own that overrides what a kernel replaces is called, in training as in use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

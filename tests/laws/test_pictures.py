@@ -1,7 +1,5 @@
 """Laws of models that read pictures: labels by patches, grids and glimpses; captions."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

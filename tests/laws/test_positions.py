@@ -1,7 +1,5 @@
 """Laws of position encodings, over every kind."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

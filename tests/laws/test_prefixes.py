@@ -1,7 +1,5 @@
 """Laws of beginnings: every search writes them first, and scores the whole output."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

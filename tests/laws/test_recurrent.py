@@ -1,7 +1,5 @@
 """Laws of recurrence, over every cell."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Resume == uninterrupted, bit for bit on a CPU, wherever and however a run was stopped."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

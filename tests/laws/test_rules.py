@@ -1,7 +1,5 @@
 """Rules of outputs: kept by every search, and nothing else is changed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Every stage of every attention and cell: captured bit for bit, derived ones within 1e-6."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models of the `transformers` library, read and written: the same outputs for the same weights."""
 
-from __future__ import annotations
-
 import json
 import logging
 import warnings

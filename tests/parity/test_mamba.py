@@ -1,7 +1,5 @@
 """Our selective state space against the mixer of `transformers`' Mamba, with the same weights."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

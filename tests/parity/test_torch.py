@@ -1,7 +1,5 @@
 """Our cells and our attention against PyTorch's own, with the same weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Our post-norm Transformer against Marian of the `transformers` library, with the same weights."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Our Vision Transformer is that of the `transformers` library, read and written."""
 
-from __future__ import annotations
-
 import json
 import logging
 import warnings

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,14 @@ def running(app: FastAPI, head_seconds: float = 20.0) -> Iterator[int]:
     """The port of such a server."""
     with begun(app, head_seconds) as server:
         yield port_of(server)
+
+
+def until(true: Callable[[], object], seconds: float = 20) -> None:
+    """Wait until a function says so."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.002)
 
 
 class Program:

@@ -1,8 +1,9 @@
 """A class of one's own that overrides what a kernel replaces is called, in training as in use."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -196,6 +197,19 @@ def answered(model: EncoderDecoder) -> Tensor:
     return result[0]
 
 
+def check_training(
+    model: nn.Module, method: str, how: str, trained: Callable[[], Tensor],
+    answered: Callable[[], Tensor],
+) -> None:  # fmt: skip
+    """With a method overridden, a model is trained on the loss of what it answers with."""
+    plain = trained()
+    module = model.output if method == "output" else model
+    with overriding(module, "forward" if method == "output" else method, how):
+        close(trained(), answered(), terms=90)
+        if method != "encode":
+            assert differ(trained(), plain)
+
+
 @HOWS
 @pytest.mark.parametrize("method", ["logits", "predict", "decode", "encode", "output"])
 @torch.no_grad()
@@ -209,12 +223,7 @@ def test_a_translator_is_trained_on_what_it_answers_with(method: str, how: str) 
         batch = DecoderBatch(READ, TARGET, None, memory)
         return token_loss(model, batch, PLAIN).logged["nll"].float()
 
-    plain = trained()
-    module = model.output if method == "output" else model
-    with overriding(module, "forward" if method == "output" else method, how):
-        close(trained(), answered(model), terms=90)
-        if method != "encode":
-            assert differ(trained(), plain)
+    check_training(model, method, how, trained, partial(answered, model))
 
 
 @HOWS
@@ -229,13 +238,12 @@ def test_a_language_model_is_trained_on_what_it_answers_with(method: str, how: s
     def trained() -> Tensor:
         return token_loss(model, DecoderBatch(READ, TARGET, None), PLAIN).logged["nll"].float()
 
-    plain = trained()
-    module = model.output if method == "output" else model
-    with overriding(module, "forward" if method == "output" else method, how):
+    def answered() -> Tensor:
         steps = LanguageSteps(model, READ[:, :0])
         logits = torch.stack([steps.step(read) for read in READ.T], dim=1)
-        close(trained(), -token_log_probabilities(logits, TARGET).sum(), terms=90)
-        assert differ(trained(), plain)
+        return -token_log_probabilities(logits, TARGET).sum()
+
+    check_training(model, method, how, trained, answered)
 
 
 @HOWS
@@ -260,13 +268,11 @@ def test_other_models_are_trained_on_what_they_answer_with(kind, method, how) ->
     def trained() -> Tensor:
         return task.loss(model, batch, PLAIN).logged["nll"].float()
 
-    plain = trained()
-    module = model.output if method == "output" else model
-    with overriding(module, "forward" if method == "output" else method, how):
+    def answered() -> Tensor:
         scores = model(SOURCE, KEYS).flatten(0, -2)[rows]
-        close(trained(), -token_log_probabilities(scores[None], labels[None]).sum(), terms=90)
-        if method != "encode":
-            assert differ(trained(), plain)
+        return -token_log_probabilities(scores[None], labels[None]).sum()
+
+    check_training(model, method, how, trained, answered)
 
 
 @HOWS

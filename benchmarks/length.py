@@ -9,6 +9,7 @@ docs/results/attention-length.json, or ``--out``.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -48,8 +48,8 @@ def verbs(run: Run) -> dict[str, Verb]:
         },
         "classification": shown | {"classify": lambda m: m.classify([LINE])},
         "image_classification": {"classify": lambda m: m.classify([0])},
-        "captioning": {"caption": lambda m: m.caption([0])},
-        "forecasting": {"forecast": lambda m: m.forecast()},
+        "captioning": {"caption": lambda m: m.answer([0])},
+        "forecasting": {"forecast": lambda m: m.answer([None])},
         "masked_language": shown | {"answer": lambda m: m.answer([LINE])},
     }  # fmt: skip
     return by_task[kind]

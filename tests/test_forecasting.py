@@ -311,7 +311,7 @@ def test_evaluate_on_a_file(trained: dict[str, Run], tmp_path: Path) -> None:
 
 
 def test_forecast_after_the_end(trained: dict[str, Run], tmp_path: Path) -> None:
-    ahead = trained["patch"].forecast()
+    ahead = trained["patch"].answer([None])[0]
     assert ahead.values.shape == (HORIZON, 2)
     assert ahead.quantiles is not None
     assert (np.diff(ahead.quantiles, axis=-1) >= 0).all()
@@ -320,18 +320,18 @@ def test_forecast_after_the_end(trained: dict[str, Run], tmp_path: Path) -> None
     assert [line.split(",")[0] for line in lines[1:]] == [f"2020-04-{d}" for d in range(30, 31)] + [
         f"2020-05-0{d}" for d in range(1, 5)
     ]
-    same = trained["patch"].forecast(series(tmp_path / "same.csv"))
+    same = trained["patch"].answer([series(tmp_path / "same.csv")])[0]
     np.testing.assert_array_equal(same.values, ahead.values)
     with pytest.raises(DataError, match="9 rows; the model reads 16"):
-        trained["patch"].forecast(series(tmp_path / "short.csv", days=9))
+        trained["patch"].answer([series(tmp_path / "short.csv", days=9)])[0]
     other = tmp_path / "other.csv"
     other.write_text("date,x\n2020-01-01,1\n")
     with pytest.raises(DataError, match="no column 'wave'"):
-        trained["rnn"].forecast(other)
+        trained["rnn"].answer([other])[0]
 
 
 def test_a_forecast_is_in_the_units_of_the_file(trained: dict[str, Run]) -> None:
-    ahead = trained["rnn"].forecast()
+    ahead = trained["rnn"].answer([None])[0]
     assert (ahead.values[:, 1] > 90).all()  # the trend stands above 100
     assert (np.abs(ahead.values[:, 0]) < 10).all()
 
@@ -339,10 +339,10 @@ def test_a_forecast_is_in_the_units_of_the_file(trained: dict[str, Run]) -> None
 def test_a_run_needs_its_series_no_more(trained: dict[str, Run], tmp_path: Path) -> None:
     path = trained["rnn"].path
     own, away = path.parent / "waves.csv", path.parent / "away.csv"
-    expected = trained["rnn"].forecast().values
+    expected = trained["rnn"].answer([None])[0].values
     own.rename(away)
     try:
-        np.testing.assert_array_equal(load(path).forecast(away).values, expected)
+        np.testing.assert_array_equal(load(path).answer([away])[0].values, expected)
     finally:
         away.rename(own)
 
@@ -387,7 +387,7 @@ def test_the_view_of_one_forecast(trained: dict[str, Run]) -> None:
 def test_verbs(trained: dict[str, Run], tmp_path: Path) -> None:
     runner, runs = CliRunner(), [str(run.path) for run in trained.values()]
     printed = runner.invoke(app, ["forecast", runs[0]])
-    assert printed.output == trained["patch"].forecast().csv()
+    assert printed.output == trained["patch"].answer([None])[0].csv()
     out = tmp_path / "ahead.csv"
     written = runner.invoke(app, ["forecast", runs[0], "--out", str(out)])
     assert written.output == f"wrote {out}\n"

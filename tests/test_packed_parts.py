@@ -40,7 +40,12 @@ def answers(model: PackedModel) -> str:
     record = model.explain("the dog runs", target)
     maps = {name: np.round(weights, 5).tolist() for name, weights in record.maps.items()}
     made = [model.header.licence, model.header.made_of, model.header.scores, model.calibration]
-    figures = [model.languages, model.describe(), str(model.corpora), str(model.header.format)]
+    figures = [
+        model.tokenizers[0].tags,
+        model.describe(),
+        str(model.corpora),
+        str(model.header.format),
+    ]
     return repr((stored_models.answers(model), maps, made, figures))
 
 

@@ -233,7 +233,7 @@ def test_labels_and_pictures_and_forecasts(client: TestClient, runs: dict[str, R
     again = folded(client, "vit", {"picture": uri})["done"]
     assert again["labels"][0]["p"] == near(result["labels"][0]["p"], terms=MODEL)
     ahead = folded(client, "forecaster", {"channel": "season"})["done"]["drawings"]
-    output = runs["forecaster"].forecast()
+    output = runs["forecaster"].answer([None])[0]
     assert len(ahead) == 1
     series, forecast = ahead[0]["curves"]
     assert forecast["y"][-4:] == near(output.values[:, 0].tolist())

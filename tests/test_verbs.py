@@ -29,6 +29,7 @@ from foveate.inspect.records import AttentionRecord
 from foveate.run import Run, load
 from foveate.run.evaluation import Evaluation
 from foveate.run.training import train
+from foveate.tasks.captioning import Captioning
 from foveate.views import find
 from foveate.views.options import Question
 from foveate.views.overlays import picture_view
@@ -410,7 +411,7 @@ def test_a_run_of_labels(labeller: Run) -> None:
     view = picture_view(again.task, again.model, 3, None, again.search())
     assert "glimpse      x      y" in view.text()
     with pytest.raises(ConfigError, match="cannot caption"):
-        again.caption([0])
+        again.need(Captioning, "caption")
 
 
 def classify(run: Run, *words: object) -> list[str]:

@@ -158,7 +158,7 @@ def test_a_picture_that_is_brought_is_labelled_and_looked_at(open_url, runs, tmp
 def test_a_picture_that_is_brought_has_a_caption(open_url, runs, tmp_path) -> None:
     (tmp_path / "red.png").write_bytes(png("red"))
     run = runs["captioner"]
-    [output] = run.caption([tmp_path / "red.png"])
+    [output] = run.answer([tmp_path / "red.png"])
     record = run.explain(tmp_path / "red.png")
     page = open_url("#/ask?run=captioner")
     bring(page, "upload", "red.png", "image/png", png("red"))

@@ -268,7 +268,11 @@ def caption(
     checkpoint: options.Checkpoint = "best",
 ) -> None:
     """Describe pictures, a line for each."""
-    for answer in load(run, checkpoint).caption(pictures_of(images), beam_size):
+    from foveate.tasks.captioning import Captioning
+
+    loaded = load(run, checkpoint)
+    loaded.need(Captioning, "caption")
+    for answer in loaded.answer(pictures_of(images), beam_size=beam_size):
         line = f"{answer.name}\t{answer.caption}"
         typer.echo(f"{answer.score:.4f}\t{line}" if scores else line)
 
@@ -282,7 +286,11 @@ def forecast(
     checkpoint: options.Checkpoint = "best",
 ) -> None:
     """The rows after the end of a series, as CSV."""
-    text = load(run, checkpoint).forecast(source).csv()
+    from foveate.tasks.forecasting import Forecasting
+
+    loaded = load(run, checkpoint)
+    loaded.need(Forecasting, "forecast")
+    text = loaded.answer([source])[0].csv()
     if out is None:
         typer.echo(text.rstrip("\n"))
         return

@@ -22,10 +22,10 @@ from foveate.cli.engines import RunSpec
 from foveate.data.corpus import Arrays, Work, Workers
 from foveate.decode.engine import (
     ALL,
+    Example,
     Hypothesis,
     Ids,
     Module,
-    Picture,
     Result,
     SearchRequest,
     Source,
@@ -85,7 +85,7 @@ class ProcessEngine(ModelEngine):
         rows = _values(self.workers(("links", list(pairs), head and vars(head))))
         return [{(i, j) for i, j in links} for links in rows]
 
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+    def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         return self.local.explain(source, target, units)
 
 

@@ -72,6 +72,7 @@ Source = Any  # what an engine reads of an input: ids, or pixels
 Module = Any  # a module of PyTorch, of whatever family a task builds
 Term = Sequence[str]  # variants, any of which meets it
 Picture = int | str | Path  # of the test data by its number, or a file
+Example = Picture | None  # None: of the run's own data
 
 
 class EngineError(UserError):

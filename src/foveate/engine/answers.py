@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.data.tokenizer import EOS, TextSides, Tokenizer
-from foveate.decode.engine import Engine, Hypothesis, SearchRequest, Stop, best
+from foveate.decode.engine import Engine, Example, Hypothesis, Ids, SearchRequest, Stop, best
 from foveate.engine.links import Head, Links
 from foveate.errors import check_finite
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from foveate.draw.drawings import Drawing
     from foveate.draw.maps import AttentionView
     from foveate.draw.texts import Word
+    from foveate.engine.calibration import Calibration
     from foveate.inspect.records import AttentionRecord, Units
 
 STAYED = "left in the source language: the translation lost what is protected, or is empty"
@@ -32,18 +33,23 @@ Term = Sequence[str]  # variants, any of which meets it
 Picture = int | str | Path  # of the test data by its number, or a file
 
 
-class TranslateOptions(TypedDict, total=False):
-    """The keyword arguments of `foveate.run.Run.translate`."""
+class OutputRules(TypedDict, total=False):
+    """What the outputs of `Translator.translate` keep to."""
+
+    prefix: str | Sequence[str] | None
+    required: Sequence[Sequence[Term]]
+    banned: Sequence[str]
+    stop: Stop | None
+
+
+class TranslateOptions(OutputRules, total=False):
+    """The keyword arguments of `Translator.translate`."""
 
     beam_size: int | None
     num_hypotheses: int
     length_penalty: float | None
     batch_tokens: int | None
     to: str | None
-    prefix: str | Sequence[str] | None
-    required: Sequence[Sequence[Term]]
-    banned: Sequence[str]
-    stop: Stop | None
 
 
 class CorpusName(Protocol):
@@ -69,17 +75,9 @@ class ModelEngine(Engine):
         """Return word links of pairs by a head, else the run's own; a target is a text or ids."""
         raise self.cannot("link words")
 
-    def explain(
-        self, source: Picture, target: str | list[int] | None, units: Units
-    ) -> AttentionRecord:
+    def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         """Return the record of all attention as a target was produced."""
         raise self.cannot("show attention")
-
-
-class Estimates(Protocol):
-    """Predicts the quality of an output: `foveate.engine.calibration.Calibration`."""
-
-    def estimate(self, log_probability: float, tokens: int) -> float: ...
 
 
 class Answer(ABC):
@@ -347,7 +345,7 @@ class Translator(ABC):
 
     @property
     @abstractmethod
-    def calibration(self) -> Estimates | None:
+    def calibration(self) -> Calibration | None:
         """How log-probability predicts quality, if it is known."""
 
     @abstractmethod
@@ -364,7 +362,7 @@ class Translator(ABC):
         """Return its own search, or a beam of the given choices, wide enough for the hypotheses."""
 
     @abstractmethod
-    def continuing(
+    def _continuing(
         self, max_length: int, beam_size: int | None, choices: Mapping[str, object]
     ) -> tuple[Tokenizer, SearchChoice]:
         """Return the tokenizer of a language model, and the search for continuations."""
@@ -380,7 +378,14 @@ class Translator(ABC):
         return self.engine.aligns
 
     def translate(
-        self, lines: Sequence[str], **options: Unpack[TranslateOptions]
+        self,
+        lines: Sequence[str],
+        beam_size: int | None = None,
+        num_hypotheses: int = 1,
+        length_penalty: float | None = None,
+        batch_tokens: int | None = None,
+        to: str | None = None,
+        **rules: Unpack[OutputRules],
     ) -> list[TextAnswer]:
         """Translate each line; as many answers as lines, in their order; empty lines stay empty.
 
@@ -392,20 +397,20 @@ class Translator(ABC):
         and ``banned`` phrases that no output may hold. Raises `SearchStopped` once ``stop()``,
         which is asked every few positions, is true.
         """
-        if unknown := options.keys() - TranslateOptions.__annotations__.keys():
+        if unknown := rules.keys() - OutputRules.__annotations__.keys():
             raise TypeError(f"translate has no option {min(unknown)!r}")
         sides, lines = self.sides("translate"), several(lines, "translate")
-        prefix, num = options.get("prefix"), options.get("num_hypotheses", 1)
+        prefix = rules.get("prefix")
         request = SearchRequest(
-            self.search(options.get("beam_size"), options.get("length_penalty"), num),
+            self.search(beam_size, length_penalty, num_hypotheses),
             () if prefix is None else sides.target_tokenizer.beginnings(prefix, len(lines)),
-            options.get("required", ()),
-            options.get("banned", ()),
-            options.get("batch_tokens") or BATCH_TOKENS,
-            num=num,
-            stop=options.get("stop"),
+            rules.get("required", ()),
+            rules.get("banned", ()),
+            batch_tokens or BATCH_TOKENS,
+            num=num_hypotheses,
+            stop=rules.get("stop"),
         )
-        answers = translated(sides, self.engine, sides.addressed(lines, options.get("to")), request)
+        answers = translated(sides, self.engine, sides.addressed(lines, to), request)
         return [answer.to(line) for answer, line in zip(answers, lines, strict=True)]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
@@ -445,9 +450,20 @@ class Translator(ABC):
         probable text is looked for instead (1 is greedy). The run's rules hold for both.
         ``whole_lines`` ends a text with its line; ``listen`` is called with the text so far.
         """
-        tokenizer, search = self.continuing(max_length, beam_size, choices)
+        tokenizer, search = self._continuing(max_length, beam_size, choices)
         request = SearchRequest(search, end=EOS if whole_lines else None, num=1)
         return continued(tokenizer, self.engine, several(prompts, "generate"), request, num, listen)
+
+    def explain(
+        self, source: Example, target: str | Ids | None = None, units: Units = "auto"
+    ) -> AttentionRecord:
+        """Return what each layer and head attended to while the target (or answer) was produced.
+
+        What source and target are is up to the task: lines of text, a picture, a series. Rows and
+        columns of a text are its "tokens" or its "words"; with "auto" tokens for character, byte
+        and symbol tokenizers and for scripts without blanks between words, else words.
+        """
+        return self.engine.explain(source, target, units)
 
     def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
         """Return the sources of lines after the tag of a language."""

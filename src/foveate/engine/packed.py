@@ -39,9 +39,9 @@ from foveate.decode.choosing import COMMON, DRAWN, chosen, continuing, widened
 from foveate.decode.engine import (
     Ability,
     EngineError,
+    Example,
     Hypothesis,
     Outputs,
-    Picture,
     Result,
     Room,
     SearchRequest,
@@ -620,7 +620,7 @@ class PackedEngine(ModelEngine):
         reading = behind_tag(source, bare(source, reads.tags), read.offsets)
         return between_words(maps, reading, (written.offsets, split_words(text)), rows == "read")
 
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+    def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         """As `foveate.run.Run.explain`, of a text; of a translator with its target."""
         from foveate.inspect.records import (
             TokenizedText,
@@ -795,14 +795,14 @@ class PackedModel(Translator):
         return self.header.calibration
 
     def explain(
-        self, source: str, target: str | Ids | None = None, units: Units = "auto"
+        self, source: Example, target: str | Ids | None = None, units: Units = "auto"
     ) -> AttentionRecord:
-        """As `foveate.run.Run.explain`, of a text."""
+        text = str(source)
         if target is None and self.header.task in ("translation", "prefix_translation"):
-            outputs = self.translate([source])[0].outputs  # none for an empty line
+            outputs = self.translate([text])[0].outputs  # none for an empty line
             target = outputs[0].ids if outputs else []
         layout = self.header.format
-        read = source if layout is None else layout.sources([source])[0]
+        read = text if layout is None else layout.sources([text])[0]
         return self.engine.explain(read, target, units)
 
     def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
@@ -824,7 +824,7 @@ class PackedModel(Translator):
 
         return self.engine.each(labelled, range(len(lines)))
 
-    def continuing(
+    def _continuing(
         self, max_length: int, beam_size: int | None, choices: Mapping[str, object]
     ) -> tuple[Tokenizer, ChosenSearch]:
         self._only("generate", "language")

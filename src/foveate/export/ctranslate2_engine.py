@@ -22,10 +22,10 @@ import torch
 from foveate.data.tokenizer import EOS
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.engine import (
+    Example,
     Hypothesis,
     Ids,
     Module,
-    Picture,
     Result,
     SearchRequest,
     check_outputs,
@@ -85,7 +85,7 @@ class CTranslate2Engine(ModelEngine):
     def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
         return self.torch.links(pairs, head)
 
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
+    def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         return self.torch.explain(source, target, units)
 
     def _translated(

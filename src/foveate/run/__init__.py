@@ -7,7 +7,7 @@ configs before the values changed (`foveate.train.config`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,11 +22,10 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import TextSides, Tokenizer
 from foveate.decode.beam import Beam, another, with_beam
 from foveate.decode.choosing import continuing
-from foveate.decode.engine import EngineError, Ids, Module, SearchRequest
+from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest
 from foveate.decode.search import Search
 from foveate.engine.answers import (
     BATCH_TOKENS,
-    CaptionAnswer,
     LabelAnswer,
     ModelEngine,
     Picture,
@@ -52,7 +51,7 @@ from foveate.run.linking import links_of_pairs
 from foveate.run.passes import explain, forced
 from foveate.run.start import Start
 from foveate.tasks.abilities import Aligns, vocabulary_of
-from foveate.tasks.base import AnyTask, Gives, Reads, Task
+from foveate.tasks.base import AnyTask, Task
 from foveate.tasks.classification import TextClassification
 from foveate.tasks.engine import TorchEngine, substitutes, together
 from foveate.tasks.language import Language
@@ -183,7 +182,13 @@ substitutes.append(in_c)
 
 
 class RunEngine(TorchEngine, ModelEngine):
-    """The engine of a run in PyTorch."""
+    """The engine of a run in PyTorch; ``search`` finds the target that is explained by default."""
+
+    def __init__(
+        self, task: AnyTask, model: Module, search: Callable[[], Search] | None = None
+    ) -> None:
+        super().__init__(task, model)
+        self._search = search
 
     @property
     def aligns(self) -> bool:
@@ -192,8 +197,9 @@ class RunEngine(TorchEngine, ModelEngine):
     def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
         return links_of_pairs(self.task, self.model, pairs, head)
 
-    def explain(self, source: Picture, target: str | Ids | None, units: Units) -> AttentionRecord:
-        return explain(self.task, self.model, source, target, units=units)
+    def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
+        search = None if self._search is None else self._search()
+        return explain(self.task, self.model, source, target, search, units)
 
 
 class Run(Translator):
@@ -217,7 +223,7 @@ class Run(Translator):
 
     @property
     def engine(self) -> ModelEngine:
-        return self._engine or RunEngine(self.task, self.model)
+        return self._engine or RunEngine(self.task, self.model, self.search)
 
     def by(self, engine: ModelEngine | None) -> Run:
         """The same run by another engine."""
@@ -226,28 +232,15 @@ class Run(Translator):
     def classify(
         self, inputs: Sequence[Picture], batch_tokens: int | None = None
     ) -> list[LabelAnswer]:
-        """The label of each input with p of every label; an empty line has none.
+        """Return the label of each line or picture, with p of every label; none if it is empty.
 
-        Inputs are lines of text, or pictures: files, or numbers of the test data, of which
-        ``batch_tokens`` are judged together.
+        Pictures are files, or numbers of the test data; ``batch_tokens`` are judged together.
         """
-        reads = self.task.reads
-        self._only(reads, "label", "classify" + " pictures" * (reads == "picture"))
+        if self.task.gives != "label":
+            raise self._cannot("classify" + " pictures" * (self.task.reads == "picture"))
         return self.answer(inputs, batch_tokens)
 
-    def caption(
-        self, pictures: Sequence[Picture], beam_size: int | None = None
-    ) -> list[CaptionAnswer]:
-        """A caption for each picture: a file, or the number of one of the test data."""
-        self._only("picture", "text", "caption")
-        return self.answer(pictures, beam_size=beam_size)
-
-    def forecast(self, source: str | Path | None = None) -> Any:
-        """The rows after the end of a CSV, or of the run's own series."""
-        self._only("series", "forecast", "forecast")
-        return self.answer([source])[0]
-
-    def continuing(
+    def _continuing(
         self, max_length: int, beam_size: int | None, choices: Mapping[str, object]
     ) -> tuple[Tokenizer, Search]:
         tree = continuing(self.config.decode.tree(), max_length, beam_size, choices)
@@ -272,11 +265,6 @@ class Run(Translator):
         if isinstance(self.task, ability):
             return self.task
         raise self._cannot(verb)
-
-    def _only(self, reads: Reads, gives: Gives, verb: str) -> None:
-        """Raise ``ConfigError`` where the task reads or gives something else."""
-        if (self.task.reads, self.task.gives) != (reads, gives):
-            raise self._cannot(verb)
 
     def _cannot(self, verb: str) -> ConfigError:
         kind = self.config.task.kind
@@ -316,7 +304,7 @@ class Run(Translator):
         return evaluate_run(self, columns, split, files, **options)
 
     def pairs(self, split: str = "test") -> tuple[Sequence[str], Sequence[str]]:
-        """Sources and references of a split of the run's own data."""
+        """Return sources and references of a split of the run's own data."""
         corpus = self.need(TextTask, "give pairs of texts").corpus(split)
         return corpus.sources, corpus.targets
 
@@ -330,19 +318,8 @@ class Run(Translator):
         file, _ = packed_file(self.path)
         return None if file is None else header_of(file).calibration
 
-    def explain(
-        self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
-    ) -> AttentionRecord:
-        """What each layer and head attended to while the target (or the answer) was produced.
-
-        What source and target are is up to the task: lines of text, a picture, a series. Rows and
-        columns of a text are its "tokens" or its "words"; with "auto" tokens for character, byte
-        and symbol tokenizers and for scripts without blanks between words, else words.
-        """
-        return self.forced(source, target, units).record()
-
     def forced(
-        self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
+        self, source: Example, target: str | Ids | None = None, units: Units = "auto"
     ) -> ForcedPass:
         """The example with its target, as a pass that can be run repeatedly."""
         ready = forced(self.task, self.model, source, target, self.search())

@@ -66,9 +66,9 @@ def answer(
 
 @answer.register(TextToText)
 def _translated(
-    task: AnyTextToText, engine: ModelEngine, inputs: Sequence[str], request: SearchRequest
+    task: AnyTextToText, engine: ModelEngine, lines: Sequence[str], request: SearchRequest
 ) -> list[TextAnswer]:
-    return translated(task.sides, engine, inputs, request)
+    return translated(task.sides, engine, lines, request)
 
 
 @answer.register(Language)

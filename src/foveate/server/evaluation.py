@@ -215,7 +215,7 @@ def text_scoring(run: Run, examples: SplitExamples) -> Scoring:
 
     def rows(places: Sequence[int]) -> Rows:
         if examples.pictures:
-            outputs = list(map(str, run.caption(list(places))))
+            outputs = list(map(str, run.answer(list(places))))
             lengths = [len(output.split()) for output in outputs]
         else:
             sources = [examples.names[i] for i in places]

@@ -183,7 +183,7 @@ def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
     elif request.date is not None:
         table, ahead = task.table(), forecast_at(task, run.model, request.date)
     else:
-        table, ahead = task.table(), run.forecast()
+        table, ahead = task.table(), run.answer([None])[0]
     channels = list(range(len(ahead.names)))
     if request.channel is not None:
         channels = [task.channel(request.channel)]
@@ -197,7 +197,7 @@ def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[SeriesTable,
         path = Path(folder) / "series.csv"
         write_text(path, csv)
         try:
-            return task.read_file(path), run.forecast(path)
+            return task.read_file(path), run.answer([path])[0]
         except (ConfigError, DataError) as error:
             raise ConfigError(str(error).replace(str(path), "the table")) from None
 

@@ -25,7 +25,8 @@ from foveate.documents.html import html_passage
 from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
-from foveate.engine.answers import Estimates, TextAnswer
+from foveate.engine.answers import TextAnswer
+from foveate.engine.calibration import Calibration
 from foveate.server.assistance import RequestAssistance, RequestOptions, options_of
 from foveate.server.batching import AlignPairs, Links, TranslateLines
 from foveate.server.common import (
@@ -301,7 +302,7 @@ def qualities(service: Service, route: Route, answers: Sequence[TextAnswer]) -> 
     return [_quality(answer, calibration) for answer in answers]
 
 
-def _quality(answer: TextAnswer, calibration: Estimates | None) -> JsonObject:
+def _quality(answer: TextAnswer, calibration: Calibration | None) -> JsonObject:
     quality: JsonObject = {"source": answer.source, "translation": str(answer)}
     if not answer.outputs:
         return {**quality, "logProbability": None, "tokens": None, "estimate": None}

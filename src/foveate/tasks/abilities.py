@@ -24,6 +24,7 @@ from foveate.tasks.base import AnyTask, Batch, DecoderBatch, Task
 
 Input = TypeVar("Input")  # of one example: a line, a picture, a date
 
+NO_PIECES = "supports neither another vocabulary nor ensembles"
 NEAR = 8  # tokens before one that decide how it is written
 
 
@@ -150,9 +151,6 @@ class Vocabulary(Task[Batch]):
     def pieces(self) -> dict[str, list[str]]:
         """Return the tokens of each part of the model that has a table of them, by their ids."""
         raise UserError(f"the task {self.config.kind} {NO_PIECES}")
-
-
-NO_PIECES = "supports neither another vocabulary nor ensembles"
 
 
 def vocabulary_of(task: AnyTask) -> Vocabulary[Any]:

@@ -71,10 +71,7 @@ FILLINGS: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "04_softmax": (
         EXP + "return e / e.sum(dim=-1, keepdim=True)",
         [
-            (
-                EXP + "return e / e.sum(dim=-2, keepdim=True)",
-                "weights of a query must sum to 1",
-            ),
+            (EXP + "return e / e.sum(dim=-2, keepdim=True)", "weights of a query must sum to 1"),
             ("e = scores.exp()\nreturn e / e.sum(-1, keepdim=True)", "subtract the highest score"),
             (EXP + "return e / e.sum()", "row 0 sums to"),
         ],

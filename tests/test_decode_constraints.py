@@ -26,9 +26,7 @@ from foveate.decode.constraints import (
     RequiredPhrases,
     byte_table,
 )
-from foveate.decode.constraints import (
-    START as START_STATE,
-)
+from foveate.decode.constraints import START as START_STATE
 from foveate.decode.engine import Hypothesis, SearchRequest
 from foveate.decode.phrases import BannedPhrases, Phrase, Spelling, WordPieces
 from foveate.decode.search import Search

@@ -202,9 +202,7 @@ def record_page(size: int = 3, heads: int = 2, words: list[str] | None = None) -
     labels = words or [f"w{i}" for i in range(size)]
     weights = np.random.default_rng(0).dirichlet(np.ones(len(labels)), (heads, len(labels)))
     return AttentionRecord(
-        {"decoder.layers.0.cross_attention": weights.astype(np.float32)},
-        {"": labels},
-        {"": labels},
+        {"decoder.layers.0.cross_attention": weights.astype(np.float32)}, {"": labels}, {"": labels}
     )
 
 

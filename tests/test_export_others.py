@@ -72,8 +72,7 @@ def test_graphs_refuse_what_they_cannot_say(runs: dict[str, Run], tmp_path: Path
     local = transformer(runs["transformer"], attention="local")
     appended = {"kind": "appended", "features": 6}
     printed = transformer(
-        runs["transformer"],
-        attention={"score": {"kind": "location", "softmax_over": "max_length"}},
+        runs["transformer"], attention={"score": {"kind": "location", "softmax_over": "max_length"}}
     )
     joined = transformer(runs["transformer"], position=appended, tie="none")
     for run, reason in (

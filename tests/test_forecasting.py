@@ -98,12 +98,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
         }
     )
     rnn = RunConfig.parse(
-        {
-            "task": config(path),
-            "model": MODELS["rnn"],
-            "objective": "squared_error",
-            "train": TRAIN,
-        }
+        {"task": config(path), "model": MODELS["rnn"], "objective": "squared_error", "train": TRAIN}
     )
     configs = {"patch": patch, "rnn": rnn}
     return {name: train(config, folder=folder / name) for name, config in configs.items()}

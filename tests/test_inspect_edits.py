@@ -159,9 +159,7 @@ def test_a_patched_output_is_that_of_the_other_run() -> None:
 
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize(
-    "search",
-    [Greedy.Config(), Beam.Config(beam_size=3)],
-    ids=["greedy", "beam"],
+    "search", [Greedy.Config(), Beam.Config(beam_size=3)], ids=["greedy", "beam"]
 )
 def test_searches_go_by_the_changed_model(build: Callable[[], EncoderDecoder], search: Any) -> None:
     """What a search finds under a change is what it finds in a model that was built so."""

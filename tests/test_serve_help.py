@@ -122,10 +122,7 @@ def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (
-            TranslationOptions(["terms.tsv"]),
-            r"write --glossary en:fr=terms.tsv",
-        ),
+        (TranslationOptions(["terms.tsv"]), r"write --glossary en:fr=terms.tsv"),
         (
             TranslationOptions(["de:fr=terms.tsv"]),
             "de:fr is not a direction or run; there are: en:fr, transformer, fr:en, rnn",

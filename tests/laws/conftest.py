@@ -125,7 +125,7 @@ def changed(config: Config, **fields: Any) -> Any:
 
 
 REFUSED = {  # and why; tests/test_attention_kinds.py sees to it that they are
-    "transformer decoder attention.linformer": "it mixes the future in",
+    "transformer decoder attention.linformer": "it mixes the future in"
 }
 
 

@@ -20,16 +20,7 @@ from foveate.nn.positions import (
 )
 from foveate.nn.scores import Dot
 from foveate.nn.spec import Tokens
-from laws.conftest import (
-    SIZE,
-    TRANSFORMER,
-    changed,
-    defaults,
-    each,
-    ids,
-    keeps_laws,
-    weights_of,
-)
+from laws.conftest import SIZE, TRANSFORMER, changed, defaults, each, ids, keeps_laws, weights_of
 from tolerances import MODEL, close, rounding
 
 HEADS = 4

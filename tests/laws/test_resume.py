@@ -141,10 +141,7 @@ def test_where_nothing_is_whole_nothing_is_overwritten(tmp_path: Path) -> None:
 
 def test_other_data_seed_or_budget_cannot_go_on(tmp_path: Path) -> None:
     Toy(tmp_path, config()).train()
-    for toy in (
-        Toy(tmp_path, config(batch_tokens=80)),
-        Toy(tmp_path, config(), seed=4),
-    ):
+    for toy in (Toy(tmp_path, config(batch_tokens=80)), Toy(tmp_path, config(), seed=4)):
         with pytest.raises(TrainError, match="another data set, seed or"):
             toy.train()
 

@@ -10,12 +10,7 @@ from torch import Tensor, nn
 
 from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.models.recurrent import (
-    RecurrentDecoder,
-    RecurrentEncoder,
-    StatesBridge,
-    SummaryBridge,
-)
+from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder, StatesBridge, SummaryBridge
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentStack

@@ -55,6 +55,7 @@ from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.config import SaveConfig, TrainConfig, ValidationConfig
 from foveate.train.optim import AdamWConfig, Constant
+from task_tools import check_losses, fit
 from tolerances import MODEL, ROW, close, near
 
 GOOD = ["a warm and clever film", "we loved it", "what a joy", "clever , warm , loved by all"]
@@ -200,25 +201,14 @@ def test_dropped_words_are_a_function_of_the_noise(tmp_path: Path) -> None:
 
 @each_model
 def test_losses_add_up(task: TextClassification, config: Classifier.Config) -> None:
-    model, objective = model_of(task, config), CrossEntropy.Config().build()
-    with torch.no_grad():
-        whole = task.loss(model, task.batch("train", range(8)), objective)
-        parts = [task.loss(model, task.batch("train", [i]), objective) for i in range(8)]
-    assert whole.count == 8
-    assert float(whole.total) == near(sum(float(p.total) for p in parts), terms=MODEL)
+    assert check_losses(task, model_of(task, config), 8).count == 8
 
 
 # ------------------------------------------------------------------------------ learning
 @each_model
 def test_eight_texts_are_learnt_by_heart(task, config) -> None:
-    model = model_of(task, config).train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(50):
-        loss = task.loss(model, task.batch("train", range(8)), CrossEntropy.Config().build())
-        optimizer.zero_grad()
-        (loss.total / loss.count).backward()
-        optimizer.step()
-    model.eval()
+    model, objective = model_of(task, config), CrossEntropy.Config().build()
+    fit(model, lambda _: task.loss(model, task.batch("train", range(8)), objective), 50)
     figures = task.measure(model, "train", SEARCH).figures
     assert figures["accuracy"] == figures["f1_macro"] == 100
     assert figures["loss"] < 0.3

@@ -38,6 +38,7 @@ from foveate.tasks.forecasting import (
 from foveate.tasks.objectives import CrossEntropy
 from foveate.views import find
 from foveate.views.options import Question
+from task_tools import fit
 from tolerances import MODEL, close, near
 
 # ---- Forecasting from CSV to CSV: nothing of the future is seen; figures, forecasts, pictures
@@ -228,12 +229,7 @@ def test_eight_examples_are_learnt_by_heart(tmp_path: Path, model: Forecaster.Co
     torch.manual_seed(0)
     built: Any = task.build(model)
     batch, objective = task.batch("train", list(range(8))), SquaredError.Config().build()
-    optimizer = torch.optim.Adam(built.parameters(), lr=2e-2)
-    for _ in range(80):
-        optimizer.zero_grad()
-        loss = task.loss(built, batch, objective)
-        (loss.total / loss.count).backward()
-        optimizer.step()
+    loss = fit(built, lambda _: task.loss(built, batch, objective), 80, 2e-2)
     assert loss.total.item() / loss.count < 0.03
 
 

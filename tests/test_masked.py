@@ -21,6 +21,7 @@ from foveate.run.evaluation import as_examples, evaluate, read_examples
 from foveate.run.passes import explain
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.objectives import CrossEntropy
+from task_tools import check_losses, fit
 from tolerances import MODEL, close, near
 
 TEXTS = [
@@ -110,14 +111,8 @@ def test_a_vocabulary_with_a_mask_uses_it(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------ learning
 def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     model, objective = model_of(task), CrossEntropy.Config(label_smoothing=0.0).build()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    model.train()
-    for step in range(100):
-        loss = task.loss(model, task.batch("train", range(8), noise=step % 3), objective)
-        optimizer.zero_grad()
-        (loss.total / loss.count).backward()
-        optimizer.step()
-    model.eval()
+    batches = [task.batch("train", range(8), noise) for noise in range(3)]
+    fit(model, lambda step: task.loss(model, batches[step % 3], objective), 100)
     measures = task.measure(model, "train", SEARCH, samples=1)
     assert measures.figures["accuracy"] > 90
     assert measures.figures["perplexity"] == pytest.approx(np.exp(measures.figures["loss"]))
@@ -142,13 +137,9 @@ def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     ],
 )
 def test_losses_add_up_for_every_encoder(task: MaskedLanguage, fields: dict[str, Any]) -> None:
-    model, objective = model_of(task, **fields).eval(), CrossEntropy.Config().build()
+    model = model_of(task, **fields).eval()
     assert (model.output.weight is model.encoder.embedding.weight) == ("tie" not in fields)
-    with torch.no_grad():
-        whole = task.loss(model, task.batch("train", range(8), 1), objective)
-        parts = [task.loss(model, task.batch("train", [i], 1), objective) for i in range(8)]
-    assert whole.count == sum(part.count for part in parts) == 8
-    assert float(whole.total) == near(sum(float(p.total) for p in parts), terms=MODEL)
+    assert check_losses(task, model, 8, noise=1).count == 8
 
 
 def test_figures_are_those_of_the_whole_output(task: MaskedLanguage) -> None:

@@ -21,6 +21,7 @@ from foveate.run.passes import explain
 from foveate.tasks.base import Task
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.prefix_translation import PrefixTranslation, join
+from task_tools import fit
 from tolerances import close
 
 PAIRS = {
@@ -48,14 +49,9 @@ def learnt() -> tuple[PrefixTranslation, Any]:
     task.prepare(folder, 1)
     torch.manual_seed(0)
     model: Any = task.build(LanguageModel.Config(decoder=DECODER))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     objective = CrossEntropy.Config(label_smoothing=0.0).build()
-    for _ in range(60):
-        loss = task.loss(model, task.batch("train", range(len(PAIRS))), objective)
-        (loss.total / loss.count).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return task, model.eval()
+    fit(model, lambda _: task.loss(model, task.batch("train", range(len(PAIRS))), objective), 60)
+    return task, model
 
 
 def test_a_pair_is_one_sequence_of_which_the_target_counts() -> None:

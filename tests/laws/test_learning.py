@@ -20,6 +20,7 @@ from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation
 from laws.conftest import RECURRENT, TRANSFORMER, changed
+from task_tools import fit
 
 VOCABULARY, LENGTH = 14, 5
 OBJECTIVE = CrossEntropy.Config(label_smoothing=0.0).build()
@@ -167,13 +168,8 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Translation:
 def test_translation_overfits_eight_sentences(task, config) -> None:
     model = task.build(config)
     assert isinstance(model, EncoderDecoder)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(100):
-        loss = task.loss(model, task.batch("train", range(8)), CrossEntropy.Config().build())
-        optimizer.zero_grad()
-        (loss.total / loss.count).backward()
-        optimizer.step()
-    model.eval()
+    objective = CrossEntropy.Config().build()
+    fit(model, lambda _: task.loss(model, task.batch("train", range(8)), objective), 100)
     searches: list[Search.Config] = [Greedy.Config(), Beam.Config()]
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
     for search in searches:

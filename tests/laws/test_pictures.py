@@ -26,11 +26,13 @@ from foveate.nn.scores import Sampled, choices
 from foveate.nn.spec import Labels, Pixels, Tokens
 from foveate.run import RunEngine
 from foveate.run.evaluation import evaluate
+from foveate.tasks.base import Loss
 from foveate.tasks.captioning import Captioning
 from foveate.tasks.image_classification import ImageClassification
 from foveate.tasks.objectives import CrossEntropy, Reinforce
 from laws.conftest import gradients_reach, ids
 from pictures import vit, write_bars, write_squares
+from task_tools import fit
 from tolerances import close, differ
 
 SOURCE, VOCABULARY = Pixels(3, 8, 8), 12
@@ -187,16 +189,13 @@ def test_config_of_a_picture_model_to_toml_to_config(name: str) -> None:
 
 # ------------------------------------------------------------------------------ whole tasks
 def learn(task: Any, model: Any, objective: Any, steps: int, rate: float = 1e-2) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     count = min(8, len(task.lengths("train")))
-    model.train()
-    for step in range(steps):
+
+    def loss_of(step: int) -> Loss:
         torch.manual_seed(step)
-        loss = task.loss(model, task.batch("train", range(count)), objective)
-        optimizer.zero_grad()
-        (loss.total / loss.count).backward()
-        optimizer.step()
-    model.eval()
+        return task.loss(model, task.batch("train", range(count)), objective)
+
+    fit(model, loss_of, steps, rate)
 
 
 @pytest.fixture(scope="module")

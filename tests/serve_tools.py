@@ -1,5 +1,6 @@
 """A service of tiny runs for tests: in this process, or as a program of its own."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+import own_loop
 from foveate.server.batching import Batching
 from foveate.server.connections import DrainingServer, uvicorn_config
 from foveate.server.keys import KeyFile
@@ -42,6 +44,40 @@ def served(
 def client_of(app: FastAPI) -> httpx.AsyncClient:
     """A client that speaks with an application in this process."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+
+
+def sent(app: FastAPI, *requests: Mapping[str, Any], at_once: bool = False) -> list[httpx.Response]:
+    """The answers to requests, each of which is POST /translate as far as it says nothing else."""
+
+    async def main() -> list[httpx.Response]:
+        default = {"method": "POST", "url": "/translate"}
+        async with client_of(app) as client:
+            answers = [client.request(**default | request) for request in requests]
+            if at_once:
+                return list(await asyncio.gather(*answers))
+            return [await answer for answer in answers]
+
+    return own_loop.run(main())
+
+
+def post(app: FastAPI, path: str = "/translate", **body: Any) -> httpx.Response:
+    [answer] = sent(app, {"url": path} | body)
+    return answer
+
+
+def get(app: FastAPI, *paths: str) -> list[httpx.Response]:
+    return sent(app, *({"method": "GET", "url": path} for path in paths))
+
+
+def upload(app: FastAPI, name: str, data: bytes, **more: Any) -> tuple[httpx.Response, bytes]:
+    """The answer, and the file that it names."""
+    fields = {"source": "en", "target": "fr"} | more
+    answer = post(app, "/translate_file", data=fields, files={"file": (name, data)})
+    if answer.status_code != 200:
+        return answer, b""
+    [file] = get(app, answer.json()["translatedFileUrl"])
+    assert file.status_code == 200 and "attachment" in file.headers["content-disposition"]
+    return answer, file.content
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from foveate.run.pack import pack
 from foveate.server.glossary_store import GlossaryStore
 from foveate.server.keys import KeyFile
 from foveate.server.translation_schemas import Limits
-from serve_tools import client_of, program, running, served
+from serve_tools import client_of, program, running, sent, served
 from test_odt import odt
 
 TEXT = "the dog runs"
@@ -41,11 +41,8 @@ def url(app: FastAPI) -> Iterator[str]:
 
 
 def send(app: FastAPI, method: str, path: str, **body: Any) -> httpx.Response:
-    async def ask() -> httpx.Response:
-        async with client_of(app) as client:
-            return await client.request(method, path, **body)
-
-    return own_loop.run(ask())
+    [answer] = sent(app, {"method": method, "url": path} | body)
+    return answer
 
 
 def free(run: Run, text: str = TEXT) -> str:

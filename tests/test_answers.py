@@ -12,15 +12,10 @@ from foveate.cli import app
 from foveate.config import _FAMILIES
 from foveate.run import Run, load
 from foveate.server.studio_api import application
-from small_runs import CONFIGS, invoked, made
+from small_runs import CONFIGS, invoked
 from test_docs import blocks
 
 INPUTS = {"text": ["the dog runs", "", "a girl"], "picture": ["0", "1"], "series": []}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("answers"), [*CONFIGS, "captioner", "masked"], steps=2)
 
 
 def answered(run: Path, inputs: list[str], reads: str, *options: str) -> list[str]:

@@ -18,16 +18,11 @@ from foveate.errors import NoOutputError, UserError
 from foveate.native.kernels import without_kernels
 from foveate.run import Run, packed_kind
 from foveate.run.pack import content
-from small_runs import CONFIGS, MORE, made
+from small_runs import CONFIGS, MORE
 
 NAMES = sorted(CONFIGS | MORE)
 LINE, TARGET = "the dog runs", "le chien court"
 Verb = Callable[[Any], object]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("finite"), NAMES, steps=2)
 
 
 def verbs(run: Run) -> dict[str, Verb]:

@@ -77,6 +77,15 @@ def open_url(browser: Any) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    """Open places of the studio that a module serves at its ``address``."""
+    from pages import visitor
+
+    with visitor(browser, address) as open_page:
+        yield open_page
+
+
+@pytest.fixture
 def contrasts() -> Callable[[Any], list[Any]]:
     """Of every text seen in a page: how far its ink is from what is behind, and what it says."""
     return lambda page: page.evaluate(_CONTRAST)

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
+
 import uvicorn
 
 from foveate.server.studio_api import BUILT, STATIC, application

@@ -20,7 +20,6 @@ from foveate.run import Run
 from foveate.tasks.abilities import Generates
 from foveate.views import find
 from foveate.views.options import Question
-from small_runs import made
 
 CLOSE = 1e-5
 TEXT = "the dog sleeps"
@@ -28,11 +27,6 @@ HEADS = 2
 NAMES = ["transformer", "rnn", "classifier", "language", "masked", "captioner", "vit"]
 NAMES += ["forecaster", "rnn_forecaster"]
 Array = NDArray[np.float64]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("forward"), NAMES, steps=10)
 
 
 def sigmoid(x: Array) -> Array:

@@ -124,10 +124,8 @@ def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(work) 
 
 
 def test_rates_leave_the_warm_up_out() -> None:
-    steps = [
-        {"seconds": s, "target_tokens": t, "tokens_per_second": 1.0}
-        for s, t in ((9.0, 10), (9.5, 20), (10.0, 30), (11.0, 130), (12.0, 230))
-    ]
+    counts = ((9.0, 10), (9.5, 20), (10.0, 30), (11.0, 130), (12.0, 230))
+    steps = [{"seconds": s, "target_tokens": t, "tokens_per_second": 1.0} for s, t in counts]
     result = training.rates(steps)
     assert result["target_tokens_per_second"] == 100 and result["steps"] == 2
 

@@ -256,12 +256,8 @@ def test_long_texts_are_cut_and_named(task: TextClassification, tmp_path: Path) 
     model = model_of(short, MODELS["transformer"])
     result = answers(short, model, ["a joy", "clever , warm , loved by all"])
     assert [item.cut for item in result] == [0, 4]
-    evaluation = evaluate(
-        short,
-        RunEngine(short, model),
-        as_examples(short, ["a", GOOD[3]], ["good", "good"]),
-        SearchRequest(SEARCH),
-    )
+    texts = as_examples(short, ["a", GOOD[3]], ["good", "good"])
+    evaluation = evaluate(short, RunEngine(short, model), texts, SearchRequest(SEARCH))
     assert evaluation.noted == {CUT: [2]}
     with pytest.raises(ValueError, match="2 texts but 1 labels"):
         as_examples(short, ["a", "b"], ["good"])

@@ -140,12 +140,8 @@ def test_the_shell_completes_verbs_and_options() -> None:
     ):
         asked = {"_FOVEATE_COMPLETE": "complete_bash", "COMP_CWORD": str(place)}
         asked["COMP_WORDS"] = words
-        done = subprocess.run(
-            [sys.executable, "-m", "foveate"],
-            env=os.environ | asked,
-            capture_output=True,
-            text=True,
-        )
+        command = [sys.executable, "-m", "foveate"]
+        done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True)
         assert done.stdout.split() == completed, words
 
 

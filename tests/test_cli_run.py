@@ -199,10 +199,8 @@ def test_ensembles(folder: Path, call: Call, tmp_path: Path) -> None:
     assert printed.code == 0 and printed.out.count("\n") == 2
     alone = call("translate", folder / "run", "--scores", text=text).out
     twice = ["--ensemble", folder / "run", "--ensemble", folder / "run", "--scores"]
-    rows = [
-        [line.split("\t") for line in out.splitlines()]
-        for out in (call("translate", folder / "run", *twice, text=text).out, alone)
-    ]
+    printed = (call("translate", folder / "run", *twice, text=text).out, alone)
+    rows = [[line.split("\t") for line in out.splitlines()] for out in printed]
     for (item, same), (other, expected) in zip(*rows, strict=True):
         assert same == expected and float(item) == near(float(other), terms=MODEL)
     pair = b"the dog runs\tle chien court\n"

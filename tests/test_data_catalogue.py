@@ -120,11 +120,8 @@ def test_originals_are_converted_and_fetched_once(origin: Origin, tmp_path: Path
     with zipfile.ZipFile(archive, "w") as pack:
         pack.writestr("deep/inside/a.txt", "eins\n")
         pack.writestr("deep/inside/b.txt", "zwei\n")
-    origin.files = {
-        "all.zip": archive.getvalue(),
-        "pairs": b"one  ||| un \ntwo ||| deux\n",
-        "blanks": b"fine  film \t1\n",
-    }
+    origin.files = {"all.zip": archive.getvalue(), "pairs": b"one  ||| un \ntwo ||| deux\n"}
+    origin.files["blanks"] = b"fine  film \t1\n"
     data = a_set(
         origin.address,
         file("a.txt.gz", b"eins\n", origin="all.zip", convert="member", argument="a.txt"),

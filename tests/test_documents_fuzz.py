@@ -84,10 +84,8 @@ def test_mutated_documents_are_written_or_refused(kind: str) -> None:
             assert "\n" not in str(error)
             continue
         answers = [[s.upper() for s in p.sentences] for p in document.passages]
-        texts = [
-            p.joined(each, lambda pairs: [[] for _ in pairs])
-            for p, each in zip(document.passages, answers, strict=True)
-        ]
+        answered = zip(document.passages, answers, strict=True)
+        texts = [p.joined(each, lambda pairs: [[] for _ in pairs]) for p, each in answered]
         assert isinstance(document.written(texts), bytes)
         written += 1
     assert written > 5, "not all are refused"

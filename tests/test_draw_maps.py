@@ -29,12 +29,8 @@ SOURCE, TARGET = ["the", "red", "car", "</s>"], ["la", "voiture", "rouge", "</s>
 @pytest.fixture
 def record() -> AttentionRecord:
     rng = np.random.default_rng(0)
-    maps = {
-        f"decoder.layers.{layer}.cross_attention": rng.dirichlet(np.ones(4) * 0.4, (2, 4)).astype(
-            np.float32
-        )
-        for layer in range(2)
-    }
+    weights = (rng.dirichlet(np.ones(4) * 0.4, (2, 4)).astype(np.float32) for _ in range(2))
+    maps = {f"decoder.layers.{n}.cross_attention": each for n, each in enumerate(weights)}
     return AttentionRecord(maps, {"": TARGET}, {"": SOURCE}, title="the red car")
 
 

@@ -46,10 +46,9 @@ def absent(platform: str) -> dict[str, Any]:
     for stub in (*STUBS.glob("[a-z]*.pyi"), *STUBS.glob("*/__init__.pyi")):
         name = (stub.parent if stub.stem == "__init__" else stub).stem
         tree = ast.parse(stub.read_text("utf-8"))
-        here, there = (
-            dict(defined(tree.body, SimpleNamespace(platform=p, version_info=sys.version_info)))
-            for p in ("linux", platform)
-        )
+        version = sys.version_info
+        systems = (SimpleNamespace(platform=p, version_info=version) for p in ("linux", platform))
+        here, there = (dict(defined(tree.body, each)) for each in systems)
         if lost := here.keys() - there.keys():
             if any(there.values()):
                 names[name] = sorted(lost)
@@ -188,11 +187,8 @@ TEXTS = (".json", ".jsonl", ".toml", ".tsv", ".html", ".txt", ".md")
 
 # ------------------------------------------------------------------------------ text files
 ROOT = TESTS.parent
-PROGRAMS = sorted(
-    path
-    for folder in ("src", "tools", "benchmarks", "models", "web/scripts")
-    for path in (ROOT / folder).rglob("*.py")
-)
+FOLDERS = ("src", "tools", "benchmarks", "models", "web/scripts")
+PROGRAMS = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 OPENERS = {"open": 1, "fdopen": 1, "NamedTemporaryFile": 0, "TemporaryFile": 0}
 
 

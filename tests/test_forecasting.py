@@ -45,13 +45,9 @@ from tolerances import MODEL, close, near
 DAYS, LOOK_BACK, HORIZON = 120, 16, 5
 TRAIN = {"batch_tokens": 16 * (LOOK_BACK + HORIZON), "max_steps": 4, "save": {"best": "mse"}}
 TRAIN |= {"validation": {"every": 2, "samples": 1}}
-SMALL = TransformerEncoder.Config(
-    hidden_size=16,
-    num_layers=1,
-    ffn_size=16,
-    dropout=0.0,
-    stem=SeriesPatches.Config(size=4, stride=4),
-)
+STEM = SeriesPatches.Config(size=4, stride=4)
+SIZES: dict[str, Any] = {"hidden_size": 16, "num_layers": 1, "ffn_size": 16, "dropout": 0.0}
+SMALL = TransformerEncoder.Config(**SIZES, stem=STEM)
 MODELS: dict[str, Forecaster.Config] = {
     "patch": Patch.Config(encoder=SMALL),
     "rnn": Recurrent.Config(hidden_size=24),

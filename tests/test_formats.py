@@ -43,10 +43,9 @@ def tmx(pairs: list[tuple[str, str]], *more: str) -> str:
 
 
 def xliff(pairs: list[tuple[str, str]]) -> str:
-    units = "".join(
-        f"<trans-unit id='{n}'><source>{s}</source><target>{t}</target></trans-unit>"
-        for n, (s, t) in enumerate(pairs)
-    )
+    rows = enumerate(pairs)
+    unit = "<trans-unit id='{}'><source>{}</source><target>{}</target></trans-unit>"
+    units = "".join(unit.format(n, s, t) for n, (s, t) in rows)
     name = "urn:oasis:names:tc:xliff:document:1.2"
     return f"<xliff version='1.2' xmlns='{name}'><file><body>{units}</body></file></xliff>"
 

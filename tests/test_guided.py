@@ -25,10 +25,8 @@ from foveate.tasks.translation import Translation
 from tolerances import near
 
 SIZE: dict[str, Any] = {"hidden_size": 32, "num_heads": 2, "num_layers": 1, "ffn_size": 32}
-TRANSFORMER = EncoderDecoder.Config(
-    encoder=TransformerEncoder.Config(**SIZE, dropout=0.0),
-    decoder=TransformerDecoder.Config(**SIZE, dropout=0.0),
-)
+SIDES = [kind.Config(**SIZE, dropout=0.0) for kind in (TransformerEncoder, TransformerDecoder)]
+TRANSFORMER = EncoderDecoder.Config(encoder=SIDES[0], decoder=SIDES[1])
 RECURRENT = EncoderDecoder.Config(
     encoder=RecurrentEncoder.Config(embedding_size=8, hidden_size=8),
     decoder=RecurrentDecoder.Config(

@@ -252,13 +252,9 @@ def test_models_of_others_too() -> None:
         close(model(source[:1], target[:1]), changed[:1])
     with torch.no_grad():
         assert differ(model(source, target), changed, terms=MODEL)
-    with (
-        pytest.raises(ConfigError, match="step by step the row of the query is unknown"),
-        edit(model, {CROSS: diagonal(1)}),
-    ):
+    refused = pytest.raises(ConfigError, match="step by step the row of the query is unknown")
+    with refused, edit(model, {CROSS: diagonal(1)}):
         model(source, target[:, :1])
-    with (
-        pytest.raises(ConfigError, match="not an attention of foveate"),
-        edit(model, {CROSS: patch_output({CROSS: source})}),
-    ):
+    refused = pytest.raises(ConfigError, match="not an attention of foveate")
+    with refused, edit(model, {CROSS: patch_output({CROSS: source})}):
         pass

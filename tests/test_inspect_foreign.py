@@ -193,19 +193,10 @@ def inputs(kind: str) -> dict[str, Tensor]:
 
 
 DECODER = {"decoder.self_attention": "attentions"}
-BOTH = {
-    "encoder.self_attention": "encoder_attentions",
-    "decoder.self_attention": "decoder_attentions",
-    "decoder.cross_attention": "cross_attentions",
-}
-BLOCKS = {
-    "gpt2": DECODER,
-    "llama": DECODER,
-    "bert": {"encoder.self_attention": "attentions"},
-    "t5": BOTH,
-    "bart": BOTH,
-    "marian": BOTH,
-}
+PARTS = {"encoder.self": "encoder_", "decoder.self": "decoder_", "decoder.cross": "cross_"}
+BOTH = {f"{part}_attention": f"{field}attentions" for part, field in PARTS.items()}
+BLOCKS = {"gpt2": DECODER, "llama": DECODER, "t5": BOTH, "bart": BOTH, "marian": BOTH}
+BLOCKS["bert"] = {"encoder.self_attention": "attentions"}
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -262,11 +253,8 @@ def test_some_layers_can_be_chosen() -> None:
     model = hugging_face("bart")
     with capture(model, ["cross_attention", "encoder.layers.0"]) as maps:
         model(**inputs("bart"))
-    assert sorted(maps) == [
-        "decoder.layers.0.cross_attention",
-        "decoder.layers.1.cross_attention",
-        "encoder.layers.0.self_attention",
-    ]
+    cross = [f"decoder.layers.{n}.cross_attention" for n in range(2)]
+    assert sorted(maps) == [*cross, "encoder.layers.0.self_attention"]
     with pytest.raises(ConfigError, match=r"no attention is called 'layers.9'; there are: enc"):
         chosen(model, "layers.9")
 

@@ -180,10 +180,8 @@ def test_the_lens_of_a_pair_and_of_none() -> None:
 # ------------------------------------------------------------------------------ permutation
 def positioned(position: Position.Config) -> EncoderDecoder:
     sizes: dict[str, Any] = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 8}
-    config = EncoderDecoder.Config(
-        encoder=TransformerEncoder.Config(**sizes, position=position),
-        decoder=TransformerDecoder.Config(**sizes),
-    )
+    encoder = TransformerEncoder.Config(**sizes, position=position)
+    config = EncoderDecoder.Config(encoder=encoder, decoder=TransformerDecoder.Config(**sizes))
     model: EncoderDecoder = config.build(Tokens(20), Tokens(20)).eval()
     return model
 

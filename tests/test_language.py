@@ -489,10 +489,8 @@ def test_pieces_make_words_and_what_is_too_long_is_cut_and_said() -> None:
     (name,) = record.maps
     assert record.axes(name)[0] == ["the", "dog", "⏎"]
     cut = explain(made, model, "the dog sat on the log .")
-    assert cut.notes == [
-        f"the first 11 of {len(made.ids_of('the dog sat on the log .'))} tokens: "
-        "the model reads no more"
-    ]
+    length = len(made.ids_of("the dog sat on the log ."))
+    assert cut.notes == [f"the first 11 of {length} tokens: the model reads no more"]
 
 
 @pytest.mark.parametrize("name", [name for name in DECODERS if name != "transformer"])

@@ -118,12 +118,8 @@ def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     assert measures.figures["perplexity"] == pytest.approx(np.exp(measures.figures["loss"]))
     (sample,) = measures.samples
     assert sample.reference == TEXTS[0]
-    evaluation = evaluate(
-        task,
-        RunEngine(task, model),
-        as_examples(task, TEXTS),
-        SearchRequest(SEARCH, batch_tokens=30),
-    )
+    texts, request = as_examples(task, TEXTS), SearchRequest(SEARCH, batch_tokens=30)
+    evaluation = evaluate(task, RunEngine(task, model), texts, request)
     assert evaluation.figures == near(measures.figures, terms=MODEL)
     assert sum(a == b for a, b in zip(evaluation.outputs, TEXTS, strict=True)) >= 6
 

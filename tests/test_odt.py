@@ -48,10 +48,8 @@ def odt(content: bytes = CONTENT, kind: str = MIMETYPE, **more: bytes) -> bytes:
 def translated(data: bytes) -> tuple[list[str], bytes]:
     """The sentences of a document, and the document with each in capitals."""
     document = read_document("odt", data, DocumentOptions(), "a.odt")
-    texts = [
-        passage.joined([s.upper() for s in passage.sentences], lambda pairs: [[] for _ in pairs])
-        for passage in document.passages
-    ]
+    shouts = ((p, [s.upper() for s in p.sentences]) for p in document.passages)
+    texts = [p.joined(shout, lambda pairs: [[] for _ in pairs]) for p, shout in shouts]
     return [s for p in document.passages for s in p.sentences], document.written(texts)
 
 

@@ -17,11 +17,8 @@ from foveate.nn.linear import RMSNorm
 from foveate.nn.spec import Tokens
 
 # ------------------------------ Models of the literature by name
-TRANSLATORS = [
-    name
-    for name, config in PRESETS.items()
-    if issubclass(config, EncoderDecoder.Config) and name != "show-attend-tell"
-]
+PAIRS = [name for name, config in PRESETS.items() if issubclass(config, EncoderDecoder.Config)]
+TRANSLATORS = [name for name in PAIRS if name != "show-attend-tell"]
 every = pytest.mark.parametrize("name", TRANSLATORS)
 
 

@@ -192,11 +192,8 @@ def test_real_text_is_reported(data_folder: Path) -> None:
     splits = report_files(files, TextData(), {"test": test}).splits
     assert (splits["train"].pairs, splits["test"].pairs) == (29_000, 1000)
     assert findings(splits["test"]) == {}
-    assert findings(splits["train"]) == {
-        "duplicate of an earlier pair": 5,
-        "source with several targets": 8,
-        "unusual ratio of lengths": 1,
-    }
+    expected = {"duplicate of an earlier pair": 5, "source with several targets": 8}
+    assert findings(splits["train"]) == expected | {"unusual ratio of lengths": 1}
 
 
 def test_one_list_sorted_by_length_does_not_seem_shifted(data_folder: Path) -> None:
@@ -317,11 +314,8 @@ def test_a_csv_and_plain_text_are_reported(tmp_path: Path) -> None:
     text = put(tmp_path / "a.txt", "one line", "", "one line", "caf\ufffd")
     split = report_files([text], TextData()).splits["train"]
     assert (split.kind, split.pairs, split.lengths["words"][0].total) == ("text", 4, 5)
-    assert findings(split) == {
-        "empty line": 1,
-        "duplicate of an earlier line": 1,
-        "U+FFFD: not UTF-8 (convert by iconv), or lost before": 1,
-    }
+    damaged = "U+FFFD: not UTF-8 (convert by iconv), or lost before"
+    assert findings(split) == {"empty line": 1, "duplicate of an earlier line": 1, damaged: 1}
 
 
 def test_a_series_is_reported(tmp_path: Path) -> None:

@@ -268,10 +268,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import schemathesis
     from schemathesis.specs.openapi.checks import positive_data_acceptance
-ROUTES = [
-    ("POST", path)
-    for path in ("/translate", "/detect", "/v1/score", "/v1/align", "/v1/stream", "/translate_file")
-]
+POSTS = ("/translate", "/detect", "/v1/score", "/v1/align", "/v1/stream", "/translate_file")
+ROUTES = [("POST", path) for path in POSTS]
 ROUTES += [("GET", path) for path in ("/languages", "/frontend/settings", "/health", "/ready")]
 ROUTES += [("GET", "/download_file/{name}"), ("GET", "/metrics")]
 

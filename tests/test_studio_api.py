@@ -193,11 +193,8 @@ def test_a_silenced_head_changes_what_is_said(client: TestClient) -> None:
     again = folded(client, "transformer", ask)["done"]["hypotheses"][0]
     assert silent["tokens"][0]["logP"] != near(plain["tokens"][0]["logP"], terms=ROW)
     assert again == plain, "the head speaks again"
-    other = folded(
-        client,
-        "transformer",
-        {"text": "a girl sings"} | {"search": {"kind": "greedy"}, "silenced": heads},
-    )
+    ask = {"text": "a girl sings", "search": {"kind": "greedy"}, "silenced": heads}
+    other = folded(client, "transformer", ask)
     assert other["done"]["hypotheses"][0]["text"] == silent["text"], "it cannot see its source"
     for layer, head, told in ((2, 0, "decoder.cross_attention (2)"), (1, 99, "no head 99")):
         wrong = client.post(
@@ -267,11 +264,8 @@ def test_hostile_text_is_only_text(client: TestClient) -> None:
     events = streamed(client, "classifier", {"text": "a\nevent: done\ndata: {}\n\n"})
     assert [event["event"] for event in events] == ["start", "done"], "no event is smuggled in"
     assert client.get(f"{API}/runs/%3Cscript%3E").status_code == 404
-    surrogate = client.post(
-        f"{API}/runs/rnn/answer",
-        content=b'{"text": "\\ud800"}',
-        headers={"content-type": "application/json"},
-    )
+    json_ = {"headers": {"content-type": "application/json"}}
+    surrogate = client.post(f"{API}/runs/rnn/answer", content=b'{"text": "\\ud800"}', **json_)
     assert surrogate.status_code == 422
 
 

@@ -68,10 +68,8 @@ def test_every_format_gives_the_same_pairs(rows, end, ending, tmp_path_factory) 
     tsv = write(folder / f"a.tsv{ending}", [f"{s}\t{t}" for s, t in rows], end)
     records = [json.dumps({"source": s, "target": t}) for s, t in rows]
     jsonl = write(folder / f"a.jsonl{ending}", records, end)
-    for corpus in (
-        read_pairs(source, target, TextData()),
-        *(read_pairs(path, None, TextData()) for path in (tsv, jsonl)),
-    ):
+    others = (read_pairs(path, None, TextData()) for path in (tsv, jsonl))
+    for corpus in (read_pairs(source, target, TextData()), *others):
         assert sides(corpus) == rows
         assert list(corpus.lines) == list(range(1, len(rows) + 1))
         assert corpus.skipped == []
@@ -132,11 +130,8 @@ def bad(path: Path, number: int, reason: str) -> None:
 def test_bad_lines_of_tsv(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", ["one\tun", "two deux", "three\ttrois"])
     bad(path, 2, "1 columns between tabs; 2 are needed")
-    bad(
-        write(tmp_path / "b.tsv", ["one\tun", "two\td\teux", "three\ttrois"]),
-        2,
-        "3 columns between tabs; earlier lines have 2",
-    )
+    path = write(tmp_path / "b.tsv", ["one\tun", "two\td\teux", "three\ttrois"])
+    bad(path, 2, "3 columns between tabs; earlier lines have 2")
     path = tmp_path / "c.tsv.gz"
     path.write_bytes(gzip.compress(b"one\tun\ntw\xe9\tdeux\nthree\ttrois\n"))
     bad(path, 2, "0xe9 at position 3")

@@ -83,11 +83,8 @@ load_kinds()
 
 
 def config(train: dict[str, Any], **more: Any) -> RunConfig:
-    tree = {
-        "task": {"kind": "language", "text": "a.txt"},
-        "model": {"kind": "language_model"},
-        "train": {"max_steps": 100, **train},
-    }
+    task = {"kind": "language", "text": "a.txt"}
+    tree = {"task": task, "model": "language_model", "train": {"max_steps": 100, **train}}
     return parse_tree(RunConfig, tree | more)
 
 

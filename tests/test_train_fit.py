@@ -56,13 +56,8 @@ def test_the_mean_is_taken_where_it_is_better(tmp_path: Path, better: bool, caps
     measured = toy.train()  # a finished run is measured no second time
     assert measured.weights == outcome.weights and len(average_lines(tmp_path)) == 1
 
-    toy.config = toy_config(
-        average=3,
-        optimizer=adam,
-        max_steps=11,
-        clip_norm=100,
-        save={"every": 3, "best": "accuracy"},
-    )
+    other = {"every": 3, "best": "accuracy"}
+    toy.config = toy_config(average=3, optimizer=adam, max_steps=11, clip_norm=100, save=other)
     toy.train()  # its loss says nothing of another figure
     assert [line["figure"] for line in average_lines(tmp_path)] == ["loss", "accuracy"]
 

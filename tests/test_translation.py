@@ -497,10 +497,8 @@ def test_answers_begin_with_the_text_that_is_given(tmp_path, tokenizer, config) 
 
 
 def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> None:
-    assert (
-        task.target_tokenizer.beginnings("Le petit", 2)
-        == [task.target_tokenizer.beginnings(["Le petit"], 1)[0]] * 2
-    )
+    [begun] = task.target_tokenizer.beginnings(["Le petit"], 1)
+    assert task.target_tokenizer.beginnings("Le petit", 2) == [begun] * 2
     assert task.target_tokenizer.beginnings("", 1) == [[]]
     match = "'Le zèbre' contains characters that are not in the target vocabulary"
     with pytest.raises(ValueError, match=match):
@@ -537,11 +535,8 @@ def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -
     models = [model_of(task, TRANSFORMER), model_of(task, RECURRENT)]
     both = together([task.pieces()] * 2, models, ["a", "b"])
     ids = task.source_tokenizer.encode_ids(SOURCES)
-    for source, answer in zip(
-        ids,
-        answering.answer(task, RunEngine(task, both), SOURCES, SearchRequest(SEARCH)),
-        strict=True,
-    ):
+    answers = answering.answer(task, RunEngine(task, both), SOURCES, SearchRequest(SEARCH))
+    for source, answer in zip(ids, answers, strict=True):
         for item in answer.outputs:
             (log_p,) = task.force(both, [(source, item.ids)])
             each = [task.force(model, [(source, item.ids)])[0] for model in models]
@@ -565,11 +560,8 @@ def test_joined_models_decode_together(tmp_path: Path) -> None:
         models.append(task.build(LanguageModel.Config(decoder=decoder)).eval())
     both = Ensemble(models)
     ids = task.source_tokenizer.encode_ids(SOURCES)
-    for source, answer in zip(
-        ids,
-        answering.answer(task, RunEngine(task, both), SOURCES, SearchRequest(SEARCH)),
-        strict=True,
-    ):
+    answers = answering.answer(task, RunEngine(task, both), SOURCES, SearchRequest(SEARCH))
+    for source, answer in zip(ids, answers, strict=True):
         for item in answer.outputs:
             (log_p,) = task.force(both, [(source, item.ids)])
             expected = sum(log_p) if item.ended else sum(log_p[:-1])

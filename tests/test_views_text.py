@@ -1,5 +1,6 @@
 """The views of texts show what the run itself says: scores, weights, outputs, figures."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -125,11 +126,8 @@ def test_masks_hide_the_future_and_the_padding(run: Run) -> None:
 
 
 def test_importance_is_measured_on_the_cross_attention(run: Run, tmp_path: Path) -> None:
-    weights = [
-        draw("attention", run, **PAIR, layer=layer, head=head).array[:3]
-        for layer in (0, 1)
-        for head in (0, 1)
-    ]
+    heads = itertools.product((0, 1), repeat=2)
+    weights = [draw("attention", run, **PAIR, layer=n, head=head).array[:3] for n, head in heads]
     broad, sure, _ = draw("importance", run, **PAIR).sheets
     want = [-(w * np.log2(w)).sum(axis=1).mean() for w in weights]
     close(broad.values.array.flatten(), want, terms=MODEL)

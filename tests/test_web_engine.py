@@ -103,10 +103,8 @@ def asked(model: PackedModel) -> list[tuple[list[Any], Any]]:
 
 def continued(model: PackedModel, prompt: str) -> Iterator[tuple[list[Any], Any]]:
     for options in DRAWN:
-        right = [
-            {"text": each.text, "logP": each.log_probability}
-            for each in model.generate([prompt], LENGTH, **options)
-        ]
+        texts = model.generate([prompt], LENGTH, **options)
+        right = [{"text": each.text, "logP": each.log_probability} for each in texts]
         yield ["generate", prompt, LENGTH, renamed(options)], right
 
 

@@ -137,16 +137,8 @@ class Toy:
         torch.manual_seed(11)
         self.model = ToyModel(self.dropout)
         task = ToyCopy(ToyCopy.Config(), before or self.before)
-        job = Job(
-            task,
-            self.model,
-            None,
-            None,
-            self.seed,
-            "seed = 3\n",
-            self.plan,
-            partial(Snapshots, task, self.model),
-        )
+        snapshots = partial(Snapshots, task, self.model)
+        job = Job(task, self.model, None, None, self.seed, "seed = 3\n", self.plan, snapshots)
         return fit(job, self.config, self.folder, ranks)
 
 

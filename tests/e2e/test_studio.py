@@ -139,12 +139,8 @@ def test_heads_are_picked_in_the_picture_and_silenced(visit: Callable[..., Any])
     )
     assert "silence=decoder.cross_attention%3A0%3A1" in page.url
     wait(page, "view-attention")
-    until(
-        page,
-        "old => document.querySelector('[data-testid=view-attention] .fv-reading')"
-        ".innerText !== old",
-        reading,
-    )
+    reading_of = "document.querySelector('[data-testid=view-attention] .fv-reading')"
+    until(page, f"old => {reading_of}.innerText !== old", reading)
     assert page.get_by_test_id("changed").inner_text().strip()
     again = visit(page.url[page.url.index("#") :])
     wait(again, "view-attention")
@@ -187,11 +183,8 @@ def test_the_walk_ends_with_the_output_of_the_model(visit, runs, name) -> None:
     assert "output" in walk.locator(".fv-equation").inner_text()
     walk.get_by_text("Table", exact=True).click()
     walk.locator(".fv-twin table").wait_for()
-    [row] = [
-        text.split("\t")[-1]
-        for text in walk.locator(".fv-twin tbody tr").all_inner_texts()
-        if text.startswith("output\t")
-    ]
+    rows = walk.locator(".fv-twin tbody tr").all_inner_texts()
+    [row] = [text.split("\t")[-1] for text in rows if text.startswith("output\t")]
     numbers = [float(each) for each in row.replace("−", "-").replace(" e", "e").split()]
     run = runs[name]
     where, module = [

@@ -165,11 +165,8 @@ def plain_beam(table: Table, width: int, longest: int) -> list[tuple[float, Pref
     live: list[tuple[float, Prefix]] = [(0.0, ())]
     result: list[tuple[float, Prefix, bool]] = []
     for length in range(1, longest + 1):
-        extended = [
-            (p + math.log(q), (*prefix, token))
-            for p, prefix in live
-            for token, q in enumerate(table(prefix))
-        ]
+        each = ((p, prefix, y, q) for p, prefix in live for y, q in enumerate(table(prefix)))
+        extended = [(p + math.log(q), (*prefix, token)) for p, prefix, token, q in each]
         extended.sort(reverse=True)
         result += [(p, y[:-1], True) for p, y in extended[:width] if y[-1] == END]
         live = [(p, y) for p, y in extended if y[-1] != END][:width]

@@ -147,11 +147,8 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Translation:
     folder: Path = tmp_path_factory.mktemp("eight")
     (folder / "train.en").write_text("\n".join(PAIRS) + "\n", encoding="utf-8")
     (folder / "train.fr").write_text("\n".join(PAIRS.values()) + "\n", encoding="utf-8")
-    config = Translation.Config(
-        source=str(folder / "{split}.en"),
-        target=str(folder / "{split}.fr"),
-        tokenizer=WordTokenizer.Config(min_frequency=1),
-    )
+    files = {"source": str(folder / "{split}.en"), "target": str(folder / "{split}.fr")}
+    config = Translation.Config(**files, tokenizer=WordTokenizer.Config(min_frequency=1))
     built: Translation = config.build(TextData())
     built.prepare(folder, seed=0)
     return built

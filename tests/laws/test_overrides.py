@@ -259,11 +259,9 @@ def test_other_models_are_trained_on_what_they_answer_with(kind, method, how) ->
     labels, places = torch.tensor([2, 0, 1]), torch.tensor([0, 3, 9])
     of_labels = LabelledBatch(SOURCE, KEYS, labels), torch.arange(3)
     of_tokens = MaskedBatch(SOURCE, KEYS, places, labels), places
-    task, (batch, rows) = (
-        (object.__new__(TextClassification), of_labels)
-        if kind == "classifier"
-        else (object.__new__(MaskedLanguage), of_tokens)
-    )
+    owner = TextClassification if kind == "classifier" else MaskedLanguage
+    batch, rows = of_labels if kind == "classifier" else of_tokens
+    task = object.__new__(owner)
 
     def trained() -> Tensor:
         return task.loss(model, batch, PLAIN).logged["nll"].float()
@@ -294,10 +292,8 @@ def test_a_loss_of_scores_is_minimised_also_where_a_kernel_computes_its_base() -
     hidden, weight, target = torch.randn(5, 4), torch.randn(9, 4), torch.arange(5)
     for bias in (None, torch.randn(9)):
         loss = Halved(CrossEntropy.Config())
-        close(
-            loss(hidden, weight, target, bias).total,
-            loss.of_scores(nn.functional.linear(hidden, weight, bias), target).total,
-        )
+        scores = nn.functional.linear(hidden, weight, bias)
+        close(loss(hidden, weight, target, bias).total, loss.of_scores(scores, target).total)
 
 
 @HOWS

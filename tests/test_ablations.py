@@ -78,7 +78,6 @@ def steps(count: int, model: LanguageModel, batch: Tensor) -> float:
     return loss.item()
 
 
-# ------------------------------------------------------------------------------ no feed-forward
 @torch.no_grad()
 def test_without_feed_forward_and_norm_a_decoder_of_fixed_weights_is_linear() -> None:
     parts = dict.fromkeys(("feed_forward", "norm", "position"), "none")
@@ -92,7 +91,6 @@ def test_without_feed_forward_and_norm_a_decoder_of_fixed_weights_is_linear() ->
     close(attention(x + y) - zero, attention(x) - zero + attention(y) - zero, terms=MODEL)
 
 
-# ------------------------------------------------------------------------------ norms
 def test_batch_norm_counts_the_real_positions_alone() -> None:
     torch.manual_seed(0)
     norm = BatchNorm.Config(momentum=1.0).build(16)
@@ -128,7 +126,6 @@ def test_a_batch_of_one_position_trains() -> None:
     assert normalize(norm, torch.randn(1, 1, 16), None).isfinite().all()
 
 
-# ------------------------------------------------------------------------------ no causal mask
 def test_without_a_causal_mask_a_language_model_cheats(capsys: pytest.CaptureFixture[str]) -> None:
     honest, cheat = language_model(), language_model(causal=False)
     assert "what the model generates is meaningless" in capsys.readouterr().err
@@ -156,7 +153,6 @@ def test_only_a_language_model_of_attention_may_cheat(kind: str) -> None:
             decoder.build(Tokens(30), None)
 
 
-# ------------------------------------------------------------------------------ attention
 def test_values_may_have_another_size_than_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     attention = Attention.Config(num_heads=4, key_heads=2, value_size=6).build(16)
     assert attention.key.weight.shape == (8, 16) and attention.value.weight.shape == (12, 16)
@@ -252,7 +248,6 @@ def test_additive_without_its_own_matrix_is_as_it_was() -> None:
     gradients_reach(score)
 
 
-# ------------------------------------------------------------------------------ positions, stems
 @torch.no_grad()
 def test_appended_positions_are_the_last_features() -> None:
     choices = SIZES | {"position": {"kind": "appended", "features": 6}}
@@ -280,7 +275,6 @@ def test_a_dense_stem_is_a_hidden_layer_at_each_position() -> None:
     close(built(IDS).values, 1 / (1 + (-(x @ stem.dense.weight.T + stem.dense.bias)).exp()))
 
 
-# ------------------------------------------------------------------------------ cells
 @torch.no_grad()
 def test_cells_as_printed() -> None:
     x, h = torch.randn(4, 5), torch.randn(4, 8)
@@ -305,7 +299,6 @@ def test_cells_as_printed() -> None:
     assert not torch.allclose(torch_form(cell.project(x), (h,))[0], (1 - z) * n + z * h)
 
 
-# ------------------------------------------------------------------------------ CBOW
 @torch.no_grad()
 def test_cbow_guesses_the_centre_from_its_neighbours() -> None:
     encoder = {"kind": "cbow_window", "window": 2, "embedding_size": 16, "dropout": 0.0}
@@ -322,7 +315,6 @@ def test_cbow_guesses_the_centre_from_its_neighbours() -> None:
             close(logits[row, t], table @ h, terms=MODEL)
 
 
-# ------------------------------------------------------------------------------ output bias
 def test_the_output_bias_of_a_language_model_learns() -> None:
     config = LanguageModel.Config(decoder=TransformerDecoder.Config(**SIZES), output_bias=True)
     model = config.build(Tokens(30)).eval()
@@ -339,7 +331,6 @@ def test_the_output_bias_of_a_language_model_learns() -> None:
     assert Classifier.Config(output_bias=False).build(Tokens(30), labels).output.bias is None
 
 
-# ------------------------------------------------------------------------------ kernels, exports
 CHANGES: dict[str, dict[str, Any]] = {
     "no feed-forward": {"feed_forward": "none"},
     "no norm": {"norm": "none"},
@@ -372,7 +363,6 @@ def test_a_model_that_cheats_is_not_exported() -> None:
         fitting(PRESETS["gpt-tiny"](decoder=decoder).plain(), "gpt2")
 
 
-# ------------------------------------------------------------------------------ shipped configs
 CONFIGS = Path(__file__).parent.parent / "configs"
 
 

@@ -68,7 +68,6 @@ def model(task: Captioning) -> Any:
     return task.build(config()).eval()
 
 
-# ------------------------------------------------------------------------------ figures
 def test_bleu_takes_the_best_of_several_references() -> None:
     outputs = ["a dog runs over the green grass", "two men play ball in the park"]
     references = [["nothing like it at all", outputs[0].upper()], [outputs[1]]]
@@ -89,7 +88,6 @@ def test_the_nearest_picture_lends_its_caption() -> None:
     assert nearest_captions(known, requested) == ["three", "one"]
 
 
-# ------------------------------------------------------------------------------ the loss
 def test_looking_everywhere_once_costs_nothing() -> None:
     even = torch.full((1, 1, 4, 4), 0.25)
     real = torch.ones(1, 4, dtype=torch.bool)
@@ -166,7 +164,6 @@ def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:
     assert same[0] == same[1]
 
 
-# ------------------------------------------------------------------------------ answers
 def test_captions_of_files_and_numbers(task: Captioning, model: Any, tmp_path: Path) -> None:
     path = tmp_path / "mine.png"
     path.write_bytes(png("red"))

@@ -104,7 +104,6 @@ def model_of(task: TextClassification, config: Classifier.Config) -> Any:
     return task.build(config).eval()
 
 
-# ------------------------------------------------------------------------------ labels and files
 @pytest.mark.parametrize(
     "tokenizer", [BPE.Config(vocab_size=280), Byte.Config(), WordTokenizer.Config()]
 )
@@ -174,7 +173,6 @@ def test_what_is_dropped_is_said(tmp_path: Path) -> None:
     assert len(task.lengths("train")) == 8
 
 
-# ------------------------------------------------------------------------------ batches
 def test_a_batch_is_its_texts_between_start_and_end(task: TextClassification) -> None:
     batch = task.batch("train", [1, 5, 0])
     ids = task.tokenizer.encode_ids(["we loved it", "we hated it"])
@@ -204,7 +202,6 @@ def test_losses_add_up(task: TextClassification, config: Classifier.Config) -> N
     assert check_losses(task, model_of(task, config), 8).count == 8
 
 
-# ------------------------------------------------------------------------------ learning
 @each_model
 def test_eight_texts_are_learnt_by_heart(task, config) -> None:
     model, objective = model_of(task, config), CrossEntropy.Config().build()
@@ -218,7 +215,6 @@ def test_eight_texts_are_learnt_by_heart(task, config) -> None:
     assert result.tables["confusion"].cells == [[4, 0], [0, 4]]
 
 
-# ------------------------------------------------------------------------------ answers
 def test_an_ensemble_has_the_mean_of_p(task: TextClassification) -> None:
     models = [model_of(task, config) for config in list(MODELS.values())[:2]]
     pieces = task.pieces()
@@ -288,7 +284,6 @@ def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) ->
         read_examples(task, tmp_path / "none.tsv")
 
 
-# ------------------------------------------------------------------------------ looking
 @pytest.mark.parametrize("tokenizer", [Character.Config(), BPE.Config(vocab_size=280)])
 def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
@@ -314,7 +309,6 @@ def test_odd_texts_are_explained(task: TextClassification, text: str) -> None:
         assert weights.shape[1:] == (len(rows), len(columns))
 
 
-# ------------------------------------------------------------------------------ whole runs
 def trained(folder: Path, name: str, steps: int, lr: float = 1e-2, **tables: Any) -> Run:
     config = RunConfig(
         train=TrainConfig(
@@ -433,7 +427,6 @@ def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
         classify(run.path, scores=True, as_json=True)
 
 
-# ------------------------------------------------------------------------------ label figures
 NAMES = ("a", "b", "c")
 P = np.array([[8, 1, 1], [2, 7, 1], [6, 3, 1], [1, 8, 1]], dtype=np.float32) / 10
 LOG_P, WANTED = np.log(P), [0, 1, 1, 0]  # found: a b a b; "c" is never wanted nor found

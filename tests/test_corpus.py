@@ -135,7 +135,6 @@ def test_a_job_is_not_mixed_with_others(tmp_path: Path) -> None:
     assert unpacked(packed(b"x\ny", {"cut": [3], "nothing": []})) == (b"x\ny", {"cut": [3]})
 
 
-# ------------------------------------------------------------------------------ the verb
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("runs"), ["transformer"], steps=60)["transformer"].path

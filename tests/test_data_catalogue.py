@@ -16,7 +16,6 @@ import pytest
 
 from foveate.data.catalogue import DataError, DataSet, File, catalogue, find, get, named
 
-# ------------------------------ download
 TEXT = "A dog runs.\nTwo dogs run – fast.\n".encode() * 9000  # several chunks
 
 
@@ -90,7 +89,6 @@ def everything_below(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*"))
 
 
-# ------------------------------------------------------------------------------ from the network
 def test_a_set_is_fetched_verified_and_left_alone(origin: Origin, tmp_path: Path) -> None:
     origin.files["text.en"] = TEXT
     seen: list[tuple[str, int, int | None]] = []
@@ -214,7 +212,6 @@ def test_an_original_of_another_form_is_named(origin: Origin, tmp_path: Path) ->
             get(a_set(origin.address, item), tmp_path)
 
 
-# ------------------------------------------------------------------------------ from a mirror
 @pytest.mark.parametrize("form", ["packed", "packed otherwise", "plain"])
 @pytest.mark.parametrize("by", ["argument", "environment"])
 def test_a_mirror_serves_without_a_network(form: str, by: str, tmp_path: Path, monkeypatch) -> None:
@@ -268,7 +265,6 @@ def test_every_set_comes_from_the_data_folder(data_folder: Path, tmp_path: Path)
             assert path.read_bytes() == (data_folder / name / path.name).read_bytes()
 
 
-# ------------------------------------------------------------------------------ finding
 def test_files_are_found_here_then_in_the_mirror_then_in_the_cache(tmp_path, monkeypatch) -> None:
     local, mirror, cache = tmp_path / "here", tmp_path / "mirror", tmp_path / "cache" / "foveate"
     for folder, ending in ((cache, ".gz"), (mirror, ".gz"), (local, "")):
@@ -297,7 +293,6 @@ def test_what_is_not_found_says_where_it_was_sought_and_how_to_get_it(
         find(".")  # a folder is no file
 
 
-# ------------------------------ catalogue
 SETS = list(catalogue().values())
 
 

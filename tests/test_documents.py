@@ -312,7 +312,6 @@ def test_formats_by_their_endings() -> None:
         shouted("pdf", "")
 
 
-# ------------------------------------------------------------------------------ aids
 def test_glossaries(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("# ours\ndog\tchien|chiens\nHot dog\thot-dog\n\n", "utf-8")
@@ -485,7 +484,6 @@ SIZE = 10_000  # characters; where time is quadratic they take minutes
 SOON = 5.0  # seconds of processor time
 
 
-# ------------------------------------------------------------------------------ time
 TEXTS = {
     "a word": "a" * SIZE,
     "points": "x " + "." * SIZE,
@@ -559,7 +557,6 @@ def test_a_long_sentence_is_cut_at_white_space_and_nothing_is_lost() -> None:
     assert back(passage) == text
 
 
-# ------------------------------------------------------------------------------ HTML
 @pytest.mark.parametrize(
     "html",
     [
@@ -607,7 +604,6 @@ def test_elements_that_cannot_be_opened_again_read_the_same_where_they_are_close
     assert back(html_passage(html)) == result and without_repeats(html) == (html, "")
 
 
-# ------------------------------------------------------------------------------ DOCX
 def members(data: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         return {name: file.read(name) for name in file.namelist()}
@@ -729,7 +725,6 @@ def test_broken_archives_are_named(document: bytes, cut: int) -> None:
             shouted("docx", bad)
 
 
-# ------------------------------------------------------------------------------ PO, SRT, TMX
 HEAD = 'msgid ""\nmsgstr ""\n"Plural-Forms: nplurals=%s; plural=0;\\n"\n\n'
 DOGS = 'msgid "a dog"\nmsgid_plural "dogs"\n'
 

@@ -185,7 +185,6 @@ def test_a_console_of_few_letters_is_no_hindrance(encoding: str) -> None:
 TEXTS = (".json", ".jsonl", ".toml", ".tsv", ".html", ".txt", ".md")
 
 
-# ------------------------------------------------------------------------------ text files
 ROOT = TESTS.parent
 FOLDERS = ("src", "tools", "benchmarks", "models", "web/scripts")
 PROGRAMS = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))

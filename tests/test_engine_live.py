@@ -174,9 +174,6 @@ def test_what_was_compiled_goes_with_its_model() -> None:
     assert [part() for part in parts] == [None, None, None]
 
 
-# ------------------------------------------------------------------------------ runs
-
-
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_outputs_are_those_of_the_modules(runs: dict[str, Run], name: str, threads: int) -> None:

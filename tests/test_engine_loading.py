@@ -49,7 +49,6 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Iterator[Force]:
     loading.loaded.cache_clear()
 
 
-# --------------------------------------------------------------------------------- one set runs
 def test_the_best_set_of_the_processor_runs_unless_another_is_forced(force: Force) -> None:
     assert set(OWN) <= set(SETS) and len(OWN) == len(set(OWN))
     loading.loaded.cache_clear()

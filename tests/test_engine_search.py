@@ -151,7 +151,6 @@ def same(outputs: list[list[EngineOutput]], right: list[list[Hypothesis]]) -> No
             np.testing.assert_allclose([getattr(o, name) for o in own], expected, 2e-4, 2e-4)
 
 
-# ---------------------------------------------------------------------------------------- sampling
 SAMPLERS = {
     "plain": {},
     "temperature": {"temperature": 0.7},
@@ -190,7 +189,6 @@ def test_a_seed_draws_what_it_draws_in_pytorch(name: str, kind: str) -> None:
     assert others != outputs
 
 
-# ---------------------------------------------------------------------------------------- prefixes
 @families
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_begin_with_a_prefix(name: str, kind: str) -> None:
@@ -208,7 +206,6 @@ def test_a_prefix_of_unknown_ids_is_refused() -> None:
         CompiledSearch(own.engine, own.settings).outputs([[4], [4]], [5, 5], [[], [SIZE]])
 
 
-# ------------------------------------------------------------------------------------ what may come
 RULES = {
     "no_repeat": ({"kind": "no_repeat", "size": 2}, {"no_repeat": 2}),
     "no_repeat 1": ({"kind": "no_repeat", "size": 1}, {"no_repeat": 1}),
@@ -260,7 +257,6 @@ def test_no_output_holds_a_banned_phrase(name: str, kind: str, prefixed: bool, p
     assert outputs != free
 
 
-# ------------------------------------------------------------------------------- what must come
 PIECES = WordPieces([i % 7 == 5 for i in range(SIZE)], [i % 5 > 1 for i in range(SIZE)])
 
 
@@ -510,7 +506,6 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
                 search.outputs([[5]], [4])
 
 
-# -------------------------------------------------------------------------------------------- taps
 TAPPED = [
     (transformer(), transformer()),
     (transformer(position="rope"), transformer(position="rope", norm_order="post")),

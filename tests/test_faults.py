@@ -52,7 +52,6 @@ def ended() -> int:
     return process.pid
 
 
-# ------------------------------------------------------------------------------ two at once
 def test_the_second_training_of_a_run_refuses_and_names_the_first(trained: Path, run: Path) -> None:
     with run_lock(run):
         for act in (lambda: train(trained / "rnn.toml", folder=run), lambda: average(run)):
@@ -90,7 +89,6 @@ def test_a_run_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         pass
 
 
-# ------------------------------------------------------------------------------ full disks
 @contextmanager
 def room(size: int) -> Iterator[None]:
     """No file may become longer than this, as on a disk that is full."""
@@ -211,7 +209,6 @@ def test_a_closed_standard_stream_ends_in_one_line(verb: str, closed: str) -> No
         assert done.stderr.startswith("error: standard ") and done.stderr.count("\n") == 1
 
 
-# ------------------------------------------------------------------------------ SIGKILL
 def test_what_a_killed_process_was_writing_goes_with_the_next_that_is_written(tmp_path) -> None:
     file = tmp_path / "file"
     own = part_of(file).name
@@ -262,7 +259,6 @@ def test_a_file_of_keys_is_never_readable_by_others(tmp_path: Path) -> None:
     assert [key.name for key in KeyFile(tmp_path / "keys").all()] == ["one", "two"]
 
 
-# ------------------------------------------------------------------------------ damage, clocks
 def test_a_damaged_checkpoint_is_not_averaged(run: Path) -> None:
     step = checkpoint.steps(run)[-1]
     file = checkpoint.path_of(run, step) / WEIGHTS

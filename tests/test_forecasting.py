@@ -101,7 +101,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return {name: train(config, folder=folder / name) for name, config in configs.items()}
 
 
-# ------------------------------------------------------------------------------ data
 def test_scaling_knows_the_training_rows_alone(tmp_path: Path) -> None:
     item = prepared(tmp_path / "a", series(tmp_path / "a.csv"))
     other = prepared(tmp_path / "b", series(tmp_path / "b.csv", jump=50.0, since=80))
@@ -218,7 +217,6 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         task.loss(model, task.batch("train", [0]), CrossEntropy.Config().build())  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------------ learning
 @each_model
 def test_eight_examples_are_learnt_by_heart(tmp_path: Path, model: Forecaster.Config) -> None:
     task = prepared(tmp_path / "a", series(tmp_path / "a.csv"))
@@ -244,7 +242,6 @@ def test_quantiles_learn_the_spread() -> None:
     )
 
 
-# ------------------------------------------------------------------------------ a trained run
 def test_figures_of_both_roads_and_of_naive_forecasts(trained: dict[str, Run]) -> None:
     result = trained["rnn"].evaluate()
     figures, curves = result.figures, result.curves  # type: ignore[attr-defined]

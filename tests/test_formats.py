@@ -248,7 +248,6 @@ def test_codes_and_drafts_are_left_out_and_languages_chosen(tmp_path: Path) -> N
     assert read_pairs(tmp_path / "m.xlf", None, TextData()).dropped == dropped
 
 
-# ------------------------------------------------------------------------------ odd files
 BIG = "9" * 5000
 ODD: dict[str, bytes] = {
     **{f"cut {name}": READ[name][0].encode()[:-20] for name in READ},

@@ -76,7 +76,6 @@ def tensors(header: bytes, size: int | None = None, rest: bytes = b"") -> bytes:
     return struct.pack("<Q", len(header) if size is None else size) + header + rest
 
 
-# ------------------------------------------------------------------------------ weights
 @MANY
 @given(st.data())
 def test_a_bit_flipped_anywhere_in_the_weights_is_found(run: Path, data: st.DataObject) -> None:
@@ -173,7 +172,6 @@ def read_all(run: Path) -> None:
         Shortlist.load(run)
 
 
-# ------------------------------------------------------------------------------ swapped
 def test_weights_of_another_run_are_refused_by_what_was_sealed(runs: Path, run: Path) -> None:
     other = weights(runs / "rnn")
     shutil.copyfile(other, weights(run))
@@ -192,7 +190,6 @@ def test_weights_under_a_config_of_the_same_shapes_are_refused(run: Path) -> Non
     refused(lambda: load(run), "config.toml", "another")
 
 
-# ------------------------------------------------------------------------------ paths
 OUTSIDE = ["../other", "/etc", "checkpoints/../../other", "..", "/"]
 
 
@@ -355,7 +352,6 @@ def test_a_config_that_is(kind: str, tmp_path: Path) -> None:
     refused(lambda: read(RunConfig, tmp_path / "config.toml"))
 
 
-# ------------------------------------------------------------------------------ memory
 BOUND = 500  # MiB by which all of these together may make the process grow
 MEASURE = """
 import resource, sys

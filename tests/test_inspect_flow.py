@@ -28,7 +28,6 @@ def rows(*shape: int, causal: bool = False) -> NDArray[np.float32]:
     return (drawn / drawn.sum(-1, keepdims=True)).astype(np.float32)
 
 
-# ------------------------------------------------------------------------------ rollout
 def test_rollout_is_the_product_of_means_with_residuals() -> None:
     encoder, decoder = [rows(2, 4, 4) for _ in range(3)], [rows(2, 3, 3, causal=True) for _ in "ab"]
     cross = [rows(2, 3, 4) for _ in "ab"]
@@ -63,7 +62,6 @@ def test_rollout_has_the_words_of_its_maps_and_says_what_it_is() -> None:
     assert "Abnar & Zuidema, 2020" in record.notes[-1]
 
 
-# ------------------------------------------------------------------------------ relevance
 def test_the_rules_are_those_of_the_paper() -> None:
     """Equations 5 to 11 of Chefer et al. (2021), written out for two layers of each kind."""
     encoder, own, cross = rows(2, 4, 4), rows(2, 3, 3), rows(2, 3, 4)

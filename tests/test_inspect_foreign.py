@@ -34,7 +34,6 @@ def rows_are_whole(maps: dict[str, Tensor]) -> None:
         close(weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
-# ------------------------------------------------------------------------------ plain torch
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_multi_head_attention_gives_the_weights_that_it_would_give(batch_first: bool) -> None:
     attention = nn.MultiheadAttention(16, 4, batch_first=batch_first).eval()
@@ -151,7 +150,6 @@ def test_an_attention_of_ones_own_is_found_by_its_name() -> None:
     assert (result[0].triu(1) == 0).all()
 
 
-# ------------------------------------------------------------------------------ Hugging Face
 SMALL: dict[str, Any] = {"vocab_size": 20, "attn_implementation": "sdpa"}
 WIDE = SMALL | {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
 PAIR = SMALL | {
@@ -284,7 +282,6 @@ def test_maps_become_one_record_with_the_tokens_of_both_sides() -> None:
         AttentionRecord.of(maps, source[:4], target).drawn(name)
 
 
-# ------------------------------------------------------------------------------ every architecture
 BERT = {"vocab_size": 20, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 WIDER = BERT | {"intermediate_size": 24}
 GPT = {"vocab_size": 20, "n_embd": 32, "n_layer": 2, "n_head": 4}

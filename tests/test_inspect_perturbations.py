@@ -48,7 +48,6 @@ def saved(view: Drawing, folder: Path) -> None:
     assert view.drawings()
 
 
-# ------------------------------------------------------------------------------ ablation
 def test_a_heads_worth_is_what_is_lost_when_its_output_is_zero() -> None:
     model = transformer()
     pairs = [(SOURCE, TARGET), (SOURCE.flip(0), TARGET[:1])]
@@ -84,7 +83,6 @@ def test_a_head_that_adds_nothing_is_worth_nothing(tmp_path: Path) -> None:
     assert "mean of 3" in view.caption
 
 
-# ------------------------------------------------------------------------------ kinds of heads
 def soft(rows: NDArray[np.floating], share: float = 0.7) -> NDArray[np.float32]:
     """The same map with the rest of the weight everywhere."""
     mixed = share * rows + (1 - share) / rows.shape[-1]
@@ -142,7 +140,6 @@ def test_the_measures_by_hand() -> None:
     assert on_diagonal(np.stack([causal, causal])).shape == (2,)
 
 
-# ------------------------------------------------------------------------------ logit lens
 @pytest.mark.parametrize("order", ["pre", "post"])
 def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str, tmp_path: Path) -> None:
     model = language_model(norm_order=order)
@@ -177,7 +174,6 @@ def test_the_lens_of_a_pair_and_of_none() -> None:
         lens(translating(recurrent(), SOURCE, TARGET))
 
 
-# ------------------------------------------------------------------------------ permutation
 def positioned(position: Position.Config) -> EncoderDecoder:
     sizes: dict[str, Any] = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 8}
     encoder = TransformerEncoder.Config(**sizes, position=position)
@@ -253,7 +249,6 @@ def test_recurrence_and_a_causal_mask_know_the_order() -> None:
     assert masked.arrays()["outputs, with positions"].max() > 1e-3
 
 
-# ------------------------------------------------------------------------------ hidden states
 def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
     config = RecurrentEncoder.Config(
         embedding_size=8, hidden_size=6, num_layers=2, bidirectional=True, cell=LSTMCell.Config()
@@ -295,7 +290,6 @@ def test_principal_components_of_a_line_are_the_line() -> None:
     np.testing.assert_allclose(shares, [1, 0, 0], atol=1e-9)
 
 
-# ------------------------------------------------------------------------------ loss surface
 class Bowl(nn.Module):
     """L(W) = ½ ‖W‖²: its surface is known."""
 

@@ -88,7 +88,6 @@ def model_of(task: Language, name: str) -> LanguageModel:
     return model.eval()
 
 
-# ------------------------------------------------------------------------------ data
 def test_a_file_is_cut_by_shares_of_its_characters() -> None:
     path = str(folder() / "all.txt")
     text = read_text(Path(path), TextData())
@@ -159,7 +158,6 @@ def test_what_was_read_is_said() -> None:
     assert output[-1] == "vocabulary: 14 symbol pieces"
 
 
-# ------------------------------------------------------------------------------ measures
 @torch.no_grad()
 @each_decoder
 def test_log_probabilities_are_those_of_one_token_after_another(name: str) -> None:
@@ -223,7 +221,6 @@ def test_the_loss_counts_the_block_and_not_its_context() -> None:
     assert float(loss.total) == near(float(expected), terms=MODEL)
 
 
-# ------------------------------------------------------------------------------ a run
 def config(name: str, **fields: Any) -> RunConfig:
     steps = {"max_steps": 40, "batch_tokens": 64, "precision": "fp32"} | fields
     return RunConfig(
@@ -424,7 +421,6 @@ def test_a_text_is_its_prompt_and_what_follows(tokenizer: Tokenizer.Config) -> N
             assert made.text_of(ids[:cut]) + made.tokenizer.added(ids[:cut], ids[cut:]) == text
 
 
-# ------------------------------------------------------------------------------ the verb
 def test_the_verb_writes_texts_divided_by_a_rule_or_json() -> None:
     run, out = trained("lstm"), io.StringIO()
     write_texts(partial(run.generate, num=2, max_length=5), ["the cat", "a"], out, False)
@@ -461,7 +457,6 @@ def test_the_command(capfd: pytest.CaptureFixture[str]) -> None:
     assert [json.loads(line)["prompt"] for line in result.output.splitlines()] == ["the", "a"]
 
 
-# ------------------------------------------------------------------------------ looking
 def test_rows_are_what_is_produced_and_columns_what_was_read() -> None:
     record = trained("transformer").explain("the cat sat\nthe dog")
     (name,) = record.maps

@@ -55,7 +55,6 @@ def model_of(task: MaskedLanguage, **fields: Any) -> Any:
     return task.build(MaskedLanguageModel.Config(**{"encoder": ENCODER} | fields))
 
 
-# ------------------------------------------------------------------------------ what is hidden
 def test_shares_of_the_tokens_are_chosen_hidden_and_replaced(task: MaskedLanguage) -> None:
     ids = np.random.default_rng(0).integers(4, task.tokenizer.vocab_size, 400).tolist()
     hidden = replaced = saved = 0
@@ -108,7 +107,6 @@ def test_a_vocabulary_with_a_mask_uses_it(tmp_path: Path) -> None:
     assert plain.mask_id == plain.tokenizer.vocab_size - 1
 
 
-# ------------------------------------------------------------------------------ learning
 def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     model, objective = model_of(task), CrossEntropy.Config(label_smoothing=0.0).build()
     batches = [task.batch("train", range(8), noise) for noise in range(3)]
@@ -153,7 +151,6 @@ def test_figures_are_those_of_the_whole_output(task: MaskedLanguage) -> None:
     assert (result.right, sum(map(len, result.places))) == (right, 8)
 
 
-# ------------------------------------------------------------------------------ files, looking
 def test_a_table_gives_its_first_column(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("".join(f"{text}\t1\n" for text in TEXTS))
     task = make(tmp_path, source=str(tmp_path / "{split}.tsv"))

@@ -275,7 +275,6 @@ def test_more_hypotheses_need_more_candidates() -> None:
     assert config.giving(6).candidates == Sample.Config(num_samples=6, seed=7)
 
 
-# ------------------------------ Weights that overflow
 OVERFLOWING = ("transformer", "language", "classifier", "masked", "vit", "rnn", "forecaster")
 
 

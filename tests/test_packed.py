@@ -348,7 +348,6 @@ def test_a_server_chooses_its_engine_without_loading_a_model(runs, monkeypatch) 
     assert not ServerEngine().loader([folder]).at_start
 
 
-# ------------------------------------------------------------------------------ damaged files
 def changed(file: Path, header: dict[str, Any], tensors: dict[str, Any] | None = None) -> Path:
     """The file with other fields of the header and other tensors."""
     own = foveate.engine.packed.read(file)[0].tree() | header

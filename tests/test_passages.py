@@ -170,7 +170,6 @@ def test_many_passages_are_linked_at_once() -> None:
     assert requested == [3]
 
 
-# ------------------------------------------------------------------------------ HTML
 INLINE = ["b", "i", "a", "span", "em", "code", "q"]
 attribute = st.sampled_from(["", ' class="x"', ' title="a &amp; &quot;b&quot;"', ' translate="no"'])
 

@@ -149,7 +149,6 @@ def test_steps_of_hypotheses_are_the_whole_and_their_coverage_is_their_own() -> 
     close(steps.step(READ[[0, 2], 3])[:, : whole.shape[2]], whole[[0, 2], 3])
 
 
-# ------------------------------------------------------------------------------ extended vocabulary
 def test_words_that_the_vocabulary_lacks_have_ids_of_their_own_in_source_and_target() -> None:
     tokenizer = WordTokenizer.Config(lowercase=True, min_frequency=1).build()
     tokenizer.train(["the cat sat"])

@@ -41,7 +41,6 @@ def sentences(number: int, seed: int = 0) -> list[tuple[str, str]]:
     return rows
 
 
-# ------------------------------------------------------------------------------ what is odd
 def test_good_text_has_nothing_odd() -> None:
     odd = "À l’aube\u00a0: « ça va »\u202f?", "It’s fine – naïve, 20 °C, Ünal"
     rows = [*sentences(1500), odd]
@@ -116,7 +115,6 @@ def test_overlap_of_test_with_train_by_source_and_by_pair() -> None:
     assert findings(splits["train"]) == {}
 
 
-# ------------------------------------------------------------------------------ what is dropped
 def letters(corpus: Corpus) -> NDArray[np.int64]:
     return np.array([list(map(len, side)) for side in (corpus.sources, corpus.targets)]).T
 
@@ -152,7 +150,6 @@ def test_an_empty_corpus_has_a_report() -> None:
     Console(file=io.StringIO()).print(item.table())
 
 
-# ------------------------------------------------------------------------------ saying it
 def test_a_report_of_files_lists_bad_lines_and_says_all_of_it(tmp_path: Path) -> None:
     train, test = tmp_path / "train.tsv", tmp_path / "test.tsv"
     train.write_bytes(b"one\tun\nno tab\none\tun\nesc \x1b[31mred\t[bold]rouge\n\xff\tx\n")

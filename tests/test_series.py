@@ -39,7 +39,6 @@ def dates(*texts: str) -> np.ndarray:
     return np.array(texts, dtype="M8[s]")
 
 
-# ------------------------------------------------------------------------------ reading
 def test_a_table_by_hand(tmp_path: Path) -> None:
     table = read_table(written(tmp_path, HEADER, *ROWS))
     assert table.names == ("a", "b")
@@ -243,7 +242,6 @@ def test_offsets_become_utc_and_are_said(tmp_path: Path) -> None:
         read_table(written(tmp_path, "date,a", *rows, "2023-10-29 03:00,1"))
 
 
-# ------------------------------------------------------------------------------ gaps
 def every(first: str, last: str, step: str = "D") -> np.ndarray:
     return np.arange(first, last, dtype=f"M8[{step}]").astype("M8[s]")
 
@@ -328,7 +326,6 @@ def test_real_calendars_have_no_gaps(data_folder: Path, name: str) -> None:
     assert (len(table.gaps), usual_step(table.dates)) == (0, steps.get(name, "1 month"))
 
 
-# ------------------------------------------------------------------------------ time
 def test_division_in_the_order_of_time() -> None:
     rows = SeriesData(path="x", rows=(8640, 2880, 2880))
     parts = {"train": (0, 8640), "valid": (8640, 11520), "test": (11520, 14400)}
@@ -374,7 +371,6 @@ def test_calendar_features() -> None:
     assert calendar(at, ()).shape == (2, 0)
 
 
-# ------------------------------------------------------------------------------ scaling, windows
 @each("scaling")
 def test_scaling_is_undone(config: Scaling.Config) -> None:
     values = np.random.default_rng(0).normal(5, 3, (50, 2))

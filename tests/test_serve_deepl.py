@@ -49,7 +49,6 @@ def free(run: Run, text: str = TEXT) -> str:
     return str(run.translate([text])[0])
 
 
-# ------------------------------------------------------------------------------ DeepL
 @pytest.fixture
 def client(url: str) -> Iterator[deepl.DeepLClient]:
     client = deepl.DeepLClient("none", server_url=url)
@@ -218,7 +217,6 @@ def test_a_page_may_use_the_server_where_its_origin_is_named(run: Run) -> None:
         assert answer.headers.get("access-control-allow-origin") == allowed
 
 
-# ------------------------------------------------------------------------------ without PyTorch
 def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
     file = pack(run, tmp_path / "m.safetensors", calibrate=5)
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")

@@ -61,7 +61,6 @@ def folded(client: TestClient, run: str, ask: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-# ------------------------------------------------------------------------------ runs
 def test_runs_are_listed_without_being_loaded(client: TestClient, runs: dict[str, Run]) -> None:
     result = {run["id"]: run for run in client.get(f"{API}/runs").json()["runs"]}
     assert set(result) == set(runs)
@@ -119,7 +118,6 @@ def test_examples_can_be_asked(client: TestClient, name: str) -> None:
         assert done["done"]["event"] == "done"
 
 
-# ------------------------------------------------------------------------------ answers
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
 @pytest.mark.parametrize("search", [{"kind": "greedy"}, {"kind": "beam", "beamSize": 3}])
 def test_what_is_streamed_is_what_the_run_translates(client, runs, name, search) -> None:
@@ -269,7 +267,6 @@ def test_hostile_text_is_only_text(client: TestClient) -> None:
     assert surrogate.status_code == 422
 
 
-# ------------------------------------------------------------------------------ views
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_view_that_fits_is_drawn(client: TestClient, name: str) -> None:
     detail = client.get(f"{API}/runs/{name}").json()
@@ -367,7 +364,6 @@ def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
         assert missing.status_code == 404 and "not " in missing.json()["error"]
 
 
-# ------------------------------------------------------------------------------ evaluation, model
 @pytest.mark.parametrize("name", CONFIGS)
 def test_examples_are_judged_as_the_run_is(client, runs, name) -> None:
     result = client.get(f"{API}/runs/{name}/evaluation?split=test&most=5000")
@@ -400,7 +396,6 @@ def test_a_model_is_drawn_as_blocks_whose_parameters_add_up(client, runs, name) 
         assert any(block["output"] for block in blocks)
 
 
-# ------------------------------------------------------------------------------ the rest
 def test_a_bug_is_no_mistake_of_the_user(client: TestClient, monkeypatch, caplog) -> None:
     def broken(*_: object) -> list[object]:
         return list(zip([1], [], strict=True))

@@ -276,7 +276,6 @@ def places(tail: LogTail) -> list[str]:
     return [place for place, _ in tail.news()]
 
 
-# ------------------------------------------------------------------------------ thinning
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), max_size=300), st.integers(3, 40))
 def test_a_thinned_curve_has_its_ends_and_no_point_of_its_own(values, most) -> None:
     x, y = np.arange(len(values)) * 2.0, np.array(values)
@@ -296,7 +295,6 @@ def test_a_peak_is_kept() -> None:
     assert np.abs(np.interp(np.arange(1000.0), saved, wave[saved]) - wave).max() < 0.1
 
 
-# ------------------------------------------------------------------------------ curves
 def test_curves_of_a_log(tmp_path: Path) -> None:
     write(tmp_path / "run", range(1, 101))
     lines = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
@@ -321,7 +319,6 @@ def test_curves_of_a_log(tmp_path: Path) -> None:
     assert not training("r", tmp_path / "run", 200, log).running
 
 
-# ------------------------------------------------------------------------------ the tail
 def test_a_tail_tells_each_line_once(tmp_path: Path) -> None:
     tail = LogTail(tmp_path / "run" / "log.jsonl")
     assert places(tail) == [], "there is no log yet"

@@ -59,7 +59,6 @@ def sides(corpus: Corpus) -> list[tuple[str, str]]:
     return list(zip(corpus.sources, corpus.targets, strict=True))
 
 
-# ------------------------------------------------------------------------------ formats
 @given(rows=pairs, end=st.sampled_from(["\n", "\r\n"]), ending=st.sampled_from(["", ".gz"]))
 def test_every_format_gives_the_same_pairs(rows, end, ending, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("formats")
@@ -115,7 +114,6 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         read_pairs(tmp_path / "missing.en", text, TextData())
 
 
-# ------------------------------------------------------------------------------ bad lines
 def bad(path: Path, number: int, reason: str) -> None:
     """The bad line stops reading with its place and the remedy, or is skipped and listed."""
     place = rf"{path.name}:{number}: .*{reason}.*on_bad_line"
@@ -194,7 +192,6 @@ def test_another_charset_and_a_damaged_gzip_file_are_named(tmp_path: Path) -> No
         read_pairs(packed, None, SKIP)
 
 
-# ------------------------------------------------------------------------------ streams
 @given(st.binary(max_size=60))
 def test_as_many_lines_come_out_of_a_stream_as_went_in(data: bytes) -> None:
     damaged: list[int] = []
@@ -213,7 +210,6 @@ def test_a_stream_of_good_text_comes_out_unchanged(lines: list[str]) -> None:
     assert damaged == []
 
 
-# ------------------------------------------------------------------------------ splits
 def test_a_split_finds_its_file_by_pattern_and_names(tmp_path: Path) -> None:
     for name in ("train.en", "val.en.gz"):
         write(tmp_path / name, ["one"])
@@ -279,7 +275,6 @@ def test_real_files_are_found_below_the_data_folder(data_folder: Path, monkeypat
     assert len(read_split(*files, "test", config)) == 1000
 
 
-# ------------------------------------------------------------------------------ choosing pairs
 def test_cleaning_counts_what_it_leaves_out() -> None:
     pairs = [("a", "b"), ("c", " c"), ("a", "b"), ("a", "d"), ("c", "c")]
     assert all(Cleaning(TextData()).keeps(*pair) for pair in [*pairs, *pairs])
@@ -430,7 +425,6 @@ def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) 
         Translation.Config(source="x", target_tokenizer=Symbol.Config())
 
 
-# ------------------------------------------------------------------------------ CSV
 @pytest.mark.parametrize(
     ("text", "fields"),
     [

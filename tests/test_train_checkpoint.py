@@ -129,7 +129,6 @@ def test_chosen_is_the_best_or_else_the_newest(tmp_path: Path) -> None:
     assert checkpoint.chosen(tmp_path) == checkpoint.path_of(tmp_path, 2)
 
 
-# ---------------------------------------------------------------------------------- checkpoint race
 # Weights that a training replaces while they are read are chosen anew.
 
 
@@ -164,7 +163,6 @@ def test_what_is_wrong_with_the_chosen_one_is_said(tmp_path: Path) -> None:
         read_chosen(tmp_path, "best", read)
 
 
-# -------------------------------------------------------------------------------------------- files
 # Folders are whole or not there, whatever strikes while they are written.
 
 

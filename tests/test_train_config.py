@@ -51,7 +51,6 @@ def test_something_has_to_end_it() -> None:
         TrainConfig().check()
 
 
-# ---------------------------------------------------------------------------------------- precision
 # Precision: said aloud, chosen by the machine, and real inside its context.
 
 
@@ -75,7 +74,6 @@ def test_auto_is_fp32_on_a_device_that_is_not_known() -> None:
     assert resolve("auto", "meta").name == "fp32"
 
 
-# --------------------------------------------------------------------------------------- continuing
 # Every key is decided: what it changes when a run goes on, or why it may not change.
 
 

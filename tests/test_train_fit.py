@@ -169,7 +169,6 @@ def test_settings_of_torch_come_back(tmp_path: Path) -> None:
     assert set(kept) == ({0} if X86 else {len(small)})
 
 
-# ---------------------------------------------------------------------------------------- allocator
 # Keeping freed memory: glibc takes both settings; elsewhere nothing is asked.
 
 

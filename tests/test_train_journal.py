@@ -79,7 +79,6 @@ def test_tensorboard_is_written_or_its_extra_named(tmp_path: Path) -> None:
     assert list((tmp_path / "tensorboard").iterdir())
 
 
-# ----------------------------------------------------------------------------------------- progress
 # What people see: a bar in a terminal, few lines elsewhere, and a sensible time left.
 
 
@@ -165,7 +164,6 @@ def test_of_many_validations_few_are_shown_and_the_others_are_counted() -> None:
     assert lines[7].split(maxsplit=1) == ["output", "un chat 40"]
 
 
-# ------------------------------------------------------------------------------------------- health
 # The health of modules: norms and ratios are those of the step, and nothing changes by looking.
 
 

@@ -153,7 +153,6 @@ def test_equal_gradients_give_equal_bits_and_the_steps_are_fused(kind: str) -> N
     assert torch.equal(*results)
 
 
-# ----------------------------------------------------------------------------------------- schedule
 # Schedules against the closed forms of their papers.
 
 
@@ -217,7 +216,6 @@ def test_warmup_stable_decay_is_level_until_its_last_part() -> None:
     assert schedule.rate(110) == pytest.approx(0.2)
 
 
-# -------------------------------------------------------------------------------------- moving mean
 # The moving mean of weights: the equation, apart from training, and bit for bit after a stop.
 
 
@@ -304,7 +302,6 @@ def test_applied_gives_back_the_same_bits() -> None:
     assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
 
 
-# ------------------------------------------------------------------------------------------ average
 # Averaging: the mean of each weight, and a refusal of what cannot be averaged.
 
 

@@ -307,7 +307,6 @@ def test_the_command_under_torchrun(played: Path) -> None:
     assert "holds a run with another config" in done.stderr
 
 
-# ------------------------------------------------------------------------------ one process
 def test_without_torchrun_there_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("auto", "none", "ddp", "fsdp"):
         with ranks_of(toy_config(parallel=kind)) as ranks:
@@ -338,7 +337,6 @@ def test_only_layers_with_weights_of_their_own_are_sharded_apart() -> None:
     assert layers(stack) == [stack.layers[0]]
 
 
-# ------------------------------------------------------------------------------ a GPU
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_one_rank_on_a_gpu_is_one_process(tmp_path: Path, kind: str) -> None:

@@ -266,7 +266,6 @@ def test_all_optimisers_train_and_resume(tmp_path: Path) -> None:
         assert content(checkpoint.path_of(tmp_path / kind, 4))
 
 
-# --------------------------------------------------------------------------------------------- feed
 # The feed: each batch once and in order, from any place, and errors that come through.
 
 
@@ -352,7 +351,6 @@ def test_mixed_seeds_fit_a_generator() -> None:
     assert len(seeds) == 1000 and all(0 <= seed < 2**63 for seed in seeds)
 
 
-# ------------------------------------------------------------------------------------------ signals
 # Signals: the first is kept, the second raises, and the handlers come back.
 
 

@@ -113,7 +113,6 @@ def model_of(task: Translation, config: EncoderDecoder.Config) -> EncoderDecoder
     return model.eval()
 
 
-# ------------------------------------------------------------------------------ tokenizers
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize(
     "tokenizer",
@@ -170,7 +169,6 @@ def test_one_file_for_both_sides(tmp_path: Path) -> None:
     assert not sources[0] & sources[1] | sources[0] & sources[2] | sources[1] & sources[2]
 
 
-# ------------------------------------------------------------------------------ batches
 def test_lengths_count_the_end(task: Translation) -> None:
     lengths = task.lengths("train")
     assert lengths.dtype == np.int32
@@ -216,7 +214,6 @@ def test_losses_of_pairs_add_up(task: Translation, config: EncoderDecoder.Config
     assert whole.count == task.lengths("train")[:6, 1].sum()
 
 
-# ------------------------------------------------------------------------------ what was read
 def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
     data = TextData(drop_duplicates=True, max_length=12)
     task = make(write(tmp_path), data)
@@ -242,7 +239,6 @@ def test_lines_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert len(task.lengths("train")) == 7
 
 
-# ------------------------------------------------------------------------------ answers
 @MODELS
 @pytest.mark.parametrize("budget", [1, 12, 4096])
 def test_answers_come_in_order(task, config, budget) -> None:
@@ -320,7 +316,6 @@ def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.C
     assert [(s.source, s.reference) for s in measures.samples] == [VALID[0]]
 
 
-# ------------------------------------------------------------------------------ explanations
 @MODELS
 @pytest.mark.parametrize(
     "tokenizer",
@@ -465,7 +460,6 @@ def test_skipped_lines_are_noted(task: Translation, tmp_path: Path) -> None:
     assert (len(evaluation.outputs), evaluation.noted) == (2, {SKIPPED: [2]})
 
 
-# ------------------------------------------------------------------------------ beginnings
 @pytest.mark.parametrize(
     "tokenizer",
     [BPE.Config(vocab_size=300), Unigram.Config(vocab_size=280), Character.Config(), Byte.Config()],

@@ -56,7 +56,6 @@ def bring(page: Any, field: str, name: str, kind: str, content: bytes) -> None:
     page.get_by_test_id(field).set_input_files(file)
 
 
-# ------------------------------------------------------------------------------ trainings
 def test_attention_is_a_film_of_the_checkpoints(visit: Callable[..., Any]) -> None:
     page = visit("#/train?run=rnn")
     page.get_by_test_id("show-film").press("Enter")
@@ -124,7 +123,6 @@ def test_the_health_of_modules_is_drawn(visit: Callable[..., Any], runs: dict[st
     assert names & set(table.inner_text().replace(".", " ").split())
 
 
-# ------------------------------------------------------------------------------ files
 def test_a_picture_that_is_brought_is_labelled_and_looked_at(visit, runs, tmp_path) -> None:
     file = io.BytesIO()
     Image.fromarray(bars(4)[0][3]).save(file, "PNG")

@@ -110,7 +110,6 @@ def substitutions(config: Config) -> Iterator[tuple[str, Any]]:
             yield f"{name}.{label}", config.model_copy(update={name: other})
 
 
-# ------------------------------------------------------------------------------ models
 TRANSFORMER = shrink(TransformerEncoder.Config()), shrink(TransformerDecoder.Config())
 RECURRENT = (
     shrink(RecurrentEncoder.Config(bidirectional=True)),
@@ -239,7 +238,6 @@ def model(request: pytest.FixtureRequest) -> EncoderDecoder:
     return made
 
 
-# ------------------------------------------------------------------------------ attention
 KEYS = real(5, 3)
 MASKS: dict[str, Callable[[], Mask]] = {
     "none": Mask,

@@ -79,7 +79,6 @@ def test_laws_of_attention(config: Config) -> None:
     keeps_laws(config)
 
 
-# ------------------------------------------------------------------------------ two roads
 @each_mask
 def test_fused_equals_explicit(attention: Attention, mask: Callable[[], Mask], fused: Road) -> None:
     query, memory = torch.randn(2, 5, SIZE, requires_grad=True), torch.randn(2, 5, SIZE)
@@ -122,7 +121,6 @@ def test_rotated_fused_equals_rotated_explicit(attention: Attention, fused: Road
     close(result[-1], result[0])
 
 
-# ------------------------------------------------------------------------------ weights
 @each_mask
 def test_rows_sum_to_one_and_are_zero_where_masked(attention, mask) -> None:
     weights = weights_of(attention, torch.randn(2, 5, SIZE), None, mask())
@@ -174,7 +172,6 @@ def test_a_tap_replaces_weights_of_hypotheses_that_share_keys(attention: Attenti
     close(output[4], attention.output.bias.expand(4, -1))
 
 
-# ------------------------------------------------------------------------------ blind queries
 def test_a_query_that_sees_nothing_gets_zeros(attention: Attention, fused: Road) -> None:
     keys = torch.tensor([[False] * 5, [True] * 5])
     x = torch.randn(2, 5, SIZE)
@@ -197,7 +194,6 @@ def test_gradients_of_blind_queries_are_numbers(attention: Attention, fused: Roa
         assert bool((x.grad[0] == 0).all())  # type: ignore[index]
 
 
-# ------------------------------------------------------------------------------ order
 def test_attention_without_position_is_equivariant_to_permutation(attention: Attention) -> None:
     if not attention.score.reads_keys:
         pytest.skip("this score looks at places, whatever stands there")
@@ -224,7 +220,6 @@ def test_what_stands_in_padding_changes_no_bit(attention: Attention, fused: Road
         close(attention(query[1:], memory[1:, :3]), attention(query, memory, Mask(KEYS))[1:])
 
 
-# ------------------------------------------------------------------------------ shared keys
 def test_grouped_queries_equal_repeated_keys(attention: Attention) -> None:
     heads, groups = attention.num_heads, attention.key_heads
     full = attention.config.model_copy(update={"key_heads": None}).build(SIZE).eval()
@@ -253,7 +248,6 @@ def test_hypotheses_share_the_keys_of_their_source(attention, mask, fused) -> No
             close(attention(query, memory, mask()), expanded)
 
 
-# ------------------------------------------------------------------------------ memory
 @pytest.mark.parametrize("window", [None, 2])
 def test_whole_equals_chunk_by_chunk(attention: Attention, window: int | None) -> None:
     x = torch.randn(2, 5, SIZE)
@@ -272,7 +266,6 @@ def test_keys_of_a_memory_are_made_once(attention: Attention) -> None:
     assert torch.equal(attention(query, torch.full_like(memory, torch.nan), state=state), first)
 
 
-# ------------------------------------------------------------------------------ parameters
 def test_dropped_weights_keep_their_mean() -> None:
     attention = Attention.Config(dropout=0.25, project=("query", "key")).build(SIZE)
     x = torch.randn(1, 5, SIZE).repeat(4000, 1, 1)
@@ -293,7 +286,6 @@ def test_colder_softmax_looks_at_one_place() -> None:
     close(weights(1e-6), hard)
 
 
-# ------------------------------------------------------------------------------ refusals
 def test_heads_that_do_not_divide_are_refused() -> None:
     with pytest.raises(ValueError, match=r"num_heads = 3 .* 16"):
         Attention.Config(num_heads=3).build(SIZE)

@@ -70,7 +70,6 @@ def full_like(attention: BaseAttention) -> Attention:
     return full  # type: ignore[no-any-return]
 
 
-# ------------------------------------------------------------------------------ every kind
 @each_kind
 def test_a_mixture_by_the_weights_shown_is_the_output(config: BaseAttention.Config) -> None:
     """Also where no weights are formed unless somebody looks."""
@@ -133,7 +132,6 @@ def test_a_table_without_a_kind_is_full_attention(config: BaseAttention.Config) 
     assert type(plain.attention) is Attention.Config
 
 
-# ------------------------------------------------------------------------------ sparse
 @pytest.mark.parametrize("causal", [False, True])
 def test_local_attention_with_a_wide_window_is_full(causal: bool) -> None:
     x = torch.randn(2, 9, SIZE)
@@ -213,7 +211,6 @@ def test_sparse_attention_is_not_for_a_memory(config: SparseAttention.Config) ->
         changed(TRANSFORMER[1], cross_attention=config).build(Tokens(30), SIZE)
 
 
-# ------------------------------------------------------------------------------ kernels
 @pytest.mark.parametrize("causal", [False, True])
 def test_linear_attention_is_its_equation(causal: bool) -> None:
     attention, x = built(LinearAttention.Config(num_heads=1)), torch.randn(1, 7, SIZE)
@@ -277,7 +274,6 @@ def test_directions_are_orthogonal_in_groups() -> None:
         close(products, torch.eye(len(group)))
 
 
-# ------------------------------------------------------------------------------ low rank
 def test_linformer_is_its_equation() -> None:
     attention = built(LowRankAttention.Config(rank=3, max_length=12))
     x, keys = torch.randn(2, 9, SIZE), real(9, 6)

@@ -114,7 +114,6 @@ def test_saved_and_loaded_weights_give_the_same_output(model: Any, tmp_path: Pat
         assert torch.equal(other(SOURCE, KEYS), expected)
 
 
-# ------------------------------------------------------------------------------ bags
 def test_a_bag_of_words_does_not_see_the_order_in_any_bit() -> None:
     inputs, keys = ids(1, 40), torch.ones(1, 40, dtype=torch.bool)
     keys[:, 33:] = False
@@ -145,7 +144,6 @@ def test_only_positions_or_recurrence_tell_orders_apart() -> None:
         assert differ(pooled(encoder, inputs), pooled(encoder, inputs[:, order]))
 
 
-# ------------------------------------------------------------------------------ looking
 @torch.no_grad()
 def test_a_pooling_that_attends_is_seen() -> None:
     config = Classifier.Config(encoder=RECURRENT[0], pooling=Attentive.Config())

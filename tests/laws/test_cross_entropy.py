@@ -246,7 +246,6 @@ def test_a_model_with_other_scores_is_refused(kind: type[Objective]) -> None:
         objective.loss(lambda model: Loss(torch.zeros(()), 1), nn.Module())
 
 
-# ------------------------------------------------------------------------------------ distillation
 def taught(logits: Tensor, teachers: list[Tensor]) -> Tensor:
     """Σ KL(p̄‖p), from whole logits."""
     mean = torch.stack([each.softmax(dim=1) for each in teachers]).mean(dim=0)

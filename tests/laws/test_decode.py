@@ -35,7 +35,6 @@ from laws.tables import (
 )
 from tolerances import MODEL, near
 
-# ------------------------------------------------------------------------------ the toy proof
 TOY = {  # p of A, B, C and the end
     (): (0.5, 0.2, 0.3, 0.0),
     (A,): (0.25, 0.4, 0.3, 0.05),
@@ -65,7 +64,6 @@ def test_a_beam_finds_the_better_path(width: int) -> None:
     assert result[0].score == result[0].log_probability
 
 
-# ------------------------------------------------------------------------------ brute force
 @settings(max_examples=25)
 @given(
     seeds=st.lists(st.integers(0, 10**6), min_size=1, max_size=3),
@@ -116,7 +114,6 @@ def forced(model: EncoderDecoder, source: Tensor, outputs: Sequence[Sequence[int
     return [float(row[: len(ids)].sum()) for row, ids in zip(result, outputs, strict=True)]
 
 
-# ------------------------------------------------------------------------------ any table
 @each("search")
 def test_laws_of_searches(config: Search.Config) -> None:
     keeps_laws(config)
@@ -230,7 +227,6 @@ def test_no_sources_no_outputs(config: Search.Config) -> None:
     assert search(config, []) == []
 
 
-# ------------------------------------------------------------------------------ real models
 SEARCHES = defaults("search") | {
     "beam of 1": Beam.Config(beam_size=1),
     "wide beam": Beam.Config(beam_size=12),

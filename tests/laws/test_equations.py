@@ -46,7 +46,6 @@ def array(x: Tensor) -> Array:
     return x.detach().double().numpy()
 
 
-# ------------------------------------------------------------------------------------ of attention
 def weights_of(attention: BaseAttention, position: Position | None) -> dict[str, Array]:
     """The weights of a head by the symbols that stand for them."""
     symbols: dict[str, Array] = {"K": attention.key_size}
@@ -265,7 +264,6 @@ def test_shared_heads() -> None:
     check_attention(full(key_heads=1))
 
 
-# -------------------------------------------------------------------------------------- of cells
 def cell_weights(cell: Cell, feed: nn.Linear | None = None) -> dict[str, Array]:
     """W, b, U, b′ and C of each gate, in the order of the rows."""
     gates = {"rnn": [""], "lstm": ["_i", "_f", "_c", "_o"]}.get(cell.config.kind or "")
@@ -344,7 +342,6 @@ def test_cells_that_attention_feeds(config: dict[str, Any], query: str) -> None:
         close(shown["fed"].values[1:], outputs[0, :-1].numpy(), "the read-out")
 
 
-# ------------------------------------------------------------------------------------- of blocks
 def block_weights(module: nn.Module) -> dict[str, Array]:
     """The weights of a feed-forward, a norm or a linear map by their symbols."""
     if isinstance(module, FeedForward):

@@ -40,7 +40,6 @@ KEYS = real(*LENGTHS)
 SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
 
 
-# ------------------------------------------------------------------------------ time
 @torch.no_grad()
 def test_whole_equals_step_by_step_equals_chunks(model: EncoderDecoder) -> None:
     memory = model.encode(SOURCE, KEYS)
@@ -61,7 +60,6 @@ def test_the_future_leaves_the_past_bit_equal(model: EncoderDecoder) -> None:
     assert differ(before[:, 3:], after[:, 3:])
 
 
-# ------------------------------------------------------------------------------ rows
 @torch.no_grad()
 def test_padding_changes_nothing(model: EncoderDecoder) -> None:
     logits = model(SOURCE, TARGET, KEYS)
@@ -110,7 +108,6 @@ def test_steps_follow_reordered_hypotheses_and_the_sources_that_are_left(model) 
     close(result, model(SOURCE[sources], read, KEYS[sources])[:, -1])
 
 
-# ------------------------------------------------------------------------------ learning
 def test_every_parameter_receives_a_gradient(model: EncoderDecoder) -> None:
     source, target = ids(2, 24), ids(2, 24, seed=2)  # as long as places are told apart
     model(source, target).square().sum().backward()
@@ -159,7 +156,6 @@ def test_dropout_is_random_in_training_and_absent_in_use(name: str) -> None:
         assert torch.equal(model(SOURCE, TARGET), once)
 
 
-# ------------------------------------------------------------------------------ looking
 @torch.no_grad()
 def test_captured_rows_sum_to_one_and_are_zero_where_masked(model: EncoderDecoder) -> None:
     plain = model(SOURCE, TARGET, KEYS)
@@ -192,7 +188,6 @@ def test_a_silenced_head_is_missing_from_the_output(model: EncoderDecoder) -> No
     assert torch.equal(model(SOURCE, TARGET, KEYS), plain)
 
 
-# ------------------------------------------------------------------------------ pairs
 def recurrent_decoders() -> dict[str, Any]:
     """Every cell, without attention and with it in both orders."""
     cells = defaults("cell")
@@ -273,7 +268,6 @@ def test_a_memory_of_no_recurrence_is_summed_up_by_its_mean() -> None:
     close(Memory(values).summary(), values.mean(dim=1))
 
 
-# ------------------------------------------------------------------------------ tying
 def test_tied_tables_are_one() -> None:
     model = build(EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=TRANSFORMER[1], tie="all"))
     table = model.output.weight
@@ -294,7 +288,6 @@ def test_tables_of_other_shapes_are_not_tied() -> None:
         build(mixed)
 
 
-# ------------------------------------------------------------------------------ shapes
 CHECKED = ("nn", "models", "inspect", "spec", "decode.forced", "tasks.objective")
 SHAPES = f"""
 from jaxtyping import install_import_hook

@@ -116,7 +116,6 @@ def test_saved_and_loaded_weights_give_the_same_output(model: LanguageModel, tmp
         assert torch.equal(other(TEXT), model(TEXT))
 
 
-# ------------------------------------------------------------------------------ M2, M4
 @torch.no_grad()
 @pytest.mark.parametrize("order", [2, 3, 5])
 def test_a_window_of_n_sees_n_minus_1_tokens(order: int) -> None:

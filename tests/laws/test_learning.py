@@ -129,7 +129,6 @@ def test_a_single_vector_carries_a_short_sequence() -> None:
     assert share_right(model, backwards=True, length=3) > 0.8
 
 
-# ------------------------------------------------------------------------------ a whole task
 PAIRS = {
     "The grey cat sleeps on the warm stove.": "Le chat gris dort sur le poêle chaud.",
     "Two boats cross the river at dawn.": "Deux bateaux traversent la rivière à l'aube.",

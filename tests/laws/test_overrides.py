@@ -181,7 +181,6 @@ def test_kinds_derived_from_none_do_something() -> None:
         Program(model)
 
 
-# ------------------------------------------------------------------------------ models
 SOURCE, READ, TARGET, KEYS = ids(3, 6), ids(3, 5, seed=2), ids(3, 5, seed=3), real(6, 4, 5)
 EVERY = torch.arange(VOCABULARY)
 

@@ -96,7 +96,6 @@ def words(rows: int = 3, length: int = 5) -> Tensor:
     return ids(rows, length, vocabulary=VOCABULARY)
 
 
-# ------------------------------------------------------------------------------ rows
 @each_classifier
 @torch.no_grad()
 def test_labels_of_a_picture_do_not_depend_on_its_neighbours(config: Any) -> None:
@@ -144,7 +143,6 @@ def labels_of(model: Any) -> list[str]:
     return result
 
 
-# ------------------------------------------------------------------------------ learning
 @each_classifier
 def test_every_parameter_of_a_classifier_receives_a_gradient(config: Any) -> None:
     model = classifier(config)
@@ -187,7 +185,6 @@ def test_config_of_a_picture_model_to_toml_to_config(name: str) -> None:
     assert Model.Config.parse(tomllib.loads(config.toml())) == config
 
 
-# ------------------------------------------------------------------------------ whole tasks
 def learn(task: Any, model: Any, objective: Any, steps: int, rate: float = 1e-2) -> None:
     count = min(8, len(task.lengths("train")))
 

@@ -297,7 +297,6 @@ def test_greedy_outputs_are_theirs(name: str, tmp_path: Path) -> None:
     assert [[2, *hypothesis.ids] for (hypothesis,) in result] == expected.tolist()
 
 
-# ------------------------------------------------------------------------------ ours to theirs
 def ours(**fields: Any) -> EncoderDecoder:
     sizes = {"hidden_size": 16, "num_heads": 4, "num_layers": 1, "ffn_size": 20}
     encoder = TransformerEncoder.Config(**sizes | fields)
@@ -364,7 +363,6 @@ def test_a_preset_with_a_head_becomes_theirs(tmp_path: Path) -> None:
         to_huggingface(masked(activation="relu"), tmp_path, "roberta")
 
 
-# ------------------------------------------------------------------------------ errors
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     saved("gpt2", tmp_path)

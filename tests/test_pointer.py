@@ -21,7 +21,7 @@ from foveate.nn.spec import Tokens
 from foveate.run import Run
 from foveate.run.training import train
 from foveate.tasks.objectives import mean_nll
-from test_views_text import draw
+from test_views_registry import draw
 from tolerances import close
 
 V = 12

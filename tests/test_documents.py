@@ -65,6 +65,12 @@ def shouted(kind: str, data: bytes | str, **choices: object) -> bytes:
     return document.written(joined_all(document.passages, answers, diagonal))
 
 
+def docx_bytes(file: docx.document.Document) -> bytes:
+    data = io.BytesIO()
+    file.save(data)
+    return data.getvalue()
+
+
 def test_rows() -> None:
     assert shouted("tsv", "a dog\tx\r\n\r\nno tab") == b"a dog\tx\tA DOG\r\n\t\r\nno tab\tNO TAB"
     text = '{"source": "a dog", "n": 1}\n\n{"source": "b", "target": "c"}\n'
@@ -250,9 +256,7 @@ def test_word_documents() -> None:
     file.add_table(1, 1).cell(0, 0).text = "in a cell"
     file.sections[0].header.paragraphs[0].text = "at the top"
     file.add_paragraph("")
-    data = io.BytesIO()
-    file.save(data)
-    result = docx.Document(io.BytesIO(shouted("docx", data.getvalue())))
+    result = docx.Document(io.BytesIO(shouted("docx", docx_bytes(file))))
     heading, body, empty = result.paragraphs
     assert (heading.text, heading.style and heading.style.name) == ("MY DOG", "Heading 1")
     assert "https://x.org {{n}}" in body.text and "\t" in body.text and empty.text == ""
@@ -260,7 +264,7 @@ def test_word_documents() -> None:
     assert [run.text for run in body.runs if run.italic] == ["JUMPS"]
     assert result.tables[0].cell(0, 0).text == "IN A CELL"
     assert result.sections[0].header.paragraphs[0].text == "AT THE TOP"
-    for bad in (b"", b"PK", _zip()):
+    for bad in (b"", b"PK", packed({"x": b"y"})):
         with pytest.raises(DocumentError, match="is not a DOCX file"):
             shouted("docx", bad)
 
@@ -281,9 +285,7 @@ def test_words_in_other_elements_and_headers_of_other_pages() -> None:
     parts = "first_page_header", "first_page_footer", "even_page_header", "even_page_footer"
     for name in parts:
         getattr(section, name).paragraphs[0].text = "on some pages"
-    data = io.BytesIO()
-    file.save(data)
-    result = docx.Document(io.BytesIO(shouted("docx", data.getvalue())))
+    result = docx.Document(io.BytesIO(shouted("docx", docx_bytes(file))))
     for paragraph, xml in zip(result.paragraphs, inner, strict=True):
         assert "".join(t.text for t in paragraph._p.iter(qn("w:t"))) == "BEFORE IN HERE AFTER."
         tags = re.findall(r"<(w:\w+)", xml)
@@ -292,13 +294,6 @@ def test_words_in_other_elements_and_headers_of_other_pages() -> None:
         assert "IN HERE" in [t.text for t in element.iter(qn("w:t"))]
     for name in parts:
         assert getattr(result.sections[0], name).paragraphs[0].text == "ON SOME PAGES"
-
-
-def _zip() -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as file:
-        file.writestr("x", "y")
-    return data.getvalue()
 
 
 def test_formats_by_their_endings() -> None:
@@ -619,10 +614,9 @@ def packed(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes
 
 @pytest.fixture(scope="module")
 def document() -> bytes:
-    file, out = docx.Document(), io.BytesIO()
+    file = docx.Document()
     file.add_paragraph("a dog")
-    file.save(out)
-    return out.getvalue()
+    return docx_bytes(file)
 
 
 def lying(document: bytes) -> bytes:

@@ -5,11 +5,12 @@ A new kind is found in the registry and stands in every law without more code.
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveate.config import Config, kinds
 from foveate.inspect.hooks import capture
@@ -28,6 +29,8 @@ from foveate.nn.efficient_attention import SparseAttention
 from foveate.nn.linear import LayerNorm
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
+from foveate.train.stored import load_weights, save_weights
+from tolerances import differ
 from variants import at_scale
 
 load_kinds()
@@ -93,6 +96,25 @@ def keeps_laws(config: Config) -> None:
     for law in concerned:
         for sizes in CHECKED[1::3]:
             law.holds(Trial(config, sizes))
+
+
+def check_saved(model: nn.Module, other: nn.Module, folder: Path, *inputs: Tensor) -> None:
+    """Saved weights, loaded in a model with others, give the same output bit for bit."""
+    save_weights(model, folder / "model.safetensors")
+    with torch.no_grad():
+        expected = model(*inputs)
+        assert differ(other(*inputs), expected)
+        load_weights(other, folder / "model.safetensors")
+        assert torch.equal(other(*inputs), expected)
+
+
+def check_future(model: Callable[[Tensor], Tensor], text: Tensor, at: int) -> None:
+    """Other tokens from a position on change no bit of the outputs before it, and those after."""
+    other = text.clone()
+    other[:, at:] = 4 + (other[:, at:] - 3) % (VOCABULARY - 4)  # another token at each place
+    before, after = model(text), model(other)
+    assert torch.equal(before[:, :at], after[:, :at])
+    assert differ(before[:, at:], after[:, at:])
 
 
 def substitutions(config: Config) -> Iterator[tuple[str, Any]]:

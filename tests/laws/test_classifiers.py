@@ -16,12 +16,12 @@ from foveate.models.encoder_decoder import Encoder, Memory
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.nn.embedding import TokenStem
 from foveate.nn.spec import Labels, Tokens
-from foveate.train.stored import load_weights, save_weights
 from laws.conftest import (
     RECURRENT,
     TRANSFORMER,
     VOCABULARY,
     changed,
+    check_saved,
     defaults,
     gradients_reach,
     ids,
@@ -105,13 +105,7 @@ def test_every_parameter_receives_a_gradient(model: Any) -> None:
 
 
 def test_saved_and_loaded_weights_give_the_same_output(model: Any, tmp_path: Path) -> None:
-    save_weights(model, tmp_path / "model.safetensors")
-    other = build(model.config, seed=1)
-    with torch.no_grad():
-        expected = model(SOURCE, KEYS)
-        assert differ(other(SOURCE, KEYS), expected)
-        load_weights(other, tmp_path / "model.safetensors")
-        assert torch.equal(other(SOURCE, KEYS), expected)
+    check_saved(model, build(model.config, seed=1), tmp_path, SOURCE, KEYS)
 
 
 def test_a_bag_of_words_does_not_see_the_order_in_any_bit() -> None:

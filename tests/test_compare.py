@@ -73,9 +73,7 @@ def test_translators_are_trained_equally_and_drawn_on_one_page(configs: Path, ca
     assert steps() == before
 
 
-def test_a_trained_run_keeps_its_budget_and_other_tokenizers_are_counted_by_words(
-    configs: Path, call: Call
-) -> None:
+def test_a_trained_run_keeps_its_budget_and_scores_are_per_word(configs, call) -> None:
     train(configs / "rnn.toml", ["train.max_steps=12", "train.validation.every=6"], configs / "old")
     text = (configs / "rnn.toml").read_text("utf-8")
     text = text.replace('kind = "word", min_frequency = 1', 'kind = "character"')

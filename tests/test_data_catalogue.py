@@ -149,7 +149,7 @@ def test_a_bad_file_does_not_replace_a_good_one(origin: Origin, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("breaks", [1, 2])
-def test_an_answer_that_breaks_off_is_asked_for_again(breaks, origin, tmp_path) -> None:
+def test_an_interrupted_answer_is_requested_again(breaks, origin, tmp_path) -> None:
     origin.files["text.en"], origin.breaks["text.en"] = TEXT, breaks
     folder = get(a_set(origin.address, file()), tmp_path)
     assert gzip.decompress((folder / "text.en.gz").read_bytes()) == TEXT
@@ -280,9 +280,7 @@ def test_files_are_found_here_then_in_the_mirror_then_in_the_cache(tmp_path, mon
     assert find(str(cache / "dogs" / "train.en")) == cache / "dogs" / "train.en.gz"
 
 
-def test_what_is_not_found_says_where_it_was_sought_and_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_data_set_names_the_places_and_the_command(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     output = r"multi30k/train\.en .*cache/foveate/multi30k/train\.en\. .*foveate data get multi30k"
     with pytest.raises(DataError, match=output):

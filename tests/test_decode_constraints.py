@@ -131,7 +131,7 @@ def test_terms_and_beginnings_come_among_whole_characters() -> None:
         assert any("猫" in text for text in texts) and all(t.startswith(begun) for t in texts)
 
 
-def test_of_some_tokens_only_what_they_can_finish() -> None:
+def test_a_shortlist_allows_only_characters_it_can_finish() -> None:
     """A shortlist without any continuation byte leaves no lead byte either."""
     pieces = tokenizer("byte")
     table = byte_table(pieces)

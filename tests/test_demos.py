@@ -448,7 +448,7 @@ def test_trainings_are_steady_with_norms_alone() -> None:
     assert trained.train_norms(layers=2, steps=2).keys() == trained.TRAINED.keys()
 
 
-def test_it_is_the_animal_or_the_street() -> None:
+def test_coreference_attends_to_animal_or_street() -> None:
     tired, wide = sheets("coreference").sheets
     assert (tired.title, wide.title) == ("too tired: it → animal", "too wide: it → street")
     assert tired.values.array[2:, tired.columns.index("animal")].max() > 0.9

@@ -86,7 +86,7 @@ def test_rows() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(st.sampled_from("ab \t\r\n")))
-def test_as_many_rows_as_before(text: str) -> None:
+def test_output_has_as_many_rows_as_input(text: str) -> None:
     assume("\n" in text or "\r" not in text.rstrip())  # lines that end in CR are refused
     result = shouted("tsv", text).decode()
     assert result.count("\n") == text.count("\n")
@@ -587,9 +587,7 @@ def test_what_is_deep_but_closed_or_closes_itself_is_read() -> None:
         check("<" * 1_000_001)
 
 
-def test_elements_that_cannot_be_opened_again_read_the_same_where_they_are_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_elements_without_repeats_read_the_same(monkeypatch) -> None:
     html = '<p>A <b class="x">dog <i>\ue000 runs</i></b>, <code><u>z</u></code>.</p>' * 200
     marked, mark = without_repeats(html)
     assert mark == "\ue000\ue000" and mark in marked

@@ -90,9 +90,7 @@ def test_the_doctor_says_which_set_runs_and_why(force: Force) -> None:
     assert facts["engine"].startswith(f"{OWN[0]}: FOVEATE_ISA names it, of {', '.join(OWN)}")
 
 
-def test_without_a_library_and_a_compiler_one_sentence_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_no_library_and_no_compiler_names_what_to_install(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -119,9 +117,7 @@ def test_the_libraries_of_a_wheel_run_without_a_compiler(monkeypatch, tmp_path) 
 
 
 @pytest.mark.skipif(len(OWN) < 2 or not c_compiler(), reason="one set, or no compiler of its own")
-def test_where_a_compiler_is_too_old_for_the_best_set_the_next_one_runs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_old_compiler_falls_back_to_the_next_set(monkeypatch, tmp_path) -> None:
     old = tmp_path / "old"
     refusal = f"*{SETS[OWN[-1]][-1]}*) echo error: unknown >&2; exit 1"
     script = f'case "$*" in {refusal}; esac; exec cc "$@"'

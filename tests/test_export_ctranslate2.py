@@ -41,9 +41,7 @@ def test_a_run_is_exported_and_points_back(runs: dict[str, Run], tmp_path: Path)
         exported(run, tmp_path / "a")
 
 
-def test_away_from_its_data_an_engine_is_tried_on_lines_that_are_named(
-    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_without_data_is_tried_on_given_lines(runs, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "run"
     shutil.copytree(runs["transformer"].path, folder)

@@ -23,13 +23,12 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.spec import Tokens
 from foveate.train import journal
-from small_runs import Call
 from variants import transformer, translator
 
 
 # ------------------------------ Models and vocabularies of others as ours
 @pytest.mark.parametrize("tokenizer", ["bpe", "unigram"])
-def test_there_and_back_translates_the_same(tokenizer: str, tmp_path: Path) -> None:
+def test_export_and_import_translate_the_same(tokenizer: str, tmp_path: Path) -> None:
     run = transformer(translator(tmp_path, tokenizer))
     export(run, tmp_path / "there", "huggingface", CheckSample(sample_of(run, 3).sources))
     output = import_from(tmp_path / "there", tmp_path / "back")
@@ -217,9 +216,7 @@ def first_loss(run: Any, step: int = 0) -> float:
 
 @pytest.mark.parametrize("family", PUBLISHED)
 @pytest.mark.parametrize("edited", [True, False], ids=["edited", "overrides"])
-def test_an_imported_run_trains_in_place_from_its_weights(
-    family: str, edited: bool, toy: Any, tmp_path: Path, call: Call
-) -> None:
+def test_an_imported_run_trains_in_place(family, edited, toy, tmp_path, call) -> None:
     """Its data are named in its config.toml or on the command line; validation is not needed."""
     run = tmp_path / "run"
     printed = call("import", published(family, toy, tmp_path / "theirs"), run)
@@ -299,9 +296,7 @@ def test_other_starts_and_ends_than_ours_are_refused(tmp_path: Path, file: str) 
 
 
 @pytest.mark.parametrize("place", [".", "run", "run/checkpoints/x"])
-def test_a_folder_of_another_library_is_no_run_and_says_what_makes_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_a_folder_of_another_library_names_the_import(tmp_path, monkeypatch, place) -> None:
     """It is named itself, not the folder around it, whatever weights it holds."""
     monkeypatch.chdir(tmp_path)
     folder = Path(place)

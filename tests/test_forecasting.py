@@ -186,9 +186,7 @@ def test_windows_that_would_span_a_gap_are_left_out_and_counted(tmp_path: Path) 
         ([0.5], "squared_error", r"task.quantiles are given; set objective.kind = \"quantile\""),
     ],
 )
-def test_an_objective_fits_the_task_or_is_refused_before_any_work(
-    tmp_path: Path, levels: list[float], objective: str | None, message: str
-) -> None:
+def test_an_objective_fits_the_task_or_is_refused(tmp_path, levels, objective, message) -> None:
     tree = {"task": config(tmp_path / "absent.csv", quantiles=levels), "model": MODELS["linear"]}
     parsed = RunConfig.parse(tree | ({} if objective is None else {"objective": objective}))
     if objective is None:

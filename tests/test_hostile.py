@@ -104,9 +104,7 @@ def test_weights_cut_off_anywhere_are_named_with_a_manifest_or_without(run: Path
 
 @MANY
 @given(content=st.binary(max_size=300), declared=st.integers(0, 2**64 - 1))
-def test_whatever_a_file_of_tensors_holds_it_is_read_or_refused_by_name(
-    tmp_path: Path, content: bytes, declared: int
-) -> None:
+def test_any_file_of_tensors_is_read_or_refused_by_name(tmp_path, content, declared) -> None:
     file = tmp_path / "model.safetensors"
     for whole in (content, tensors(content, declared), tensors(content)):
         file.write_bytes(whole)
@@ -312,7 +310,7 @@ FILES = ["best.json", "source.tokenizer.json", "aligned_head.json", "config.toml
 
 @MANY
 @given(data=st.data())
-def test_whatever_the_files_of_a_run_hold_it_loads_or_says_which_is_wrong(run, data) -> None:
+def test_any_content_of_run_files_loads_or_is_refused_by_name(run, data) -> None:
     file = run / data.draw(st.sampled_from(FILES))
     saved = file.read_bytes() if file.exists() else None
     if saved is not None and data.draw(st.booleans()):

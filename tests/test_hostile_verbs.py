@@ -156,7 +156,7 @@ def answered(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("part", at_scale([0, 1, 2], [0]))
 @pytest.mark.parametrize("verb", VERBS)
-def test_whatever_is_typed_is_answered_or_refused_in_a_sentence(verb, part, answered) -> None:
+def test_any_command_line_is_answered_or_refused(verb, part, answered) -> None:
     """Only a command that takes long by its nature may still be at work when its time is up."""
     codes = (0, 1, 2) if verb in ("check", "doctor") else (0, 2)  # 1: laws fail
     codes = (*codes, BUSY) if verb.startswith(LONG) else codes

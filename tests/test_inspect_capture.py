@@ -68,7 +68,7 @@ def test_calls_of_a_recurrent_decoder_are_joined() -> None:
     assert torch.equal(first["decoder.cross_attention"], weights[:, :, :2])
 
 
-def test_some_can_be_chosen() -> None:
+def test_capture_takes_some_attentions() -> None:
     model = transformer()
     with capture(model, lambda name: name.endswith("1.cross_attention")) as maps:
         assert sum(tap is not None for tap in taps(model)) == 1

@@ -200,7 +200,7 @@ def test_a_language_model_too() -> None:
     assert differ(weights[0, 0], weights[0, 1])
 
 
-def test_of_two_changes_the_first_is_made_first() -> None:
+def test_edits_are_applied_in_order() -> None:
     model = transformer()
     with edit(model, {"decoder": uniform(), CROSS: silence(1)}), capture(model) as maps:
         model(SOURCE, TARGET)

@@ -162,7 +162,7 @@ def test_a_model_without_attention_has_no_relevance() -> None:
         relevance(forced)
 
 
-def test_of_a_model_that_reverses_it_lies_on_the_other_diagonal() -> None:
+def test_relevance_of_a_reversing_model_is_on_the_other_diagonal() -> None:
     torch.manual_seed(1)
     model = recurrent().build(Tokens(VOCABULARY), Tokens(VOCABULARY))
     learn(model, backwards=True, steps=150, rate=1e-2)

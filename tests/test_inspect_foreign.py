@@ -247,7 +247,7 @@ def test_a_hugging_face_model_writes_the_same_while_it_is_looked_at() -> None:
     rows_are_whole(maps)
 
 
-def test_some_layers_can_be_chosen() -> None:
+def test_capture_takes_some_layers() -> None:
     model = hugging_face("bart")
     with capture(model, ["cross_attention", "encoder.layers.0"]) as maps:
         model(**inputs("bart"))

@@ -432,7 +432,7 @@ def test_the_verb_writes_texts_divided_by_a_rule_or_json() -> None:
     assert set(result) == {"prompt", "text", "log_probability"}
 
 
-def test_on_a_terminal_a_text_appears_as_it_is_made() -> None:
+def test_a_terminal_shows_text_while_it_is_generated() -> None:
     run, out = trained("lstm"), Terminal()
     heard: list[str] = []
     result = run.generate(["the cat"], max_length=9, listen=heard.append)[0]

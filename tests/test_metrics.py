@@ -31,7 +31,6 @@ from foveate.tasks import metrics
 from foveate.tasks.metrics import (
     METRICS,
     MinimumBayesRisk,
-    References,
     bleu,
     check_tokenizer,
     figures_of,
@@ -87,9 +86,7 @@ LATIN = ["Er las «東京» gern.", "Wörter"]
     [(JA, "char", "ja-mecab"), (KO, "char", "ko-mecab"), (ZH, "zh", "zh"), (TH, "char", "char"),
      (LATIN, "13a", "13a"), (["42 %", ""], "13a", "13a"), ([(JA[0], JA[1])], "char", "ja-mecab")],
 )  # fmt: skip
-def test_bleu_cuts_words_by_the_script_of_the_references(
-    references: References, plain: str, with_mecab: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bleu_tokenizes_by_script(references, plain, with_mecab, monkeypatch) -> None:
     for installed, expected in ((False, plain), (True, with_mecab)):
         monkeypatch.setattr(metrics, "_installed", lambda _, yes=installed: yes)
         assert tokenizer_for(references) == expected

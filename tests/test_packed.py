@@ -190,9 +190,7 @@ def test_threads_change_no_bit(runs: dict[str, Run], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["packed", "torch"])
-def test_a_search_stops_as_soon_as_nobody_wants_its_outputs(
-    runs: dict[str, Run], tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_stops_when_it_is_no_longer_wanted(runs, tmp_path, engine, monkeypatch) -> None:
     """It asks every few positions; being asked changes no bit."""
     monkeypatch.setattr(compiled, "POSITIONS", 1)
     model: Any = packed(runs["rnn"], tmp_path) if engine == "packed" else runs["rnn"]

@@ -74,9 +74,7 @@ def test_mapped_is_plain_for_any_text(tmp_path_factory, pairs, config) -> None:
 
 @pytest.mark.parametrize("rows", [7, 1000])
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_any_number_of_processes_and_any_span_give_the_same(
-    cache: Path, files: Path, processes: int, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_and_spans_change_nothing(cache, files, processes, rows, monkeypatch) -> None:
     tokenizer = learnt(files)
     corpus = prepare_texts([reading(files)])
     monkeypatch.setattr(corpus_module, "spans_of", lambda count: spans_of(count, rows))

@@ -44,7 +44,7 @@ def attentions(config: EncoderDecoder.Config) -> dict[str, Attention]:
     return {n: m for n, m in model.named_modules() if isinstance(m, Attention)}
 
 
-def test_there_are_presets() -> None:
+def test_presets_exist() -> None:
     expected = "bahdanau-2015 luong-2015 sutskever-2014 vaswani-base transformer-tiny"
     assert {*expected.split(), "transformer-small"} <= set(TRANSLATORS)
 
@@ -84,9 +84,7 @@ def test_vaswani_base_is_the_papers() -> None:
         ("sutskever-2014", "lstm", 2, False, None, None),
     ],
 )
-def test_recurrent_presets_are_their_papers(
-    name: str, cell: str, layers: int, bidirectional: bool, query: str | None, score: str | None
-) -> None:
+def test_recurrent_presets_match_papers(name, cell, layers, bidirectional, query, score) -> None:
     config = read(name)
     assert isinstance(config.encoder, RecurrentEncoder.Config)
     assert isinstance(config.decoder, RecurrentDecoder.Config)

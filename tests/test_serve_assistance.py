@@ -129,7 +129,7 @@ def test_what_is_wrong_with_them_is_named(app: FastAPI, fields: Any, message: st
     assert list(answer.json()) == ["error"] and message in answer.json()["error"]
 
 
-def test_they_are_bounded(app: FastAPI) -> None:
+def test_glossaries_memories_and_bans_are_bounded(app: FastAPI) -> None:
     many = {f"w{n}": "x" for n in range(21)}
     for fields in ({"glossary": many}, {"memory": many}, {"ban": list("abcdef")}):
         answer = post(app, json={"q": TEXT, "source": "en", "target": "fr"} | fields)

@@ -272,9 +272,7 @@ class Simulated:
 @pytest.mark.parametrize(
     ("rate", "workers", "pause"), [(500, 1, 0), (3_000, 1, 0), (1_000, 3, 0), (5_000, 1, 0.6)]
 )
-def test_under_load_nobody_waits_longer_than_the_forecast(
-    load, clients, rate, workers, pause
-) -> None:
+def test_no_wait_exceeds_the_forecast_under_load(load, clients, rate, workers, pause) -> None:
     """Requests of Poisson, 1 to 400 characters in up to 4 sentences, for a minute."""
     random, end = Random(load), 60.0
     model = Simulated(rate, workers, pause, max_wait=5.0, queue=10**9)
@@ -389,7 +387,7 @@ def test_as_many_batches_at_a_time_as_there_are_workers() -> None:
     assert book.most == 2
 
 
-def test_nobody_needs_to_be_alone_with_a_run_that_others_look_into() -> None:
+def test_exclusive_batches_run_together_in_other_processes() -> None:
     book = Book(processes=1)
     book.gate.clear()
     queue = batcher(book, workers=2)
@@ -399,7 +397,7 @@ def test_nobody_needs_to_be_alone_with_a_run_that_others_look_into() -> None:
     assert answers.future.result(10) == ["AAAA", "BBBB"]
 
 
-def test_who_must_be_alone_is() -> None:
+def test_exclusive_batches_run_alone() -> None:
     book = Book()
     queue = batcher(book, workers=3, max_delay=0.0, window=4)
     kinds = (Upper(exclusive=n % 3 == 0) for n in range(9))

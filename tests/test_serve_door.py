@@ -55,9 +55,7 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
     assert sent(app, good[0])[0].status_code == 403, "a key that is removed is gone at once"
 
 
-def test_a_wrong_key_is_refused_before_the_body_and_bodies_without_one_are_few(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_wrong_key_is_refused_before_the_body_is_read(run, tmp_path) -> None:
     file, asked = KeyFile(tmp_path / "keys"), list[int]()
     bearer = {"Authorization": f"Bearer {file.add('ann')}"}
     app = served(run.path, Limits(unknown=100), keys=file)
@@ -118,7 +116,7 @@ def test_the_file_does_not_know_the_key(tmp_path: Path) -> None:
         KeyFile(file.path)
 
 
-def test_who_comes_too_often_is_told_when_to_come_back(run: Run, tmp_path: Path) -> None:
+def test_requests_above_the_rate_are_told_when_to_retry(run: Run, tmp_path: Path) -> None:
     result = sent(served(run.path, Limits(rate=2)), *[{"json": BODY}] * 4)
     assert [item.status_code for item in result] == [200, 200, 429, 429]
     assert 1 <= int(result[2].headers["retry-after"]) <= 30
@@ -216,7 +214,7 @@ def test_the_host_is_checked(run: Run) -> None:
 
 
 # ------------------------------ Where a program can be reached
-def test_who_comes_early_waits_and_a_taken_port_is_left_to_its_owner() -> None:
+def test_early_connections_wait_and_a_taken_port_is_skipped() -> None:
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         socket.create_connection(("127.0.0.1", port), timeout=5).close()

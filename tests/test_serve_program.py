@@ -144,7 +144,7 @@ def test_a_term_signal_while_busy_loses_nothing_that_was_sent(run: Run) -> None:
             httpx.get(f"{server.url}/health")
 
 
-def test_who_had_just_come_when_a_server_ends_may_still_ask(run: Run, monkeypatch) -> None:
+def test_a_connection_accepted_at_shutdown_is_answered(run: Run, monkeypatch) -> None:
     monkeypatch.setattr(connections, "GRACE", 20)
     with (
         begun(served(run.path)) as server,
@@ -158,7 +158,7 @@ def test_who_had_just_come_when_a_server_ends_may_still_ask(run: Run, monkeypatc
         assert new.getresponse().status == 200
 
 
-def test_who_sends_nothing_is_sent_away(run: Run) -> None:
+def test_silent_connections_are_closed(run: Run) -> None:
     head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n"
     whole = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with running(served(run.path, Limits(reading=0.4)), head_seconds=0.4) as port:
@@ -214,7 +214,7 @@ def test_processes_translate_and_one_that_is_killed_costs_its_batch_at_most(run:
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
+def test_a_disconnected_client_costs_nothing_more(run: Run) -> None:
     app = served(run.path, tokens=64)  # batches of a few lines
     [place] = app.state.service.pool.runs.values()
     with running(app) as port:

@@ -76,7 +76,7 @@ def test_runs_are_listed_while_one_is_loaded(tmp_path: Path) -> None:
     thread.join()
 
 
-def test_it_stops_where_the_reader_leaves() -> None:
+def test_a_job_stops_when_its_reader_leaves() -> None:
     output: list[int] = []
     over = threading.Event()
 

@@ -193,7 +193,7 @@ def test_another_charset_and_a_damaged_gzip_file_are_named(tmp_path: Path) -> No
 
 
 @given(st.binary(max_size=60))
-def test_as_many_lines_come_out_of_a_stream_as_went_in(data: bytes) -> None:
+def test_a_stream_yields_as_many_lines_as_it_holds(data: bytes) -> None:
     damaged: list[int] = []
     lines = list(read_lines(io.BytesIO(data), damaged))
     assert len(lines) == data.count(b"\n") + (not data.endswith(b"\n") and data != b"")

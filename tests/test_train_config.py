@@ -23,7 +23,7 @@ from foveate.train.config import (
 from foveate.train.optim import AdamConfig, Noam
 
 
-def test_it_comes_back_from_toml() -> None:
+def test_a_train_config_comes_back_from_toml() -> None:
     tree = {
         "max_steps": 20_000, "optimizer": "adam", "clip_norm": 0.5, "average": 5,
         "schedule": {"kind": "noam", "hidden_size": 512}, "save": {"every": 500, "best": "bleu"},
@@ -44,7 +44,7 @@ def test_wrong_values_are_named(tree: dict[str, object], where: str) -> None:
         TrainConfig.parse(tree)
 
 
-def test_something_has_to_end_it() -> None:
+def test_training_needs_a_limit() -> None:
     for tree in ({"max_minutes": 1.5}, {"max_epochs": 1}, {"validation": {"patience": 3}}):
         TrainConfig.parse(tree).check()
     with pytest.raises(ConfigError, match="training would never end"):

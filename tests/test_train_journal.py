@@ -132,7 +132,7 @@ def test_without_a_terminal_lines_are_few() -> None:
     assert text.getvalue().startswith("step 50/100 · loss 1.000")
 
 
-def test_in_a_terminal_there_is_a_bar() -> None:
+def test_a_terminal_shows_a_progress_bar() -> None:
     shown, text = display(terminal=True)
     with shown:
         shown.update(50, {"loss": 1.5}, 1.0, 61.0, 1.0)

@@ -242,7 +242,7 @@ def test_the_mean_is_its_equation(tmp_path: Path) -> None:
             close(tensor, mean[name], why=name)
 
 
-def test_it_changes_nothing_of_the_training(tmp_path: Path) -> None:
+def test_a_moving_mean_does_not_change_training(tmp_path: Path) -> None:
     Toy(tmp_path / "with", config()).train()  # type: ignore[arg-type]
     plain = toy_config(save={"every": 1, "keep": 99})
     Toy(tmp_path / "without", plain).train()

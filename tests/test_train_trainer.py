@@ -282,7 +282,7 @@ class Nothing:
 
 
 @given(accumulate=st.integers(1, 7), epochs=st.integers(1, 6), skip=st.integers(0, 20))
-def test_from_any_place_the_rest_is_the_same(accumulate: int, epochs: int, skip: int) -> None:
+def test_skipped_batches_change_no_later_one(accumulate: int, epochs: int, skip: int) -> None:
     whole = list(portions(Numbers(), accumulate, (0, 0), epochs))
     flat = [int(b[0]) for portion in whole for b in portion.indices]
     assert flat == [int(b[0]) for e in range(epochs) for b in Numbers().epoch(e)]
@@ -366,7 +366,7 @@ def test_the_first_is_kept_and_the_second_raises(number: signal.Signals) -> None
     assert signal.getsignal(number) == before
 
 
-def test_at_once_the_first_raises() -> None:
+def test_the_first_signal_raises_at_once() -> None:
     with Interrupt() as interrupt:
         with pytest.raises(KeyboardInterrupt), interrupt.at_once():
             os.kill(os.getpid(), signal.SIGINT)
@@ -388,13 +388,7 @@ def test_other_threads_catch_none() -> None:
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("cosine", 1000), ("linear", None)])
-def test_the_schedule_follows_time_where_steps_are_behind(
-    tmp_path: Path,
-    kind: str,
-    steps: int | None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_schedule_follows_time_if_steps_lag(tmp_path, kind, steps, capsys, monkeypatch) -> None:
     """The rate is down when the minutes end; what is done again after a kill has the same rates."""
     run, killed = tmp_path / "run", tmp_path / "killed"
     config = toy_config(

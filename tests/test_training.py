@@ -38,9 +38,7 @@ SAMPLED = {"kind": "scheduled", "choose": "sample"}
         (SERIES, "rnn_forecaster", SAMPLED, r"choose.*a forecast is a number"),
     ],
 )
-def test_what_reads_no_output_of_its_own_refuses_scheduled_sampling(
-    tmp_path: Path, task: Tree, model: str, forcing: Tree, message: str
-) -> None:
+def test_scheduled_sampling_needs_own_outputs(tmp_path, task, model, forcing, message) -> None:
     objective = {"kind": "squared_error"} if task is SERIES else {}
     forced = objective | {"teacher_forcing": forcing}
     tree: Tree = {"task": task, "model": {"kind": model}, "objective": forced}

@@ -89,7 +89,7 @@ def run(data: bytes, reference: LineOutputs | None = None) -> tuple[list[str], T
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
-def test_as_many_lines_come_out_as_went_in(lines: list[str]) -> None:
+def test_output_has_as_many_lines_as_input(lines: list[str]) -> None:
     out, _ = run("".join(line + "\n" for line in lines).encode())
     assert len(out) == len(lines)
 

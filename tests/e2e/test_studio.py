@@ -37,9 +37,7 @@ def address(runs: dict[str, Run]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
-def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
-    visit: Callable[..., Any], runs: dict[str, Run], name: str
-) -> None:
+def test_a_sentence_is_answered_forced_and_kept_in_the_address(visit, runs, name) -> None:
     page = visit(f"#/ask?run={name}")
     page.get_by_test_id("source").fill("the dog runs")
     page.get_by_test_id("source").press("Enter")

@@ -306,9 +306,7 @@ def test_keys_of_another_size_need_a_projection(config: Score.Config) -> None:
 @pytest.mark.parametrize("project", [("query", "key"), ("query", "key", "output")], ids=str)
 @pytest.mark.parametrize("memory_size", [SIZE, 10, 12])
 @pytest.mark.parametrize(("heads", "groups"), [(1, 1), (4, 4), (4, 2)])
-def test_values_that_are_not_projected_fit_or_are_refused(
-    project: tuple[str, ...], memory_size: int, heads: int, groups: int
-) -> None:
+def test_unprojected_values_fit_or_are_refused(project, memory_size, heads, groups) -> None:
     config = Attention.Config(num_heads=heads, key_heads=groups, project=project)  # type: ignore[arg-type]
     memory, query = torch.randn(2, 5, memory_size), torch.randn(2, 3, SIZE)
     try:

@@ -87,7 +87,7 @@ MIRROR_BLIND = {"none", "alibi"}
 
 
 @each("position")
-def test_who_tells_a_sentence_from_its_mirror_image(config: Position.Config) -> None:
+def test_which_encodings_tell_a_sentence_from_its_mirror_image(config: Position.Config) -> None:
     source = torch.arange(4, 11)[None]
     difference = float((pooled(config, source) - pooled(config, source.flip(1))).abs().max())
     assert (difference < rounding()) == (config.kind in MIRROR_BLIND)

@@ -24,7 +24,7 @@ from foveate import cli
 from foveate.cli.doctor import BROWSERS, find_browser
 from foveate.files import locked
 from foveate.run import Run
-from small_runs import Call, Once, Printed, Trained
+from small_runs import Call, Once, Printed, Trained, made
 
 PREPARED = tempfile.mkdtemp(prefix="foveate-tests-")  # no test sees what another session left
 os.environ["FOVEATE_PREPARED"] = PREPARED
@@ -54,6 +54,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 def run(runs: dict[str, Run]) -> Run:
     """A small translator from English to French, which tests leave as it is."""
     return runs["transformer"]
+
+
+@pytest.fixture(scope="session")
+def longer_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The same after 60 steps: its words are right more often."""
+    return made(tmp_path_factory.mktemp("longer"), ["transformer"], steps=60)["transformer"]
 
 
 @pytest.fixture(scope="session")

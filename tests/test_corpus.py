@@ -19,7 +19,8 @@ from foveate.config import ConfigError
 from foveate.documents import folders
 from foveate.documents.folders import FolderJob, cut, files_in, packed, unpacked
 from foveate.documents.spans import DocumentError
-from small_runs import invoked, made
+from foveate.run import Run
+from small_runs import invoked
 
 SOURCE = Path(__file__).parent.parent / "src"
 
@@ -136,8 +137,8 @@ def test_a_job_is_not_mixed_with_others(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("runs"), ["transformer"], steps=60)["transformer"].path
+def run(longer_run: Run) -> Path:
+    return longer_run.path
 
 
 @pytest.fixture

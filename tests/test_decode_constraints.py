@@ -310,8 +310,8 @@ def test_a_phrase_is_written_once_as_a_whole_word(translators, kind, engine, mon
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("runs"), ["transformer"], steps=60)["transformer"]
+def run(longer_run: Run) -> Run:
+    return longer_run
 
 
 def test_terms_of_a_trained_run(run: Run) -> None:

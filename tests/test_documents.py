@@ -48,7 +48,8 @@ from foveate.documents.memory import (
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import LONGEST, Pair, Passage, joined_all, text_passage
 from foveate.errors import ConfigError
-from small_runs import invoked, made
+from foveate.run import Run
+from small_runs import invoked
 
 
 # ---- Documents keep their structure; memories and glossaries are read; the verb does them all
@@ -435,8 +436,8 @@ def test_memories(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("runs"), ["transformer"], steps=60)["transformer"].path
+def folder(longer_run: Run) -> Path:
+    return longer_run.path
 
 
 def test_the_verb(folder: Path, tmp_path: Path) -> None:

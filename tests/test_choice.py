@@ -1,7 +1,5 @@
 """Parts that draw: who listens, what they tell, and that REINFORCE climbs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -16,7 +14,7 @@ from foveate.tasks.base import Loss
 from tolerances import close
 
 
-def test_nobody_listens_nothing_is_drawn() -> None:
+def test_nothing_is_drawn_without_a_listener() -> None:
     sampled, place = Sampled.Config().build(), GaussianPlace(0.5)
     scores, mean = torch.randn(2, 1, 3, 4), torch.rand(2, 2)
     assert torch.equal(sampled(scores), scores.softmax(-1))

@@ -1,7 +1,5 @@
 """The command line: errors, workers, the doctor."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import json
@@ -28,7 +26,7 @@ from foveate.config import ConfigError
 from foveate.data.corpus import WorkerError
 from foveate.engine.packed import PackedEngine
 from foveate.run import Run
-from small_runs import Call, running
+from small_runs import Call, invoked, running
 
 # ---- The command line: verbs answer, quickly and in one line where something is wrong
 ROOT = Path(__file__).parent.parent
@@ -171,17 +169,10 @@ def test_the_shell_completes_verbs_and_options() -> None:
         ("foveate translate --beam", 2, ["--beam-size"]),
         ("foveate look attent", 2, ["attention"]),
     ):
-        asked = {
-            "_FOVEATE_COMPLETE": "complete_bash",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(place),
-        }
-        done = subprocess.run(
-            [sys.executable, "-m", "foveate"],
-            env=os.environ | asked,
-            capture_output=True,
-            text=True,
-        )
+        asked = {"_FOVEATE_COMPLETE": "complete_bash", "COMP_CWORD": str(place)}
+        asked["COMP_WORDS"] = words
+        command = [sys.executable, "-m", "foveate"]
+        done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True)
         assert done.stdout.split() == completed, words
 
 
@@ -199,12 +190,8 @@ def test_kinds(call: Call) -> None:
     assert "sharpness" in text and "\nposition" not in text
     tree = json.loads(call("kinds", "--json").out)
     field = tree["score"]["cosine"]["fields"]["sharpness"]
-    assert field == {
-        "type": "float",
-        "default": "10.0",
-        "limits": "> 0",
-        "meaning": "Factor of the cosine",
-    }
+    expected = {"type": "float", "default": "10.0", "limits": "> 0"}
+    assert field == expected | {"meaning": "Factor of the cosine"}
     ours = [family for name, family in tree.items() if not name.startswith("test_")]
     assert all(kind["meaning"] for family in ours for kind in family.values())
 
@@ -321,8 +308,8 @@ def test_every_lock_is_exact_and_of_no_special_machine() -> None:
      ("align", ["MODEL", "--symmetrize", "--layer"], "evaluate")],
 )  # fmt: skip
 def test_help_of_a_group_shows_the_options_of_its_usual_command(group, options, command) -> None:
-    done = CliRunner().invoke(app, [group, "--help"])
-    assert done.exit_code == 0 and f"  {command} " in done.stdout
+    done = invoked(group, "--help")
+    assert f"  {command} " in done.stdout
     assert all(option in done.stdout for option in options), done.stdout
     wrong = CliRunner().invoke(app, [group, "--bogus"])
     assert f" {group} [OPTIONS]" in wrong.output

@@ -1,7 +1,5 @@
 """Searches: sampling, ensembles, what is chosen, and what is watched."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

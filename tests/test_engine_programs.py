@@ -1,7 +1,5 @@
 """Programs that would lead the engine outside of its memory are refused, whatever they say."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -158,9 +156,8 @@ def test_a_search_does_what_its_model_can() -> None:
 
 def test_sanitizers_find_nothing_in_changed_programs(tmp_path: Path) -> None:
     """`benchmarks/durability fuzz --only engine` for some seconds."""
-    library = subprocess.run(
-        [shutil.which("gcc") or "true", "-print-file-name=libasan.so"], capture_output=True
-    )
+    command = [shutil.which("gcc") or "true", "-print-file-name=libasan.so"]
+    library = subprocess.run(command, capture_output=True)
     if not Path(library.stdout.decode().strip() or "none").is_absolute():
         pytest.skip("no gcc with sanitizers")
     report = fuzz_engine.fuzz(5, tmp_path)

@@ -1,7 +1,5 @@
 """Transforms of `torch.func` go through modules in training: they take the plain road."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

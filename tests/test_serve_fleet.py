@@ -1,7 +1,5 @@
 """Several runs: who translates what, what is in memory, and weights that change while serving."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

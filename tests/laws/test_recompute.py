@@ -1,7 +1,5 @@
 """Activation checkpointing changes no number: every family, in fp32 and bf16, with dropout."""
 
-from __future__ import annotations
-
 import copy
 from contextlib import nullcontext
 

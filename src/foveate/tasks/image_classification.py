@@ -110,7 +110,7 @@ class PictureTask(Task[Batch]):
 
     @property
     def source(self) -> Pixels:
-        """What a model reads."""
+        """The size of what a model reads."""
         return Pixels(*self.shape)
 
     def seen(self, split: str, row: int, noise: int = 0) -> Bytes:

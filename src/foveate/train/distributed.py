@@ -172,7 +172,7 @@ class Ranks:
 
     @property
     def is_rank_zero(self) -> bool:
-        """Whether this is rank 0, which writes the files and prints."""
+        """True on rank 0, which writes the files and prints."""
         return self.rank == 0
 
     def sums(self, values: dict[str, float]) -> dict[str, float]:
@@ -266,7 +266,7 @@ class RankGroup(Ranks):
         return result
 
     def _received(self, key: str, what: str) -> list[T]:
-        """What rank 0 broadcasts under a key; there is time as long as rank 0 lives."""
+        """Wait for what rank 0 broadcasts under a key, as long as rank 0 lives."""
         self.doing(f"{self._now}, waiting for rank 0: {what}")
         pulse, pause = self.watchdog.pulse_of(0), 0.005
         while not self._store.check([key]):
@@ -400,7 +400,7 @@ class Parallel:
         return contextlib.nullcontext()
 
     def gradients(self) -> list[Tensor]:
-        """What this rank holds of the gradients."""
+        """Return this rank's part of the gradients."""
         return [own_part(p.grad) for p in self.model.parameters() if p.grad is not None]
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
@@ -616,7 +616,7 @@ class _Scatter(_Gather):
 def parallel_of(
     name: Literal["auto", "none", "ddp", "fsdp"], ranks: Ranks, model: nn.Module, loss: LossOf
 ) -> Parallel:
-    """How these ranks train the model together.
+    """Return how these ranks train the model together.
 
     "auto" keeps replicas where weights, gradients and moments leave room for activations, and
     shards them elsewhere.

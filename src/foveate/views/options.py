@@ -53,7 +53,7 @@ Outputs = Annotated[tuple[Path, ...], Field(description="file of outputs, one pe
 
 
 class Question(Config):
-    """A question to a run: what to look at, and how. A view reads those fields that it has as parameters.
+    """What to look at, and how. A view reads those fields that it has as parameters.
 
     Where no ``text`` is given, an example of the run's last validation stands in.
     """

@@ -54,7 +54,7 @@ def states(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tens
 @pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
 def test_model_and_optimizer_come_back_bit_for_bit(tmp_path: Path, kind: str) -> None:
     saved = trained(kind)
-    checkpoint.save(tmp_path, 2, checkpoint.Contents.of(*saved), {"step": 2}, "a = 1\n")
+    checkpoint.save(tmp_path, 2, checkpoint.contents_of(*saved), {"step": 2}, "a = 1\n")
     model = ToyModel()
     other = model, OptimizerConfig.parse(kind).build(model)
     assert checkpoint.load(tmp_path, 2, *other) == {"step": 2}
@@ -101,7 +101,7 @@ def test_weights_of_another_model_are_refused_by_name(tmp_path: Path) -> None:
 def test_the_newest_sound_one_is_found_and_damage_is_named(tmp_path: Path) -> None:
     saved = trained()
     for step in (1, 2, 10):
-        checkpoint.save(tmp_path, step, checkpoint.Contents.of(*saved), {}, "")
+        checkpoint.save(tmp_path, step, checkpoint.contents_of(*saved), {}, "")
     assert checkpoint.newest_sound(tmp_path) == (10, [])
     weights = checkpoint.path_of(tmp_path, 10) / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:-7])
@@ -117,7 +117,7 @@ def test_the_newest_sound_one_is_found_and_damage_is_named(tmp_path: Path) -> No
 def test_prune_keeps_what_is_named(tmp_path: Path) -> None:
     saved = trained()
     for step in range(1, 6):
-        checkpoint.save(tmp_path, step, checkpoint.Contents.of(*saved), {}, "")
+        checkpoint.save(tmp_path, step, checkpoint.contents_of(*saved), {}, "")
     checkpoint.prune(tmp_path, {2, 5, 77})
     assert checkpoint.steps(tmp_path) == [2, 5]
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir())[0].startswith("step-")
@@ -127,7 +127,7 @@ def test_chosen_is_the_best_or_else_the_newest(tmp_path: Path) -> None:
     assert checkpoint.chosen(tmp_path) is None
     saved = trained()
     for step in (1, 2):
-        checkpoint.save(tmp_path, step, checkpoint.Contents.of(*saved), {}, "")
+        checkpoint.save(tmp_path, step, checkpoint.contents_of(*saved), {}, "")
     assert checkpoint.chosen(tmp_path) == checkpoint.path_of(tmp_path, 2)
     checkpoint.write_best(tmp_path, checkpoint.path_of(tmp_path, 1), {"loss": 1.0})
     assert checkpoint.chosen(tmp_path) == checkpoint.path_of(tmp_path, 1)

@@ -210,43 +210,36 @@ def too_few(config: TrainConfig, state: TrainState, seconds_a_step: float) -> st
     )
 
 
-@dataclass(frozen=True)
-class Contents:
-    """The tensors of a checkpoint by file and name, and the optimiser's other state."""
+Contents = tuple[dict[str, dict[str, Tensor]], Record]
 
-    tensors: dict[str, dict[str, Tensor]]
-    rest: Record
 
-    @classmethod
-    def of(
-        cls,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        mean: dict[str, Tensor] | None = None,
-        keep: bool = True,
-    ) -> Self:
-        """Collect what resuming needs; a moving ``mean`` replaces the model.
+def contents_of(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    mean: dict[str, Tensor] | None = None,
+    keep: bool = True,
+) -> Contents:
+    """The tensors of a checkpoint by file and name, and the optimiser's other state.
 
-        Shards are made whole one by one, for which every rank must call it; a rank that does not
-        ``keep`` them only helps.
-        """
-        files = {WEIGHTS: own_tensors(model), OPTIMIZER: {}}
-        if mean is not None:
-            files = {TRAINED: files[WEIGHTS], WEIGHTS: mean, OPTIMIZER: {}}
-        names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
-        rest: Record = {}
-        for parameter, state in optimizer.state.items():
-            for key, value in state.items():
-                kind = files[OPTIMIZER] if isinstance(value, Tensor) else rest
-                kind[f"{names[parameter]}:{key}"] = value
-        gathered: dict[str, dict[str, Tensor]] = {}
-        for file, tensors in files.items():
-            gathered[file] = {}
-            for name, tensor in tensors.items():
-                full = whole(tensor)
-                if keep:
-                    gathered[file][name] = full.cpu() if is_shard(tensor) else full
-        return cls(gathered, rest)
+    A moving ``mean`` stands for the model. Shards are made whole one by one, for which every rank
+    must call this; a rank that does not ``keep`` them only helps.
+    """
+    files = {WEIGHTS: own_tensors(model), OPTIMIZER: {}}
+    if mean is not None:
+        files = {TRAINED: files[WEIGHTS], WEIGHTS: mean, OPTIMIZER: {}}
+    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+    rest: Record = {}
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            kind = files[OPTIMIZER] if isinstance(value, Tensor) else rest
+            kind[f"{names[parameter]}:{key}"] = value
+    gathered: dict[str, dict[str, Tensor]] = {file: {} for file in files}
+    for file, tensors in files.items():
+        for name, tensor in tensors.items():
+            full = whole(tensor)
+            if keep:
+                gathered[file][name] = full.cpu() if is_shard(tensor) else full
+    return gathered, rest
 
 
 def save(
@@ -264,9 +257,9 @@ def save(
     target = path_of(run, step)
     try:
         with sealed_folder(target, files) as folder:
-            for file, tensors in contents.tensors.items():
+            for file, tensors in contents[0].items():
                 write_tensors(tensors, folder / file)
-            write_text(folder / REST, json.dumps(contents.rest, indent=1))
+            write_text(folder / REST, json.dumps(contents[1], indent=1))
             write_text(folder / STATE, json.dumps(state, indent=1))
             write_text(folder / CONFIG, toml)
     except TrainError as error:

@@ -54,7 +54,7 @@ class Watchdog:
         self._reports: dict[int, str] = {}
         self._closed = threading.Event()
         self.what, self._since = "starting", time.monotonic()
-        self._limited = False  # reading data and building a model have no bound
+        self.limited = False  # reading data and building a model have no bound
         self._threads = [
             threading.Thread(target=work, name=f"foveate-{name}", daemon=True)
             for name, work in (("watchdog", self._watch), ("pulse", self._pulse))
@@ -64,7 +64,7 @@ class Watchdog:
 
     def doing(self, what: str, limited: bool = True) -> None:
         """Something new begins: the clock starts again, or stands still if it may take long."""
-        self.what, self._since, self._limited = what, time.monotonic(), limited
+        self.what, self._since, self.limited = what, time.monotonic(), limited
 
     def close(self) -> None:
         """Stop watching."""
@@ -77,7 +77,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._closed.wait(min(1.0, self.seconds / 20)):
-            if self._limited and self._waited > self.seconds:
+            if self.limited and self._waited > self.seconds:
                 print(self.report(), file=sys.stderr, flush=True)
                 os._exit(HUNG)
 
@@ -104,7 +104,7 @@ class Watchdog:
             report = {"beat": self._beats, "what": self.what, "seconds": round(self._waited)}
             try:
                 self._store.set(f"doing/{self.rank}", json.dumps(report))
-                if not self._limited or self._waited < self.seconds / 2:
+                if not self.limited or self._waited < self.seconds / 2:
                     continue
                 for rank in range(self.world):
                     if (text := self.pulse_of(rank)) is not None:
@@ -213,7 +213,6 @@ class RankGroup(Ranks):
         session = _session(store, self.rank, self.world, seconds)
         self._store = network.PrefixStore(f"foveate/{session}", store)
         self._broadcasts = 0
-        self._now, self._limited = "starting", False  # the building of a model has no bound
         self.watchdog = Watchdog(self.rank, self.world, seconds, self._store)
         gpu = torch.cuda.is_available()
         if gpu:
@@ -243,15 +242,11 @@ class RankGroup(Ranks):
         return agreed["now"], next((stop for stop in STOPS if agreed[stop.name]), None)
 
     def doing(self, what: str) -> None:
-        self._go_on(what, limited=True)
-
-    def _go_on(self, what: str, limited: bool) -> None:
-        self._now, self._limited = what, limited
-        self.watchdog.doing(what, limited)
+        self.watchdog.doing(what)
 
     def on_rank_zero(self, what: str, do: Callable[[], T]) -> T:
         self._broadcasts += 1
-        key, before = f"broadcast/{self._broadcasts}", (self._now, self._limited)
+        key, before = f"broadcast/{self._broadcasts}", (self.watchdog.what, self.watchdog.limited)
         if self.is_rank_zero:
             self.watchdog.doing(what, limited=False)
             try:
@@ -262,19 +257,19 @@ class RankGroup(Ranks):
             self._store.set(key, json.dumps({"results": [result]}))
         else:
             [result] = self._received(key, what)
-        self._go_on(*before)
+        self.watchdog.doing(*before)
         return result
 
     def _received(self, key: str, what: str) -> list[T]:
-        """Wait for what rank 0 broadcasts under a key, as long as rank 0 lives."""
-        self.doing(f"{self._now}, waiting for rank 0: {what}")
+        """What rank 0 broadcasts under a key; there is time as long as rank 0 lives."""
+        self.doing(f"{self.watchdog.what}, waiting for rank 0: {what}")
         pulse, pause = self.watchdog.pulse_of(0), 0.005
         while not self._store.check([key]):
             time.sleep(pause)
             pause = min(0.5, 1.5 * pause)
             if (now := self.watchdog.pulse_of(0)) != pulse:
                 pulse = now
-                self.doing(self._now)
+                self.doing(self.watchdog.what)
         message = json.loads(self._store.get(key))
         if "failed" in message:
             raise SystemExit(2)  # rank 0 has printed why
@@ -297,7 +292,7 @@ class RankGroup(Ranks):
                 raise
             reason = str(error).strip().splitlines()[0]
             raise TrainError(
-                f"rank {self.rank} lost the others in {self._now} ({reason}); the same "
+                f"rank {self.rank} lost the others in {self.watchdog.what} ({reason}); the same "
                 "command resumes the run from its last checkpoint, as does torchrun "
                 "--max-restarts"
             ) from error

@@ -133,9 +133,7 @@ class Feed:
     def __init__(self, steps: Iterator[TrainingStep], ahead: int = 3) -> None:
         self._steps = steps
         self._thread = ThreadPoolExecutor(1, "foveate-feed")
-        self._ready: deque[Future[TrainingStep | None]] = deque()
-        for _ in range(ahead):
-            self._make_next()
+        self._ready = deque(self._make() for _ in range(ahead))
 
     def __enter__(self) -> Self:
         return self
@@ -144,12 +142,12 @@ class Feed:
         """Stop the thread and wait for it."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _make_next(self) -> None:
-        self._ready.append(self._thread.submit(next, self._steps, None))
+    def _make(self) -> Future[TrainingStep | None]:
+        return self._thread.submit(next, self._steps, None)
 
     def next(self) -> TrainingStep:
         """The next step with its batches. Raises ``EOFError`` where the last epoch has ended."""
-        self._make_next()
+        self._ready.append(self._make())
         step = self._ready.popleft().result()
         if step is None:
             raise EOFError("the last epoch has ended")

@@ -377,7 +377,7 @@ class Trainer:
         self.state.seconds = self.seconds()
         mean = None if self.mean is None else self.mean.tensors
         model, writes = self.job.model, self.ranks.is_rank_zero
-        contents = checkpoint.Contents.of(model, self.optimizer, mean, keep=writes)
+        contents = checkpoint.contents_of(model, self.optimizer, mean, keep=writes)
         self.ranks.on_rank_zero("saving", lambda: self._write(contents))
         self.saved, self._last_save = self.state.step, self._now
 

@@ -102,7 +102,7 @@ def flat(verb: Callable[..., None]) -> Callable[..., None]:
 
 def _flat_parameters(target: Callable[..., object]) -> Iterator[inspect.Parameter]:
     for each in inspect.signature(target, eval_str=True).parameters.values():
-        if is_dataclass(each.annotation):
+        if isinstance(each.annotation, type) and is_dataclass(each.annotation):
             yield from _flat_parameters(each.annotation)
         else:
             yield each.replace(kind=inspect.Parameter.KEYWORD_ONLY)

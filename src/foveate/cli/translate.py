@@ -119,8 +119,7 @@ class Request:
         """The plain values of loading the run."""
         sample = None if self.sample is None else str(self.sample)
         others = tuple(map(str, self.ensemble or ())), tuple(self.overrides or ())
-        loading = self.precision, self.engine, sample
-        return RunSpec(str(self.run), self.checkpoint, *others, *loading)
+        return RunSpec(str(self.run), self.checkpoint, *others, self.precision, self.engine, sample)
 
     @property
     def search(self) -> TranslateOptions:

@@ -204,7 +204,7 @@ def weights_of(*names: str) -> str:
 
     digest = hashlib.sha256()
     for name in names:
-        path, folder = checkpoint.place(Path(name))
+        path, folder = checkpoint.run_of(Path(name))
         assert folder is not None
         own = [file for file in sorted(path.glob("[!.]*")) if file.is_file()]
         for each in (folder / WEIGHTS, *(file for file in own if file.name not in GROWING)):

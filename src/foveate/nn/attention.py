@@ -197,10 +197,11 @@ class BaseAttention(Probed, Configurable, nn.Module):
         x, state = to_autocast_dtype(query), state or State()
         memory = None if memory is None else to_autocast_dtype(memory)
         start = state.position if memory is None else 0
-        query_at: Positions = range(start, start + x.shape[1])
-        key_at = range(query_at.stop if memory is None else memory.shape[1])
+        own = range(start, start + x.shape[1])
+        query_at: Positions = own
+        key_at = range(own.stop if memory is None else memory.shape[1])
         if memory is not None and len(memory) != len(x):
-            query_at = (query_at,) * (len(x) // len(memory))
+            query_at = (own,) * (len(x) // len(memory))
             x = x.reshape(len(memory), -1, x.shape[2])
         context = AttentionContext(mask or Mask(), query_at, key_at, position or NO_POSITION, state)
         output = self._stage("output", self._attend(x, memory, context))

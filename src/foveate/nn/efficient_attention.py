@@ -314,8 +314,10 @@ class KernelAttention(BaseAttention):
         self._refuse(context, memory is None)
         with _exact(queries):
             phi = self._stage("query features", self.of_queries(single(queries)))
-        own = memory is None
-        total = self._own(phi, x, context) if own else self._foreign(phi, memory, context)
+        if memory is None:
+            total = self._own(phi, x, context)
+        else:
+            total = self._foreign(phi, memory, context)
         mixed, sums = total[..., :-1], total[..., -1:]
         mixed = mixed / sums.masked_fill(sums == 0, 1)  # a query that sees no key gets zeros
         replaced = self._show(phi, x, memory, context) if self.observed else None

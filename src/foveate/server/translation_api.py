@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.documents.formats import ENDINGS
 from foveate.documents.languages import name_of
+from foveate.engine.answers import PairScore
 from foveate.server import deepl, deepl_glossaries
 from foveate.server.assistance import options_of
 from foveate.server.batching import AlignPairs, Links, ScorePairs

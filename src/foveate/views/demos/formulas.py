@@ -20,6 +20,7 @@ from foveate.draw.parts import Floats, Numbers
 from foveate.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.errors import UserError
 from foveate.nn.loss import linear_cross_entropy
+from foveate.nn.normalizers import Hardmax, Sparsemax
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
 from foveate.train.optim import Noam
 from foveate.views.demos import demo
@@ -179,7 +180,7 @@ def normalizers(
         name: config.build()(torch.tensor(scores)).double().numpy()
         for name, config in (
             ("softmax", softmax), (f"softmax, τ = {temperature:g}", tau), ("entmax", softmax),
-            ("sparsemax", kinds.Sparsemax.Config()), ("hardmax", kinds.Hardmax.Config()),
+            ("sparsemax", Sparsemax.Config()), ("hardmax", Hardmax.Config()),
         )
     }  # fmt: skip
     rows["entmax"] = entmax(np.array(scores), alpha)

@@ -39,9 +39,9 @@ from foveate.models.transformer import (
     TransformerEncoder,
     TransformerStack,
 )
-from foveate.native.layers import as_written
 from foveate.nn import feed_forward, positions, scores
 from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.context import as_written
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
 from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, ResidualBlock, RMSNorm
 from foveate.nn.more_positions import Appended, Concatenated, T5Bias, T5CausalBias

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.nn.probes import probed
+from foveate.nn.context import probed
 from foveate.nn.recurrent import Cell
 
 Figures = NDArray[np.float64]

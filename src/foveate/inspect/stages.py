@@ -1,6 +1,6 @@
 """The stages of an attention, or of a recurrent cell, with their numbers.
 
-A *captured* stage is what the model computed in its own forward pass (`foveate.nn.probes`), bit
+A *captured* stage is what the model computed in its own forward pass (`foveate.nn.context`), bit
 for bit. A *derived* one is computed here, in double precision, from captured stages, and is
 compared with the captured stage that it leads to.
 """
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.probes import Probed, probed
+from foveate.nn.context import Probed, probed
 from foveate.nn.recurrent import Cell, GRUCell, LSTMCell
 
 Array = NDArray[np.floating]

@@ -26,9 +26,8 @@ from foveate.laws.trial import (
     require,
     require_same,
 )
-from foveate.native.layers import definer, overridden
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import Mask, State
+from foveate.nn.context import Mask, State, definer, overridden
 from foveate.nn.feed_forward import FeedForward
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.recurrent import Cell, Recurrence

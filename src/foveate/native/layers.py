@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from foveate.native.kernels import (
@@ -398,35 +397,3 @@ def _run_groups(work: Callable[[int, slice], None], rows: int, size: int = LEAST
             work(group, slice(group * size, (group + 1) * size))
 
     run_rows(compute, -(-rows // size), size)
-
-
-def overridden(module: nn.Module, base: type, *methods: str) -> bool:
-    """Return whether any of these methods of a module differs from that of ``base``.
-
-    A derived class or the object itself may define another, and a hook may read or change what
-    ``forward`` returns. A kernel that computes what ``base`` does must not be used then.
-    """
-    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks
-    return ("forward" in methods and any(hooks)) or any(
-        name in vars(module) or getattr(type(module), name) is not getattr(base, name)
-        for name in methods
-    )
-
-
-@cache
-def _methods(kind: type) -> frozenset[str]:
-    return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
-
-
-def as_written(part: object) -> bool:
-    """Return whether a part's class is ours or PyTorch's, and the object has no method of its own.
-
-    Then an engine that only has the numbers of a module may compute in its place.
-    """
-    ours = type(part).__module__.startswith(("foveate.", "torch.nn."))
-    return ours and vars(part).keys().isdisjoint(_methods(type(part)))  # type: ignore[arg-type]
-
-
-def definer(module: object, name: str) -> type:
-    """Return the class that gives an object this attribute."""
-    return next(each for each in type(module).__mro__ if name in vars(each))

@@ -6,7 +6,7 @@ project → rotate → append to the state → score → bias → mask → norma
 `Attention._attend`, `_mix` and `_weights`. Decoders of every family use `Attention`; they differ in
 the score, the number of heads and which inputs are projected. A ``tap`` reads or replaces the
 weights from outside, a ``probe`` reads each of these stages; if neither is set, a kernel may
-compute the mixture without forming the weights (`foveate.nn.fused`). Cheaper kinds with the same
+compute the mixture without forming the weights (`fused_attention`). Cheaper kinds with the same
 interface, `BaseAttention`, are in `foveate.nn.efficient_attention`.
 """
 
@@ -16,18 +16,28 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Literal
 
+import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.native.layers import definer, overridden
-from foveate.nn.context import AttentionContext, Mask, Positions, State, indices
-from foveate.nn.fused import fused_attention
+from foveate.native.layers import Attend, attends
+from foveate.nn.context import (
+    AttentionContext,
+    Mask,
+    Positions,
+    Probed,
+    State,
+    definer,
+    indices,
+    overridden,
+)
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
 from foveate.nn.positions import NO_POSITION, Position
-from foveate.nn.probes import Probed
 from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 
 # M sources, N queries of all hypotheses of each, H heads (or G key heads), S keys, sizes K and V
@@ -38,6 +48,9 @@ Weights = Float[Tensor, "M H N S"]
 Sums = Float[Tensor, "M H N V"]
 Tap = Callable[[Tensor], "Tensor | None"]  # weights (B, H, T, S) to replacements, or None
 Projection = Literal["query", "key", "value", "output"]
+SHORT = 128 * 128  # query × key positions; above this, PyTorch's fused attention is faster on CPUs
+# PyTorch's fused kernels except cuDNN's, which plans anew for each length: some 100 ms.
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def split_hypotheses(x: Tensor, hypotheses: int) -> Tensor:
@@ -352,6 +365,49 @@ class Attention(BaseAttention):
             or overridden(self.dropout, Dropout, "forward")
         )
         return score.scale if normalizer.fusable and not own else None
+
+
+def fused_attention(
+    queries: Float[Tensor, "M H N K"],
+    keys: Float[Tensor, "M H S K"],
+    values: Float[Tensor, "M H S V"],
+    context: AttentionContext,
+    scale: float | None,
+    dropout: Dropout,
+) -> Float[Tensor, "M H N V"] | None:
+    """Return softmax(c q kᵀ + bias + mask) v by a kernel that never forms the weights.
+
+    Returns None if ``scale`` c is None, if forming the weights is faster, or if a query may attend
+    to no key. Long sequences, and all on devices other than CPUs, take PyTorch's fused kernel.
+    Short ones in training on a CPU take the native kernel, whose sums have another order: outside
+    of training a tap must not change a bit of the output.
+    """
+    mask, at, device = context.mask, (context.query_at, context.key_at), queries.device
+    rows = queries.shape[2]
+    long = device.type != "cpu" or (rows > 1 and rows * keys.shape[2] > SHORT)
+    trains = dropout.training and dropout.p == 0 and context.hypotheses == 1 and rows > 1
+    if scale is None or not (long or (trains and attends(queries, keys, values))):
+        return None
+    bias = context.bias(device)
+    if (bias is not None and not long) or mask.blind(*at, device) is not None:
+        return None
+    dtype = queries.dtype if long else torch.float32
+    causal = long and bias is None and mask.is_causal_only(*at)
+    added = None if causal else mask.additive(*at, dtype, device)
+    if bias is not None:
+        added = bias.to(dtype)[None] if added is None else bias.to(dtype) + added
+    if not long:
+        return Attend.apply(queries, keys, values, added, scale)  # type: ignore[no-untyped-call]
+    with sdpa_kernel(KERNELS):
+        return F.scaled_dot_product_attention(
+            queries,
+            keys,
+            values,
+            attn_mask=added,
+            dropout_p=dropout.p if dropout.training else 0.0,
+            is_causal=causal,
+            scale=scale,
+        )
 
 
 BaseAttention.Config.kind = Attention.Config.kind  # a table without a kind is full attention

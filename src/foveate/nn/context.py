@@ -1,4 +1,4 @@
-"""What a layer receives besides its input: mask and positions, and the state between steps.
+"""What a layer receives besides its input, and what it shows: mask, state, stages of its equation.
 
 Every forward of a decoder takes a state, or None to compute a whole sequence at once.
 """
@@ -6,9 +6,10 @@ Every forward of a decoder takes a state, or None to compute a whole sequence at
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cache, reduce
 
 import torch
 from jaxtyping import Float
@@ -236,3 +237,72 @@ class AttentionContext:
                 f'and key, but attention = "{kind}" forms no scores; choose another position or '
                 "attention"
             )
+
+
+Probe = Callable[[str, Tensor, str], None]  # gets the name of a stage, its values, its equation
+
+
+class Probed:
+    """A module that passes the stages of its computation to a ``probe``, if one is set.
+
+    A probe reads and changes nothing. While it is set, the module computes by its equation, not by
+    a fused kernel: the output is made of what the probe reads.
+    """
+
+    probe: Probe | None = None
+
+    def equations(self) -> dict[str, str]:
+        """Return the equation of each stage, with every term that this module computes."""
+        return {}
+
+    def _stage(self, name: str, x: Tensor, equation: str | None = None) -> Tensor:
+        """Return x itself, after calling a probe with the name, x and the equation.
+
+        ``equation`` is passed for a stage of another module, such as a position encoding.
+        """
+        if self.probe is not None:
+            written = self.equations().get(name, "") if equation is None else equation
+            self.probe(name, x, written)
+        return x
+
+
+@contextmanager
+def probed(module: Probed, probe: Probe | None) -> Iterator[None]:
+    """Set the probe of a module for the context; None removes it."""
+    before, module.probe = module.probe, probe
+    try:
+        yield
+    finally:
+        module.probe = before
+
+
+def overridden(module: nn.Module, base: type, *methods: str) -> bool:
+    """Return whether any of these methods of a module differs from that of ``base``.
+
+    A derived class or the object itself may define another, and a hook may read or change what
+    ``forward`` returns. A kernel that computes what ``base`` does must not be used then.
+    """
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks
+    return ("forward" in methods and any(hooks)) or any(
+        name in vars(module) or getattr(type(module), name) is not getattr(base, name)
+        for name in methods
+    )
+
+
+@cache
+def _methods(kind: type) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
+
+
+def as_written(part: object) -> bool:
+    """Return whether a part's class is ours or PyTorch's, and the object has no method of its own.
+
+    Then an engine that only has the numbers of a module may compute in its place.
+    """
+    ours = type(part).__module__.startswith(("foveate.", "torch.nn."))
+    return ours and vars(part).keys().isdisjoint(_methods(type(part)))  # type: ignore[arg-type]
+
+
+def definer(module: object, name: str) -> type:
+    """Return the class that gives an object this attribute."""
+    return next(each for each in type(module).__mro__ if name in vars(each))

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.nn.attention import Attention, BaseAttention, Keys, Queries, Sums, Values
-from foveate.nn.context import AttentionContext, Mask, Positions, indices, runs, take
+from foveate.nn.context import AttentionContext, Mask, Positions, indices, probed, runs, take
 from foveate.nn.linear import single
 from foveate.nn.positions import NO_POSITION, Position
-from foveate.nn.probes import probed
 
 # queries of a block, the keys and values that it reads, and its context
 Piece = tuple[Tensor, Tensor, Tensor, AttentionContext]

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.native.layers import overridden
+from foveate.nn.context import overridden
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
 
 

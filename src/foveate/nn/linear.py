@@ -13,7 +13,8 @@ from torch.autograd.function import once_differentiable
 
 from foveate.config import BaseConfig, Configurable
 from foveate.native.kernels import AutogradContext, fits, library, transformed
-from foveate.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer, overridden
+from foveate.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
+from foveate.nn.context import overridden
 
 
 def to_autocast_dtype(x: Tensor) -> Tensor:

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.native.kernels import transformed
-from foveate.native.layers import overridden
+from foveate.nn.context import Probed, overridden
 from foveate.nn.linear import Dropout
-from foveate.nn.probes import Probed
 
 Hidden = tuple[Tensor, ...]  # (h,) or (h, c), each (B, H)
 

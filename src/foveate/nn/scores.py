@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.nn.probes import Probed
+from foveate.nn.context import Probed
 
 Query = Float[Tensor, "B H T K"]
 Key = Float[Tensor, "B H S E"]  # E is K, unless the score compares vectors of two sizes

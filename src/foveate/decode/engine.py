@@ -26,12 +26,6 @@ class Hypothesis:
     score: float
     ended: bool = True  # False if the maximum length cut it off
 
-    @classmethod
-    def alone(cls, ids: list[int], log_probability: float, end: int) -> Hypothesis:
-        """Return an output without competitors, of score log p; ``ids`` include the end."""
-        ended = ids[-1] == end
-        return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
-
 
 Outputs = list[list[Hypothesis]]  # hypotheses of each source, best first
 Stop = Callable[[], bool]  # returns True once the outputs are not needed any more

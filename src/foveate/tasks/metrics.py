@@ -20,7 +20,7 @@ from foveate.data.words import CUTS, marks_apart
 from foveate.decode.constraints import Constrained
 from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
-from foveate.decode.search import Search, Searching
+from foveate.decode.search import Positions, Search
 from foveate.errors import UserError
 
 if TYPE_CHECKING:
@@ -522,7 +522,7 @@ class MinimumBayesRisk(Search):
     def width(self) -> int:
         return self.candidates.width
 
-    def find(self, steps: Constrained) -> Searching:
+    def find(self, steps: Constrained) -> Positions:
         return self.candidates.find(steps)
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:

@@ -18,7 +18,8 @@ from foveate.data.corpus import read_text
 from foveate.data.text import TextData
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.constraints import Next
-from foveate.decode.search import Search, alternatives
+from foveate.decode.search import Search
+from foveate.decode.watch import alternatives
 from foveate.draw.charts import PanelGrid, line_chart
 from foveate.draw.lanes import LanesDrawing
 from foveate.draw.parts import Cell, visible

@@ -20,7 +20,8 @@ from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
 from foveate.decode.engine import Hypothesis
-from foveate.decode.search import PartialHypothesis, Watch, map_yields, result_of
+from foveate.decode.search import Followed
+from foveate.decode.watch import PartialHypothesis, Watch
 from foveate.draw.charts import LinesDrawing, line_chart
 from foveate.draw.lanes import LanesDrawing, Node, lanes
 from foveate.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
@@ -117,8 +118,10 @@ def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watc
     most = 2 * len(model.steps)
     fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
     beam = Beam.Config.parse({**fields, "max_extra": most}).build()
-    positions = beam.positions(_TableSteps(model), [1], end, end)
-    ((best, *_),) = result_of(map_yields(positions, watch.read))
+    followed = Followed(beam.positions(_TableSteps(model), [1], end, end))
+    for position in followed:
+        watch.read(position)
+    ((best, *_),) = followed.outputs
     return watch, best
 
 

@@ -22,7 +22,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn import fused as fused_module
+from foveate.nn import attention as fused_module
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention

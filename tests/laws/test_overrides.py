@@ -15,7 +15,7 @@ from foveate.engine.program import CannotPack, Program
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory
 from foveate.models.language_model import LanguageSteps
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
-from foveate.nn import fused as fused_module
+from foveate.nn import attention as fused_module
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.feed_forward import FeedForward, NoFeedForward

@@ -22,7 +22,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn import fused as fused_module
+from foveate.nn import attention as attention_module
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention
@@ -308,8 +308,8 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[int]]:
             return result
 
         limit = -1 if expected else 10**9
-        monkeypatch.setattr(fused_module, "SHORT", limit)
-        monkeypatch.setattr(fused_module.F, "scaled_dot_product_attention", counted)
+        monkeypatch.setattr(attention_module, "SHORT", limit)
+        monkeypatch.setattr(attention_module.F, "scaled_dot_product_attention", counted)
         return calls
 
     return choose

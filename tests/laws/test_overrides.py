@@ -15,7 +15,7 @@ from foveate.engine.program import CannotPack, Program
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory
 from foveate.models.language_model import LanguageSteps
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
-from foveate.nn import fused as fused_module
+from foveate.nn import attention as attention_module
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.feed_forward import FeedForward, NoFeedForward
@@ -83,7 +83,7 @@ def attended(attention: BaseAttention, x: Tensor, monkeypatch: pytest.MonkeyPatc
     attention.probe = None
     for training, short in ((False, 10**9), (True, 10**9), (False, -1), (True, -1)):
         attention.train(training)
-        monkeypatch.setattr(fused_module, "SHORT", short)
+        monkeypatch.setattr(attention_module, "SHORT", short)
         outputs.append(attention(x, None, mask))
     return outputs
 

@@ -1,7 +1,5 @@
 """Batches: what they hold and cost, padding, and epochs of several corpora."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -15,9 +13,8 @@ from foveate.data.batches import BatchPlan, Indices, Mixture, pad, sorted_batche
 from foveate.data.tokenizer import PAD
 
 Lengths = NDArray[np.int32]
-lengths_of_pairs = hnp.arrays(
-    np.int32, st.tuples(st.integers(0, 60), st.integers(1, 3)), elements=st.integers(0, 40)
-)
+shapes = st.tuples(st.integers(0, 60), st.integers(1, 3))
+lengths_of_pairs = hnp.arrays(np.int32, shapes, elements=st.integers(0, 40))
 
 
 def like_captions(examples: int) -> Lengths:

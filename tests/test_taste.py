@@ -1,7 +1,5 @@
 """Limits of size: a cap on the lines of all modules, functions that fit a screen, flat code."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

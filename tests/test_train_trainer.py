@@ -1,7 +1,5 @@
 """The loop: exact sums, limits, validation apart from training, and errors that help."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -104,9 +102,8 @@ def test_clipping_bounds_the_step(tmp_path: Path) -> None:
 def test_validation_and_saving_disturb_nothing(tmp_path: Path) -> None:
     Toy(tmp_path / "much", toy_config(validation={"every": 1}, save={"every": 1})).train()
     quiet = TrainConfig.parse({**toy_config().tree(), "save": {"every": 12}})
-    quiet = quiet.model_copy(
-        update={"validation": quiet.validation.model_copy(update={"every": None})}
-    )
+    never = quiet.validation.model_copy(update={"every": None})
+    quiet = quiet.model_copy(update={"validation": never})
     Toy(tmp_path / "none", quiet).train()
     assert final(tmp_path / "much") == final(tmp_path / "none")
     assert not [x for x in read(tmp_path / "none") if x["event"] == "valid"]
@@ -280,7 +277,6 @@ def test_all_optimisers_train_and_resume(tmp_path: Path) -> None:
         assert content(checkpoint.path_of(tmp_path / kind, 4))
 
 
-# --------------------------------------------------------------------------------------------- feed
 # The feed: each batch once and in order, from any place, and errors that come through.
 
 
@@ -297,7 +293,7 @@ class Nothing:
 
 
 @given(accumulate=st.integers(1, 7), epochs=st.integers(1, 6), skip=st.integers(0, 20))
-def test_from_any_place_the_rest_is_the_same(accumulate: int, epochs: int, skip: int) -> None:
+def test_skipped_batches_change_no_later_one(accumulate: int, epochs: int, skip: int) -> None:
     whole = list(batches_of_steps(Numbers(), accumulate, (0, 0), epochs))
     flat = [int(batch.indices[0]) for step in whole for batch in step]
     assert flat == [int(b[0]) for e in range(epochs) for b in Numbers().epoch(e)]
@@ -376,9 +372,8 @@ def test_errors_come_through_and_the_thread_ends() -> None:
 
 def test_the_fingerprint_tells_plans_apart() -> None:
     lengths = ToyCopy(ToyCopy.Config()).lengths("train")
-    prints = {
-        fingerprint(BatchPlan(lengths, *pair)) for pair in [(40, 1), (40, 2), (48, 1), (80, 1)]
-    }
+    pairs = [(40, 1), (40, 2), (48, 1), (80, 1)]
+    prints = {fingerprint(BatchPlan(lengths, *pair)) for pair in pairs}
     assert len(prints) == 4
     assert fingerprint(BatchPlan(lengths, 40, 1)) in prints
 
@@ -388,7 +383,6 @@ def test_mixed_seeds_fit_a_generator() -> None:
     assert len(seeds) == 1000 and all(0 <= seed < 2**63 for seed in seeds)
 
 
-# ------------------------------------------------------------------------------------------ signals
 # Signals: the first is kept, the second raises, and the handlers come back.
 
 
@@ -404,7 +398,7 @@ def test_the_first_is_kept_and_the_second_raises(number: signal.Signals) -> None
     assert signal.getsignal(number) == before
 
 
-def test_at_once_the_first_raises() -> None:
+def test_the_first_signal_raises_at_once() -> None:
     with Interrupt() as interrupt:
         with pytest.raises(KeyboardInterrupt), interrupt.at_once():
             os.kill(os.getpid(), signal.SIGINT)
@@ -426,13 +420,7 @@ def test_other_threads_catch_none() -> None:
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("cosine", 1000), ("linear", None)])
-def test_the_schedule_follows_time_where_steps_are_behind(
-    tmp_path: Path,
-    kind: str,
-    steps: int | None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_schedule_follows_time_if_steps_lag(tmp_path, kind, steps, capsys, monkeypatch) -> None:
     """The rate is down when the minutes end; what is done again after a kill has the same rates."""
     run, killed = tmp_path / "run", tmp_path / "killed"
     config = toy_config(

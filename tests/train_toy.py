@@ -3,8 +3,6 @@
 python -m train_toy RUN STEPS [PAUSE]     trains in RUN; sleeps PAUSE seconds in each batch
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import time

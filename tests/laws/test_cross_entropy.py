@@ -1,7 +1,5 @@
 """Laws of the fused losses: value and gradients are PyTorch's, whatever the chunks."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -150,8 +148,6 @@ def test_four_small_batches_equal_one_large(name: str) -> None:
 
 
 # ---- divergence of two passes
-
-
 def divergence(first: Tensor, second: Tensor) -> Tensor:
     """Σ KL(p‖q) + KL(q‖p), from whole logits."""
     log_p, log_q = first.log_softmax(dim=1), second.log_softmax(dim=1)
@@ -183,9 +179,8 @@ def test_divergence_in_half_precision_is_near() -> None:
     exact = linear_divergence(hidden, other, weight)
     torch.testing.assert_close(total, exact, rtol=0.02, atol=0.1)
     parameters = (hidden, other, weight)
-    pairs = zip(
-        torch.autograd.grad(total, parameters), torch.autograd.grad(exact, parameters), strict=True
-    )
+    gradients = (torch.autograd.grad(loss, parameters) for loss in (total, exact))
+    pairs = zip(*gradients, strict=True)
     for gradient, expected in pairs:
         assert float((gradient - expected).norm() / expected.norm()) < 0.03
 
@@ -260,9 +255,6 @@ def test_a_model_with_other_scores_is_refused(kind: type[Objective]) -> None:
     objective = kind.Config.parse({"teachers": ["a"]} if kind is Distillation else {}).build()
     with pytest.raises(UserError, match="use cross_entropy"):
         objective.loss(Problem(lambda model: Loss(torch.zeros(()), 1)), nn.Module(), None)
-
-
-# ------------------------------------------------------------------------------------ distillation
 
 
 def taught(logits: Tensor, teachers: list[Tensor]) -> Tensor:

@@ -1,7 +1,5 @@
 """What decoders read in training: every kind of choice with every model."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from pathlib import Path

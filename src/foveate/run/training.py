@@ -108,7 +108,7 @@ def job_of(
     changed: Sequence[ConfigChange] = (),
     changed_data: bool = False,
 ) -> Job:
-    """What the trainer needs of a config, whose task and model are ready."""
+    """Return the job of a config, whose task and model are ready."""
     return Job(
         task=task,
         model=model,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.nn.attention import BaseAttention, Tap
-from foveate.nn.scores import HardChoice
+from foveate.nn.normalizers import HardChoice
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy, Objective
 

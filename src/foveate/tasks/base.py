@@ -46,7 +46,7 @@ class TensorBatch:
 
 @dataclass(frozen=True)
 class DecoderBatch:
-    """What a decoder reads, ``inputs`` (B, T), and predicts: ``targets`` (B, T), the next tokens.
+    """The ``inputs`` (B, T) that a decoder reads, and the ``targets`` (B, T): the next tokens.
 
     ``counted`` are the flat positions that count, all where None; ``memory`` is that of the source,
     and the first ``prompt`` positions, of all or of each row (B, 1), are never predicted.
@@ -167,7 +167,7 @@ class Task(Configurable, ABC, Generic[Batch]):
         return content.hexdigest()
 
     def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> BatchPlan | Mixture:
-        """Which examples stand together in which batch of which epoch (`foveate.data.batches`)."""
+        """Return the plan of batches: which examples go together in which epoch."""
         return BatchPlan(lengths, batch_tokens, seed)
 
     def describe_data(self) -> list[str]:

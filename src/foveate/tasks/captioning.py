@@ -19,7 +19,7 @@ from foveate.data.tokenizer import PAD, UNK, Tokenizer, WordTokenizer
 from foveate.decode.engine import Engine, Picture, SearchRequest
 from foveate.decode.search import DecodingBatch, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
-from foveate.nn.scores import choices
+from foveate.nn.normalizers import choices
 from foveate.nn.spec import Tokens
 from foveate.tasks import metrics
 from foveate.tasks.abilities import Generates

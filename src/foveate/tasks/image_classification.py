@@ -26,7 +26,7 @@ from foveate.files import replace_file
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import Model
 from foveate.models.vision import Glimpse
-from foveate.nn.scores import choices
+from foveate.nn.normalizers import choices
 from foveate.nn.spec import Labels, Pixels
 from foveate.tasks.abilities import Classifies
 from foveate.tasks.attention_losses import add_choices
@@ -110,7 +110,7 @@ class PictureTask(Task[Batch]):
 
     @property
     def source(self) -> Pixels:
-        """What a model reads."""
+        """The size of what a model reads."""
         return Pixels(*self.shape)
 
     def seen(self, split: str, row: int, noise: int = 0) -> Bytes:

@@ -180,7 +180,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         return torch.from_numpy(ids[places % len(ids)].astype(np.int64))
 
     def describe_data(self) -> list[str]:
-        """What each split holds, and how it is cut."""
+        """Describe the contents of each split, and how it is cut."""
         lines = []
         for split in SPLITS:
             with contextlib.suppress(DataError):  # a run may do without validation and test
@@ -280,7 +280,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         return texts
 
     def reach(self, model: LanguageModel) -> int | None:
-        """How many tokens the model may read at once; None where its state does not grow."""
+        """Return how many tokens the model may read at once, or None if its state does not grow."""
         constant = all(each.decoder.constant_memory for each in members_of(model))
         return None if constant else self.config.block_length
 
@@ -343,7 +343,7 @@ def _whole(model: LanguageModel, text: Tensor) -> Iterator[Tensor]:
 
 
 def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iterator[Tensor]:
-    """Of each window, the vectors of new tokens."""
+    """Yield the vectors of the new tokens of each window."""
     last = len(text) - 1
     reach, stride = min(reach, last), max(1, reach - reach // 2)
     ends = torch.tensor([*range(reach, last, stride), last])

@@ -31,7 +31,7 @@ Choose = Literal["greedy", "sample"]
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model takes to follow what it reads: tokens (B, T), or rows of a series (B, T, C).
+    """A model's predictions of what follows: tokens (B, T), or rows of a series (B, T, C).
 
     ``next`` reads further positions (B, k, …) behind those that it has read and gives what follows
     the last, (B, …). ``each`` reads (B, T, …) at once and gives what follows every position; None
@@ -65,7 +65,7 @@ class TeacherForcing(Configurable, ABC):
 
     @abstractmethod
     def read(self, own: Predictions, inputs: Tensor, step: int) -> Tensor:
-        """What is read, shaped as ``inputs``, at a step of training, counted from 1."""
+        """Return what is read, shaped as ``inputs``, at a step of training, counted from 1."""
 
 
 class Always(TeacherForcing, kind="always"):
@@ -221,7 +221,7 @@ def tokens_of(
     memory: Memory | None = None,
     prompt: int | Int[Tensor, "B 1"] = 1,
 ) -> Predictions:
-    """What a model that writes tokens says, from the beginning of its text; for one reading."""
+    """Return the predictions of a model that writes tokens, from the beginning of its text."""
     state = State()
 
     def following(ids: Tensor, choose: Choose) -> Tensor:
@@ -264,7 +264,7 @@ class Objective(Configurable):
         self.step = step
 
     def read(self, own: Predictions, inputs: Tensor) -> Tensor:
-        """What a model reads at this step instead of the true ``inputs`` (B, T, …)."""
+        """Return what a model reads at this step instead of the true ``inputs`` (B, T, …)."""
         return self.teacher_forcing.read(own, inputs, self.step)
 
     def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:

@@ -35,7 +35,7 @@ class Translation(TextToText[TextBatch], Aligns):
     _shortlist: Shortlist | None = None
 
     def shortlist(self) -> Shortlist:
-        """That of the run, read once. Raises ``ConfigError`` where it has none."""
+        """Return the run's shortlist, read once. Raises ``ConfigError`` if it has none."""
         if self._shortlist is None:
             self._shortlist = Shortlist.load(self.folder)
         return self._shortlist

@@ -102,7 +102,7 @@ def steps(run: Path) -> list[int]:
 
 
 def is_imported(run: Path) -> bool:
-    """Whether a run has imported weights as its step 0, and has not been trained here."""
+    """Return whether a run's step 0 is imported weights, and it has not been trained here."""
     folder = path_of(run, 0)
     return steps(run) == [0] and folder.is_dir() and not (folder / STATE).exists()
 
@@ -168,7 +168,7 @@ class TrainState:
         return cls(**record, best=None if best is None else Best(**best))
 
     def progress(self, config: TrainConfig, seconds: float) -> dict[str, tuple[float, float]]:
-        """How far a training is, and where it ends, by the limits that are set."""
+        """Return how far a training is, and where it ends by the limits that are set."""
         limits = {
             "max_steps": (self.step, config.max_steps),
             "max_minutes": (seconds / 60, config.max_minutes),
@@ -193,7 +193,7 @@ ENOUGH = 1000  # steps, or train.max_steps where that is less: half of them teac
 
 
 def too_few(config: TrainConfig, state: TrainState, seconds_a_step: float) -> str:
-    """That the minutes allowed are too few to learn from at this pace; "" if they are not."""
+    """Return a warning if `max_minutes` is too short to learn anything at this pace, else ""."""
     enough = min(ENOUGH, config.max_steps or ENOUGH)
     if config.max_minutes is None:
         return ""

@@ -172,7 +172,7 @@ class Ranks:
 
     @property
     def is_rank_zero(self) -> bool:
-        """Whether this is rank 0, which writes the files and prints."""
+        """True on rank 0, which writes the files and prints."""
         return self.rank == 0
 
     def sums(self, values: dict[str, float]) -> dict[str, float]:
@@ -395,7 +395,7 @@ class Parallel:
         return contextlib.nullcontext()
 
     def gradients(self) -> list[Tensor]:
-        """What this rank holds of the gradients."""
+        """Return this rank's part of the gradients."""
         return [own_part(p.grad) for p in self.model.parameters() if p.grad is not None]
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
@@ -611,7 +611,7 @@ class _Scatter(_Gather):
 def parallel_of(
     name: Literal["auto", "none", "ddp", "fsdp"], ranks: Ranks, model: nn.Module, loss: LossOf
 ) -> Parallel:
-    """How these ranks train the model together.
+    """Return how these ranks train the model together.
 
     "auto" keeps replicas where weights, gradients and moments leave room for activations, and
     shards them elsewhere.

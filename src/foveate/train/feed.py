@@ -83,7 +83,7 @@ class MicroBatch(NamedTuple):
 
 
 class TrainingStep(NamedTuple):
-    """What one rank computes in a step of the optimiser, and the position in the data after it."""
+    """One rank's part of an optimiser step, and the position in the data after it."""
 
     number: int
     examples: list[PlannedBatch]

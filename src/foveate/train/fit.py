@@ -66,7 +66,7 @@ def keep_freed_memory() -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a session of training ended.
+    """The end of a training session.
 
     ``reason`` is the limit that ended it ("max_steps", "max_epochs", "max_minutes", "max_tokens",
     "patience") or "interrupted"; ``weights`` is the folder whose weights stand for the run;
@@ -289,7 +289,7 @@ def share_out(config: TrainConfig, state: TrainState, ranks: Ranks) -> list[str]
 def _precision(
     config: TrainConfig, state: TrainState, device: torch.device, ranks: Ranks
 ) -> Precision:
-    """What the config says; "auto" is decided once, for another choice would give other weights."""
+    """Return the config's precision; "auto" is decided once, since another gives other weights."""
     begun = config.precision == "auto" and state.precision != "auto"
     requested = state.precision if begun else config.precision
     name, _, why = ranks.on_rank_zero("precision", lambda: astuple(resolve(requested, device)))
@@ -427,7 +427,7 @@ def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
 
 
 def _how_to_go_on(trainer: Trainer, limit: str) -> str:
-    """That a training had reached a limit before, and what lets it go on."""
+    """Say that a training had reached a limit before, and what lets it continue."""
     state, folder = trainer.state, trainer.folder
     done, end = state.progress(trainer.config, state.seconds)[limit]
     key = "train.validation.patience" if limit == "patience" else f"train.{limit}"

@@ -166,7 +166,7 @@ def verify_run(run: Path, folder: Path) -> dict[str, str]:
 
 
 def is_beside(name: str) -> bool:
-    """Whether a name that a file holds is that of a file beside it, and leads nowhere else."""
+    """Return whether a name in a file is that of a file beside it, and leads nowhere else."""
     return name not in ("", ".", "..") and Path(name).name == name
 
 
@@ -203,7 +203,7 @@ class Slice(Protocol):
     """A tensor of an open file, not yet read."""
 
     def get_shape(self) -> list[int]:
-        """Its sizes along each axis."""
+        """Return its sizes along each axis."""
         ...
 
 
@@ -256,7 +256,7 @@ def opened(path: Path) -> Iterator[TensorFile]:
 
 @dataclass(frozen=True)
 class Size:
-    """How many tensors a file has, and how many numbers they hold together."""
+    """The number of tensors in a file, and of the numbers in them."""
 
     tensors: int
     numbers: int
@@ -272,12 +272,12 @@ def size_of(file: TensorFile) -> Size:
 
 
 def is_shard(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Whether this rank holds a part of it only."""
+    """Return whether this rank holds only a part of a tensor."""
     return hasattr(tensor, "full_tensor")
 
 
 def own_part(tensor: Tensor) -> Tensor:
-    """What this rank holds of a tensor, as a plain tensor on the same memory."""
+    """Return this rank's part of a tensor, as a plain tensor on the same memory."""
     return tensor.to_local() if is_shard(tensor) else tensor
 
 
@@ -400,7 +400,7 @@ class Within(TorchFunctionMode):
 
 
 def _numbers(size: object) -> int:
-    """How many numbers a tensor of a size has, which is given as numbers or as lists of them."""
+    """Return how many numbers a tensor of a size has, given as numbers or as lists of them."""
     if isinstance(size, Sequence):
         return math.prod(map(_numbers, size))
     return max(1, int(size)) if isinstance(size, int | float) else 1

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class TrainObjective(Protocol):
-    """What is minimised; it may change with the step."""
+    """The loss that is minimised; it may change with the step."""
 
     def advance(self, step: int) -> None:
         """Set the step that comes next."""
@@ -57,7 +57,7 @@ class TrainObjective(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained: a task with its data, a model, the objective, the search of validations.
+    """A training job: a task with its data, a model, the objective, the search of validations.
 
     ``toml`` is the resolved config, kept in each checkpoint; ``plan`` makes the plan of batches
     from lengths, ``batch_tokens`` and the seed, ``snapshots`` what records attention. ``changes``
@@ -246,7 +246,7 @@ class Trainer:
         return self._earlier + self._now - self._begun
 
     def ended(self) -> str | None:
-        """What ends the training now: a limit, or a signal."""
+        """Return what ends the training now, a limit or a signal, or None."""
         return "interrupted" if self.stop else self.state.ended(self.config, self.seconds())
 
     def log(self, step: TrainingStep, sums: dict[str, float], norm: float, spent: float) -> None:
@@ -257,7 +257,7 @@ class Trainer:
         state.seconds = self.seconds()
         for name, value in (sums | {"time": spent}).items():
             state.window[name] = state.window.get(name, 0.0) + value
-        losses = {name: value / count for name, value in sums.items() if name in ("loss", "nll")}
+        losses = {name: total / count for name, total in sums.items() if name in ("loss", "nll")}
         self.display.update(state.step, losses, count / spent, state.seconds, spent)
         self._warn_of_pace()
         if state.step % self.config.log_every:
@@ -291,7 +291,7 @@ class Trainer:
                 self.display.say(few)
 
     def snapshot_due(self, last: bool) -> bool:
-        """Whether attention is recorded after this step, or after the ``last``."""
+        """Return whether attention is recorded after this step, or after the ``last``."""
         snapshots = self.snapshots
         return snapshots is not None and not self.stop and snapshots.due(self.state.step, last)
 
@@ -302,7 +302,7 @@ class Trainer:
             self.snapshots.take(self.state.step)
 
     def validation_due(self, last: bool) -> bool:
-        """Whether the model is measured after this step, or after the ``last``."""
+        """Return whether the model is measured after this step, or after the ``last``."""
         step, every = self.state.step, self.config.validation.every
         if every is None or self.stop or step <= self.state.validated:
             return False
@@ -346,7 +346,7 @@ class Trainer:
         return improved
 
     def _measured(self, model: nn.Module) -> Record | None:
-        """What a validation measures, as a record; None where a signal breaks it off."""
+        """Return the measures of a validation as a record, or None if a signal ends it."""
         try:
             return asdict(self.measure(model))
         except KeyboardInterrupt:
@@ -365,7 +365,7 @@ class Trainer:
             model.train()
 
     def save_due(self, last: bool) -> bool:
-        """Whether this step, or the ``last``, is saved even if it is not the best."""
+        """Return whether this step, or the ``last``, is saved even if it is not the best."""
         step, config = self.state.step, self.config.save
         regular = config.every is not None and step % config.every == 0
         waited = (self._now - self._last_save) / 60

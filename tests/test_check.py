@@ -258,8 +258,8 @@ ATTENTION = ("nn.attention", "Attention")
 BROKEN = {
     "a gate that counts rows": (
         *ATTENTION,
-        "def _attend(self, q, source, memory, context):\n"
-        "        return super()._attend(q, source, memory, context) * source[:, None, :, :1]",
+        "def _attend(self, x, memory, context):\n"
+        "        return super()._attend(x, memory, context) * context.hypotheses",
         "two hypotheses of a source get something else than each with a memory of its own",
     ),
     "weights of another sum": (

@@ -16,6 +16,7 @@ from foveate.cli import app
 from foveate.data.report import report_files
 from foveate.data.text import BILINGUAL, READERS, TextData, read_pairs
 from foveate.errors import is_for_the_user
+from foveate.run.training import train
 from foveate.tasks.draft import TASKS, planned
 from foveate.train.checkpoint import steps
 

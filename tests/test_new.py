@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.cli.data import new
+from foveate.run.training import train
 from foveate.train.checkpoint import steps
 from small_runs import invoked
 

@@ -390,9 +390,6 @@ class Measuring:
     signature: Annotated[
         str | None, typer.Option(metavar="papers|sacrebleu|both", help="which BLEU")
     ] = None
-    cache: Annotated[
-        int | None, typer.Option(min=1, help="last tokens that a language model looks up")
-    ] = None
     against: Annotated[
         Path | None, typer.Option(metavar="RUN", help="also another run on the same lines, with p")
     ] = None

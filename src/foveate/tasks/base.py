@@ -103,7 +103,7 @@ class Task(Configurable, ABC, Generic[Batch]):
     """A problem: data in, batches and losses out, and words for what the model did."""
 
     class Config(BaseConfig, family="task"):
-        """Which problem, and where its data lies."""
+        """The problem, and its data."""
 
         @property
         def default_objective(self) -> str:

@@ -55,7 +55,7 @@ class PictureTask(Task[Batch]):
     """
 
     class Config(Task.Config):
-        """Where the pictures lie, and what chance does to them."""
+        """The pictures, and their augmentation."""
 
         pictures: PictureData.Config  # where the pictures and their texts or labels are
         augmentation: Augmentation.Config = Unchanged.Config()  # how training pictures are varied
@@ -183,7 +183,7 @@ class ImageClassification(PictureTask[PictureBatch], Classifies):
     """One label for each picture."""
 
     class Config(PictureTask.Config, kind="image_classification"):
-        """Where the pictures and their labels lie, and what chance does to them."""
+        """The pictures and their labels, and their augmentation."""
 
     figures = FIGURES
     gives = "label"

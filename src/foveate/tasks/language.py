@@ -93,7 +93,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
     """Plain text: p(x) = Π_t p(x_t | x_<t)."""
 
     class Config(Task.Config, kind="language"):
-        """Where the text lies, how it becomes tokens, and how long the blocks are.
+        """The text, its tokenizer, and the length of training blocks.
 
         ``text`` names files with ``{split}`` for train, valid, test, or one file, which is cut by
         ``shares`` of its characters in this order. In training the text is a ring, cut anew at

@@ -58,7 +58,7 @@ class TeacherForcing(Configurable, ABC):
     """
 
     class Config(BaseConfig, family="teacher_forcing"):
-        """Which choice."""
+        """The kind of choice."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -86,7 +86,7 @@ class SamplingSchedule(Configurable, ABC):
     """ε(i), the probability that the true token is read at step i."""
 
     class Config(BaseConfig, family="sampling_schedule"):
-        """How ε falls."""
+        """The schedule of ε."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

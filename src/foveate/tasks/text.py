@@ -62,9 +62,9 @@ def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
 
 
 def decoder_sides(targets: Sequence[Ids]) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return what a decoder reads and predicts of targets, (B, T) each, and what is no padding.
+    """Return what a decoder reads and predicts of targets, (B, T) each, and what counts.
 
-    The last are flat positions, None if there is no padding.
+    The last are the flat positions of real tokens, None without padding.
     """
     read = torch.from_numpy(pad([[BOS, *ids] for ids in targets]))
     target = torch.from_numpy(pad([[*ids, EOS] for ids in targets]))
@@ -189,7 +189,7 @@ class SingleText(OneTokenizer, TextTask[Batch]):
     """Lines of text in; every text is read as ``<s> text </s>``."""
 
     class Config(Task.Config):
-        """Where the texts lie and how they become tokens.
+        """The texts and their tokenizer.
 
         ``source`` names a file with ``{split}`` for train, valid and test: one text a line, or a
         TSV, CSV or JSONL file, of which `foveate.data.text.TextData` names columns and keys.

@@ -109,7 +109,7 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
     """A line of text for a line of text; a subclass says how they are modelled."""
 
     class Config(TextTask.Config):
-        """Where the pairs lie and how they become tokens.
+        """The pairs and their tokenizers.
 
         ``source`` and ``target`` name line-aligned files with ``{split}`` for train, valid, test;
         without ``target``, ``source`` is one TSV or JSONL file that holds both sides, or a file of

@@ -27,7 +27,7 @@ class Translation(TextToText[TextBatch], Aligns):
     """Text in, text out: translation and other maps from one line to another."""
 
     class Config(TextToText.Config, kind="translation"):
-        """Where the pairs lie and how they become tokens."""
+        """The pairs and their tokenizers."""
 
     config: Config
     own_outputs = True

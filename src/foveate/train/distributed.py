@@ -261,7 +261,7 @@ class RankGroup(Ranks):
         return result
 
     def _received(self, key: str, what: str) -> list[T]:
-        """What rank 0 broadcasts under a key; there is time as long as rank 0 lives."""
+        """Return what rank 0 broadcasts under a key; wait for it as long as rank 0 lives."""
         self.doing(f"{self.watchdog.what}, waiting for rank 0: {what}")
         pulse, pause = self.watchdog.pulse_of(0), 0.005
         while not self._store.check([key]):

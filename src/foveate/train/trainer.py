@@ -257,7 +257,7 @@ class Trainer:
         state.seconds = self.seconds()
         for name, value in (sums | {"time": spent}).items():
             state.window[name] = state.window.get(name, 0.0) + value
-        losses = {name: total / count for name, total in sums.items() if name in ("loss", "nll")}
+        losses = {name: value / count for name, value in sums.items() if name in ("loss", "nll")}
         self.display.update(state.step, losses, count / spent, state.seconds, spent)
         self._warn_of_pace()
         if state.step % self.config.log_every:
